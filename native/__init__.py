@@ -1,0 +1,1 @@
+"""Kernels: arrays in, arrays and integers out. The only package that imports numba."""

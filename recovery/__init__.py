@@ -1,0 +1,1 @@
+"""Log recovery outside the broker: inventory, scan, fold, plan, apply."""
