@@ -12,7 +12,8 @@ Record batch, magic 2 (and whatever magic 3..127 Kafka reads as such)::
 
 Message, magic 0 and 1 (and any negative magic, which Kafka reads as a message too)::
 
-    0 offset i64 | 8 size i32 (bytes behind it) | 12 crc u32 (CRC-32 of [16, end)) | 16 magic i8 | 17 attributes i8
+    0 offset i64 | 8 size i32 (bytes behind it) | 12 crc u32 (CRC-32 of [16, end)) | 16 magic i8
+    17 attributes i8
     [magic 1: 18 timestamp i64] | keySize i32, key, valueSize i32, value
 
 Kafka: Records, FileLogInputStream, DefaultRecordBatch, LegacyRecord, OffsetIndex, TimeIndex, AbortedTxn,
@@ -25,7 +26,7 @@ from typing import Final
 
 import numpy as np
 
-# --- common to every magic (Kafka: Records) -------------------------------------------------------------------
+# --- common to every magic (Kafka: Records) ----------------
 OFFSET_POSITION: Final = 0
 """int64: base offset of a record batch; of a compressed message its last inner offset."""
 LENGTH_POSITION: Final = 8
@@ -37,7 +38,7 @@ LOG_OVERHEAD_BYTES: Final = 12
 HEADER_UP_TO_MAGIC_BYTES: Final = 17
 """Kafka: Records.HEADER_SIZE_UP_TO_MAGIC; a tail of at most so many bytes is silently no batch."""
 
-# --- record batch, magic >= 2 (Kafka: DefaultRecordBatch) -----------------------------------------------------
+# --- record batch, magic >= 2 (Kafka: DefaultRecordBatch) ----------------
 PARTITION_LEADER_EPOCH_POSITION: Final = 12
 BATCH_CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
@@ -91,7 +92,7 @@ RECORD_BATCH_HEADER_DTYPE: Final = np.dtype(
 )
 """The 61 bytes before the records, as one packed structure."""
 
-# --- control records (Kafka: ControlRecordType, EndTransactionMarker) -----------------------------------------
+# --- control records (Kafka: ControlRecordType, EndTransactionMarker) ----------------
 CONTROL_KEY_BYTES: Final = 4
 """int16 version, int16 type."""
 CONTROL_TYPE_ABORT: Final = 0
@@ -99,7 +100,7 @@ CONTROL_TYPE_COMMIT: Final = 1
 END_TXN_MARKER_VALUE_BYTES: Final = 6
 """int16 version, int32 coordinatorEpoch."""
 
-# --- message, magic < 2 (Kafka: LegacyRecord) -----------------------------------------------------------------
+# --- message, magic < 2 (Kafka: LegacyRecord) ----------------
 MESSAGE_CRC_POSITION: Final = 12
 MESSAGE_CRC_START_POSITION: Final = 16
 """Where the bytes begin that the message's CRC covers."""
@@ -111,7 +112,7 @@ MESSAGE_KEY_SIZE_POSITION_V1: Final = 26
 MIN_MESSAGE_BYTES: Final = 14
 """The least length field that is possible at any magic (Kafka: LegacyRecord.RECORD_OVERHEAD_V0)."""
 
-# --- index files ----------------------------------------------------------------------------------------------
+# --- index files ----------------
 OFFSET_INDEX_DTYPE: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 """One entry of `.index`, 8 bytes."""
 TIME_INDEX_DTYPE: Final = np.dtype([("timestamp_ms", ">i8"), ("relative_offset", ">i4")])
@@ -127,7 +128,7 @@ ABORTED_TXN_DTYPE: Final = np.dtype(
 )
 """One entry of `.txnindex`, 34 bytes."""
 
-# --- producer snapshots (Kafka: ProducerStateManager.writeSnapshot) --------------------------------------------
+# --- producer snapshots (Kafka: ProducerStateManager.writeSnapshot) ----------------
 SNAPSHOT_VERSION: Final = 1
 SNAPSHOT_VERSION_POSITION: Final = 0
 SNAPSHOT_CRC_POSITION: Final = 2
