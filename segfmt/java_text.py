@@ -1,0 +1,98 @@
+"""Text as Java reads it, where Java and Python differ: numbers, lines, white space, UTF-8 errors.
+
+Kafka parses checkpoints, properties and file names with plain Java calls, whose tolerance decides whether a
+log dir goes online. Every function here is total: a value, or None where Java throws.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+WHITE_SPACE = " \t\n\x0b\f\r"
+"""The characters of `\\s` in a Java pattern; Python's own `\\s` knows many more."""
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_WHITE_SPACES = re.compile(r"[ \t\n\x0b\f\r]+")
+_READER_WINDOW_CHARS = 8192
+
+
+def parse_int(text: str) -> int | None:
+    """Return the int32 that *text* spells, None where Java throws NumberFormatException.
+
+    Kafka: Integer.parseInt. One sign is allowed, so are leading zeros and the decimal digits of any script in
+    the Basic Multilingual Plane; blanks and underscores are not.
+    """
+    return _parse(text, INT_MIN, INT_MAX)
+
+
+def parse_long(text: str) -> int | None:
+    """Return the int64 that *text* spells, None where Java throws NumberFormatException.
+
+    Kafka: Long.parseLong.
+    """
+    return _parse(text, LONG_MIN, LONG_MAX)
+
+
+def _parse(text: str, minimum: int, maximum: int) -> int | None:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits:
+        return None
+    value = 0
+    for character in digits:
+        digit = unicodedata.decimal(character, -1) if character <= "\uffff" else -1
+        if digit < 0:
+            return None
+        value = value * 10 + digit
+        if value > maximum + 1:  # also bounds the work on a line of a million digits
+            return None
+    if text[0] == "-":
+        value = -value
+    return value if minimum <= value <= maximum else None
+
+
+def split_white_space(line: str) -> list[str]:
+    r"""Split *line* as Java's `Pattern.compile("\\s+").split(line)` does.
+
+    A leading blank gives a leading empty token; trailing empty tokens are dropped.
+    """
+    return drop_trailing_empty(_WHITE_SPACES.split(line))
+
+
+def drop_trailing_empty(tokens: list[str]) -> list[str]:
+    """Return *tokens* as `Pattern.split` leaves them: without empty ones at the end, a lone token kept."""
+    if len(tokens) == 1:
+        return tokens
+    end = len(tokens)
+    while end > 0 and not tokens[end - 1]:
+        end -= 1
+    return tokens[:end]
+
+
+def read_lines(data: bytes) -> Iterator[str]:
+    """Yield the lines of UTF-8 *data* as `BufferedReader.readLine` hands them out.
+
+    Lines end with LF, CR or CR LF; an unfinished last line counts if it is not empty. The reader decodes 8192
+    characters ahead, so lines before the window that holds the first invalid byte are still yielded.
+
+    Raises:
+        UnicodeDecodeError: at the first window with invalid UTF-8 (Kafka: MalformedInputException, an
+            IOException).
+    """
+    try:
+        text, damage = data.decode("utf-8"), None
+    except UnicodeDecodeError as error:
+        text, damage = data[: error.start].decode("utf-8"), error
+        units = len(text.encode("utf-16-le")) // 2  # Java's window counts UTF-16 units
+        readable = units // _READER_WINDOW_CHARS * _READER_WINDOW_CHARS
+        text = text.encode("utf-16-le")[: 2 * readable].decode("utf-16-le", "surrogatepass")
+    *lines, last = _LINE_END.split(text)
+    yield from lines
+    if damage is not None:
+        raise damage
+    if last:
+        yield last
