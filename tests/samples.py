@@ -1,0 +1,137 @@
+"""The sample logs: unpacked for a test, and trees of files compared as this project compares them.
+
+sample_logs/README.md says what is in them and how they were made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tarfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SAMPLE_DIR = Path(__file__).parent.parent / "sample_logs"
+SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact")
+MARKER = ".kafka_cleanshutdown"
+LOCK = ".lock"
+_OFFSET_CHECKPOINT = re.compile(r"(recovery-point|log-start|replication|cleaner)-offset-checkpoint$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One unpacked sample: the log dirs of a broker, and what is needed to recover them as that broker would."""
+
+    name: str
+    root: Path  # holds server.properties, topic-configs.json and the log dirs
+    log_dirs: tuple[Path, ...]
+    properties: Mapping[str, str]  # server.properties; log.dirs are the unpacked ones
+    topic_configs: Mapping[str, Mapping[str, str]]  # overrides per topic, as the broker reported them
+    now_ms: int  # the clock of recoveries
+
+    @property
+    def config(self) -> Path:
+        """A server.properties whose log.dirs are the unpacked ones."""
+        return self.root / "server.properties"
+
+
+def unpack(name: str, into: Path) -> Sample:
+    """Unpack sample *name* (one of SAMPLE_NAMES) below *into*, files with holes where they had holes."""
+    root = into / name
+    with tarfile.open(SAMPLE_DIR / f"{name}.tar.xz") as archive:
+        archive.extractall(into, filter="tar")
+    facts = json.loads((root / "sample.json").read_text())
+    log_dirs = tuple(root / log_dir for log_dir in facts["log_dirs"])
+    text = (root / "server.properties").read_text().replace("@ROOT@", str(root))
+    (root / "server.properties").write_text(text)
+    return Sample(
+        name=name,
+        root=root,
+        log_dirs=log_dirs,
+        properties=read_properties(text),
+        topic_configs=json.loads((root / "topic-configs.json").read_text()),
+        now_ms=facts["now_ms"],
+    )
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """The plain `key=value` lines of a server.properties (no escapes, no continuations: ours have none)."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def tree_of(root: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> dict[str, bytes]:
+    """Everything below *root*: path relative to it -> content.
+
+    A folder is `name/` -> b"", a symbolic link `name@` -> its target. Entries of *root* itself whose name is in *ignore*
+    are left out.
+    """
+    tree: dict[str, bytes] = {}
+    base = os.fspath(root)
+    for folder, folder_names, file_names in os.walk(base):
+        prefix = os.path.relpath(folder, base)
+        prefix = "" if prefix == "." else f"{prefix}/"
+        if not prefix:
+            folder_names[:] = [name for name in folder_names if name not in ignore]
+            file_names = [name for name in file_names if name not in ignore]
+        for name in (*folder_names, *file_names):
+            path = os.path.join(folder, name)
+            if os.path.islink(path):
+                tree[f"{prefix}{name}@"] = os.fsencode(os.readlink(path))
+            elif name in folder_names:
+                tree[f"{prefix}{name}/"] = b""
+            elif os.path.isfile(path):
+                with open(path, "rb") as file:
+                    tree[f"{prefix}{name}"] = file.read()
+            else:
+                tree[f"{prefix}{name}|"] = b""  # a FIFO, a socket, a device
+    return tree
+
+
+def differences(expected: Mapping[str, bytes], actual: Mapping[str, bytes]) -> list[str]:
+    """How *actual* differs from *expected*, one line per file; empty when the trees are the same to this project.
+
+    Files are compared byte for byte, offset checkpoints as sets of lines, the clean-shutdown marker by presence. A
+    `.lock` is a difference wherever it is.
+    """
+    found = [f"{name}: a lock is left" for name in actual if _file_name(name) == LOCK]
+    for name in sorted(expected.keys() | actual.keys()):
+        if _file_name(name) == LOCK:
+            continue
+        if name not in actual:
+            found.append(f"{name}: missing ({len(expected[name])} bytes expected)")
+        elif name not in expected:
+            found.append(f"{name}: not expected ({len(actual[name])} bytes)")
+        elif _comparable(name, expected[name]) != _comparable(name, actual[name]):
+            found.append(f"{name}: {_how(expected[name], actual[name])}")
+    return found
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hex."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _file_name(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _comparable(name: str, content: bytes) -> object:
+    if _file_name(name) == MARKER:
+        return True
+    if _OFFSET_CHECKPOINT.search(name):
+        # A file that no one has written yet is empty; one that was written without entries says so in two lines.
+        return sorted(content.splitlines())
+    return content
+
+
+def _how(expected: bytes, actual: bytes) -> str:
+    if len(expected) <= 400 and len(actual) <= 400:
+        return f"expected {expected!r}, got {actual!r}"
+    shorter = min(len(expected), len(actual))
+    position = next((i for i in range(shorter) if expected[i] != actual[i]), shorter)
+    return f"expected {len(expected)} bytes, got {len(actual)}; first difference at position {position}"
