@@ -88,6 +88,12 @@ class CorruptIndexError(FormatError):
     default_kafka = "CorruptIndexException"
 
 
+class UnsupportedVersionError(FormatError):
+    """A format version that this Kafka does not know, where it gives up on it."""
+
+    default_kafka = "KafkaException"
+
+
 class CorruptSnapshotError(FormatError):
     """A producer snapshot that the broker deletes when it comes to it."""
 

@@ -1,0 +1,244 @@
+"""The iteration order of Java's `HashMap<Long, V>`, which is the order of the entries in a producer snapshot.
+
+The table starts with 16 buckets and doubles when it holds more than 3/4 as many keys. Buckets are walked in
+order, the keys of one bucket in the order in which they came, for as long as no bucket of a table of 64 or
+more gets a ninth
+key: then that bucket becomes a tree (`java_tree_bin`). Below 64 the ninth key doubles the table instead.
+
+As long as there is no tree the order is a stable sort of a Python dict by bucket, so that is all that is
+kept.
+
+Java: java.util.HashMap (putVal, resize, treeifyBin, removeNode, clear, HashIterator).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from segfmt.java_tree_bin import TreeBin
+
+INITIAL_CAPACITY = 16
+MIN_TREEIFY_CAPACITY = 64
+TREEIFY_THRESHOLD = 8
+"""A bucket that gets more keys than this becomes a tree, or the table is doubled."""
+UNTREEIFY_THRESHOLD = 6
+
+_MASK_32 = 0xFFFFFFFF
+_VECTOR_MIN_KEYS = 64
+
+_V = TypeVar("_V")
+
+
+def long_hash(key: int) -> int:
+    """Return the spread hash of the Long *key*, 0 <= hash < 2**32. Java: Long.hashCode, HashMap.hash."""
+    folded = (key ^ key >> 32) & _MASK_32  # the sign that >> drags in is masked off
+    return folded ^ folded >> 16
+
+
+class JavaLongMap(Generic[_V]):
+    """A map from int64 to anything, iterated in the order of a `HashMap<Long, V>` with the same history."""
+
+    def __init__(self) -> None:
+        self._values: dict[int, _V] = {}
+        self._capacity = 0
+        self._counts: dict[int, int] = {}
+        self._bins: dict[int, list[int] | TreeBin] | None = None  # from the first tree on
+
+    @property
+    def capacity(self) -> int:
+        """Number of buckets; 0 before the first key. It never shrinks, not by `clear` either."""
+        return self._capacity
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: int) -> bool:
+        return key in self._values
+
+    def __getitem__(self, key: int) -> _V:
+        return self._values[key]
+
+    def get(self, key: int) -> _V | None:
+        """Return the value of *key*, None without one. Java: HashMap.get."""
+        return self._values.get(key)
+
+    def __iter__(self) -> Iterator[int]:
+        """Yield the keys in Java's order. The map must not change meanwhile."""
+        return iter(self.keys())
+
+    def __setitem__(self, key: int, value: _V) -> None:
+        """Set the value of *key*, an int64; a key that is there keeps its place. Java: HashMap.put."""
+        is_new = key not in self._values
+        self._values[key] = value
+        if not is_new:
+            return
+        if self._capacity == 0:
+            self._capacity = INITIAL_CAPACITY
+        bucket = long_hash(key) & (self._capacity - 1)
+        count = self._counts.get(bucket, 0) + 1
+        self._counts[bucket] = count
+        if self._bins is None:
+            if count > TREEIFY_THRESHOLD:
+                self._crowd(bucket)
+        else:
+            self._put_in_bins(self._bins, bucket, key)
+        if len(self._values) * 4 > self._capacity * 3:
+            self._double()
+
+    def __delitem__(self, key: int) -> None:
+        """Remove *key*. Java: HashMap.remove."""
+        self._remove(key, is_movable=True)
+
+    def remove_if(self, condition: Callable[[_V], bool]) -> None:
+        """Remove every key whose value meets *condition*. Java: entrySet().removeIf (by an iterator)."""
+        for key in self.keys():
+            if condition(self._values[key]):
+                self._remove(key, is_movable=False)
+
+    def clear(self) -> None:
+        """Remove all keys, keep the table's size. Java: HashMap.clear."""
+        self._values.clear()
+        self._counts.clear()
+        self._bins = None
+
+    def keys(self) -> list[int]:
+        """Return the keys in Java's order of iteration."""
+        if self._bins is not None:
+            return [key for bucket in sorted(self._bins) for key in _bin_keys(self._bins[bucket])]
+        keys = list(self._values)
+        if len(keys) < _VECTOR_MIN_KEYS:
+            mask = self._capacity - 1
+            return sorted(keys, key=lambda key: long_hash(key) & mask)
+        array = np.array(keys, dtype=np.int64)
+        ordered: list[int] = array[_stable_order(array, self._capacity)].tolist()
+        return ordered
+
+    def items(self) -> list[tuple[int, _V]]:
+        """Return (key, value) in Java's order of iteration."""
+        return [(key, self._values[key]) for key in self.keys()]
+
+    def values(self) -> list[_V]:
+        """Return the values in Java's order of iteration."""
+        return [self._values[key] for key in self.keys()]
+
+    def _crowd(self, bucket: int) -> None:
+        """Do what Java does when a bucket without tree gets one key too many: a bigger table or a tree."""
+        if self._capacity < MIN_TREEIFY_CAPACITY:
+            self._double()
+            return
+        bins = self._bins
+        if bins is None:
+            bins = self._bins = {}
+            for key in self._values:
+                plain = bins.setdefault(long_hash(key) & (self._capacity - 1), [])
+                assert isinstance(plain, list)
+                plain.append(key)
+        bins[bucket] = TreeBin([_order(key) for key in _bin_keys(bins[bucket])])
+
+    def _put_in_bins(self, bins: dict[int, list[int] | TreeBin], bucket: int, key: int) -> None:
+        keys = bins.setdefault(bucket, [])
+        if isinstance(keys, TreeBin):
+            keys.put(_order(key))
+            return
+        keys.append(key)
+        if len(keys) > TREEIFY_THRESHOLD:
+            self._crowd(bucket)
+
+    def _remove(self, key: int, *, is_movable: bool) -> None:
+        del self._values[key]
+        bucket = long_hash(key) & (self._capacity - 1)
+        self._counts[bucket] -= 1
+        if self._bins is None:
+            return
+        keys = self._bins[bucket]
+        if isinstance(keys, list):
+            keys.remove(key)
+        elif not keys.remove(_order(key), is_movable=is_movable):
+            self._bins[bucket] = _bin_keys(keys)
+
+    def _double(self) -> None:
+        bit = self._capacity
+        self._capacity *= 2
+        if self._bins is not None:
+            self._split_bins(self._bins, bit)
+        counts: dict[int, int] = {}
+        mask = self._capacity - 1
+        for key in self._values:
+            bucket = long_hash(key) & mask
+            counts[bucket] = counts.get(bucket, 0) + 1
+        self._counts = counts
+
+    def _split_bins(self, bins: dict[int, list[int] | TreeBin], bit: int) -> None:
+        split: dict[int, list[int] | TreeBin] = {}
+        for bucket, keys in bins.items():
+            halves = _halves(keys, bit)
+            for half, target in zip(halves, (bucket, bucket + bit), strict=True):
+                if not half:
+                    continue
+                if isinstance(keys, list) or len(half) <= UNTREEIFY_THRESHOLD:
+                    split[target] = half
+                elif len(half) == len(halves[0]) + len(halves[1]):
+                    split[target] = keys  # all on one side: the tree is kept as it is
+                else:
+                    split[target] = TreeBin([_order(key) for key in half])
+        self._bins = split
+
+
+def java_hash_map_order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+    """Return the places of *keys* in the order in which a HashMap iterates after they were put one by one.
+
+    Args:
+        keys: int64, shape (n,), all different, in the order in which they were put into a new map. Not
+            written.
+
+    Returns:
+        intp, shape (n,): `keys[result]` is the order of iteration.
+    """
+    small: JavaLongMap[int] = JavaLongMap()
+    head = min(len(keys), MIN_TREEIFY_CAPACITY * 3 // 4 + 1)
+    for place, key in enumerate(keys[:head].tolist()):
+        small[key] = place
+    capacity = small.capacity
+    if len(keys) > head:
+        bound = capacity * 3 // 4 + 1
+        while not _has_crowd(keys[:bound], capacity):
+            if bound > len(keys):
+                return _stable_order(keys, capacity)
+            capacity, bound = capacity * 2, capacity * 2 * 3 // 4 + 1
+        for place, key in enumerate(keys[head:].tolist(), head):
+            small[key] = place
+    return np.array(small.values(), dtype=np.intp)
+
+
+def _buckets(keys: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.int64]:
+    folded = (keys ^ keys >> 32) & _MASK_32
+    return (folded ^ folded >> 16) & (capacity - 1)
+
+
+def _stable_order(keys: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.intp]:
+    return np.argsort(_buckets(keys, capacity), kind="stable")
+
+
+def _has_crowd(keys: npt.NDArray[np.int64], capacity: int) -> bool:
+    return bool(np.bincount(_buckets(keys, capacity)).max() > TREEIFY_THRESHOLD)
+
+
+def _order(key: int) -> tuple[int, int]:
+    spread = long_hash(key)
+    return (spread - 2**32 if spread >= 2**31 else spread), key
+
+
+def _bin_keys(keys: list[int] | TreeBin) -> list[int]:
+    return keys if isinstance(keys, list) else [key for _, key in keys]
+
+
+def _halves(keys: list[int] | TreeBin, bit: int) -> tuple[list[int], list[int]]:
+    low: list[int] = []
+    high: list[int] = []
+    for key in _bin_keys(keys):
+        (high if long_hash(key) & bit else low).append(key)
+    return low, high

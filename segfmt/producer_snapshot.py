@@ -1,0 +1,109 @@
+"""`<offset>.snapshot`: what a log knew of its producers up to an offset.
+
+    0 version i16 = 1 | 2 crc u32 (CRC-32C of [6, end)) | 6 count i32 | 10 entries, 46 bytes each
+
+Entries are one structured array, `layout.PRODUCER_ENTRY_DTYPE`; their order is that of a Java HashMap
+(`java_hash_map`). Bytes behind the last entry are covered by the CRC and otherwise ignored, as Kafka does.
+
+Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from segfmt import crc32c as plain
+from segfmt import layout
+from segfmt.entry_view import Buffer
+from segfmt.errors import CorruptSnapshotError
+
+EMPTY_SNAPSHOT_BYTES = layout.SNAPSHOT_ENTRIES_POSITION
+
+Entries = npt.NDArray[np.void]
+"""Structured, dtype `layout.PRODUCER_ENTRY_DTYPE`, shape (producer_count,)."""
+
+
+def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> Entries:
+    """Return the entries of a producer snapshot.
+
+    Args:
+        data: any buffer of bytes, not written.
+        crc32c: CRC-32C of bytes; give a fast one for snapshots of many producers.
+
+    Returns:
+        Structured array, shape (count,), a read-only view of *data*.
+
+    Raises:
+        CorruptSnapshotError: wrong version, impossible count, wrong CRC or too short; the broker deletes such
+            a file when it comes to it, and takes the next older one.
+
+    Kafka: ProducerStateManager.readSnapshot.
+    """
+    buffer = bytes(data)
+    _check_version_and_count(buffer)
+    stored = int.from_bytes(buffer[layout.SNAPSHOT_CRC_POSITION : layout.SNAPSHOT_COUNT_POSITION], "big")
+    actual = crc32c(buffer[layout.SNAPSHOT_COUNT_POSITION :])
+    if stored != actual:
+        raise CorruptSnapshotError(
+            f"CRC {stored:#010x} stored, {actual:#010x} computed", position=layout.SNAPSHOT_CRC_POSITION
+        )
+    return np.frombuffer(
+        buffer, layout.PRODUCER_ENTRY_DTYPE, count=_count(buffer), offset=layout.SNAPSHOT_ENTRIES_POSITION
+    )
+
+
+def encode_producer_snapshot(entries: Entries, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> bytes:
+    """Return the snapshot that holds *entries* in their order.
+
+    Args:
+        entries: dtype `layout.PRODUCER_ENTRY_DTYPE`, shape (count,). Not written.
+        crc32c: as in `read_producer_snapshot`.
+
+    Kafka: ProducerStateManager.writeSnapshot.
+    """
+    body = len(entries).to_bytes(4, "big") + entries.astype(layout.PRODUCER_ENTRY_DTYPE, copy=False).tobytes()
+    return layout.SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+
+
+def as_loaded(entries: Entries) -> Entries:
+    """Return a copy of *entries* as the broker would write them again after loading them.
+
+    An entry without a last offset has no batch: its sequence is -1, its delta 0. A negative first offset of a
+    transaction is none, -1.
+
+    Kafka: ProducerStateManager.readSnapshot, ProducerStateEntry.lastSeq, lastDataOffset, lastOffsetDelta.
+    """
+    loaded = entries.copy()
+    has_no_batch = loaded["last_offset"] < 0
+    loaded["last_offset"][has_no_batch] = -1
+    loaded["last_sequence"][has_no_batch] = layout.NO_SEQUENCE
+    loaded["offset_delta"][has_no_batch] = 0
+    loaded["current_txn_first_offset"][loaded["current_txn_first_offset"] < 0] = -1
+    return loaded
+
+
+def _count(buffer: bytes) -> int:
+    start, end = layout.SNAPSHOT_COUNT_POSITION, layout.SNAPSHOT_ENTRIES_POSITION
+    return int.from_bytes(buffer[start:end], "big", signed=True)
+
+
+def _check_version_and_count(buffer: bytes) -> None:
+    if len(buffer) < layout.SNAPSHOT_CRC_POSITION:
+        raise CorruptSnapshotError(f"{len(buffer)} bytes are too short for a version")
+    version = int.from_bytes(buffer[: layout.SNAPSHOT_CRC_POSITION], "big", signed=True)
+    if version != layout.SNAPSHOT_VERSION:
+        raise CorruptSnapshotError(f"version {version}, expected {layout.SNAPSHOT_VERSION}")
+    if len(buffer) < layout.SNAPSHOT_ENTRIES_POSITION:
+        raise CorruptSnapshotError(
+            f"{len(buffer)} bytes are too short for CRC and count", position=len(buffer)
+        )
+    count = _count(buffer)
+    present_bytes = len(buffer) - layout.SNAPSHOT_ENTRIES_POSITION
+    if count < 0 or count * layout.PRODUCER_ENTRY_DTYPE.itemsize > present_bytes:
+        raise CorruptSnapshotError(
+            f"{count} entries announced, {present_bytes} bytes of entries are there",
+            position=layout.SNAPSHOT_COUNT_POSITION,
+        )
