@@ -1,0 +1,39 @@
+"""Bytes, rates and times as people read them. Text only, for displays; reports carry plain numbers."""
+
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def bytes_text(size_bytes: float) -> str:
+    """Return *size_bytes* in a binary unit: "512 B", "1.50 KiB", "12.3 GiB", "123 GiB"."""
+    value = float(size_bytes)
+    for unit in _BYTE_UNITS:
+        # 999.5 would be printed as "1000".
+        if abs(value) < 999.5 or unit == _BYTE_UNITS[-1]:
+            break
+        value /= 1024
+    if unit == "B" or abs(value) >= 99.95:
+        return f"{value:.0f} {unit}"
+    return f"{value:.1f} {unit}" if abs(value) >= 9.995 else f"{value:.2f} {unit}"
+
+
+def rate_text(bytes_per_second: float | None) -> str:
+    """Return a rate as "1.20 GiB/s"; a dash where it is not known."""
+    return "-" if bytes_per_second is None else f"{bytes_text(bytes_per_second)}/s"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as "12s", "3m 05s", "1h 02m", "2d 03h": rounded up, so that "0s" means none."""
+    whole = max(int(-(-seconds // 1)), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    minutes = whole // 60
+    if minutes < 24 * 60:
+        return f"{minutes // 60}h {minutes % 60:02d}m"
+    return f"{minutes // (24 * 60)}d {minutes // 60 % 24:02d}h"
+
+
+def count_text(count: int) -> str:
+    """Return a count with separators: "12,345"."""
+    return f"{count:,}"
