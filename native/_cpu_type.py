@@ -1,0 +1,33 @@
+"""CpuPath as a type of numba's: one type a member, so that a kernel is compiled once a path and for that path alone.
+
+A path as an integer would compile the instructions of every path into every kernel, those that the CPU lacks
+included, and the code generator ends the process when it meets one of those.
+"""
+
+from __future__ import annotations
+
+from numba import types
+from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+
+from native.cpu import CpuPath
+
+
+class CpuPathType(types.Dummy):  # type: ignore[misc]  # numba has no types
+    """The type of exactly one CpuPath; its values carry nothing."""
+
+    def __init__(self, path: CpuPath) -> None:
+        self.path = path
+        super().__init__(f"CpuPath.{path.name}")
+
+
+register_model(CpuPathType)(models.OpaqueModel)
+
+
+@typeof_impl.register(CpuPath)
+def _typeof_cpu_path(value, context):
+    return CpuPathType(value)
+
+
+@unbox(CpuPathType)
+def _unbox_cpu_path(numba_type, value, context):
+    return NativeValue(context.context.get_dummy_value())

@@ -1,0 +1,98 @@
+"""The only place that knows numba's flags: what a kernel is, where its machine code is kept, what the CPU has.
+
+`kernel`: called from Python. The GIL is released, so that threads scan side by side; machine code is cached on disk,
+because compiling the scan takes a second or two and the command line starts often; division by zero does not raise
+(error_model="numpy"), because a kernel that cannot raise has no exception paths in its loop.
+
+`inlined`: called by kernels only. It is inlined always: a call would put the vector registers on the stack.
+
+Traps that are avoided here (each was seen):
+
+* A kernel made in a factory never hits the cache of an earlier process: kernels are module-level functions.
+* numba judges a cached kernel by its own file only; edited constants in an imported module are not noticed. The
+  cache folder is therefore named by a digest of all sources that a kernel is made of and of the compiler's versions.
+* Cached kernels are pickles: a folder that someone else can write to is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core import config
+from numba.core.registry import cpu_target
+
+import segfmt.layout
+
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile *function* on its first call; keep the machine code for later processes where that is possible."""
+    folder = _cache_folder()
+    if folder is None:
+        return numba.njit(**_FLAGS)(function)  # type: ignore[no-any-return]  # numba has no types
+    with _numba_cache_dir(folder):
+        return numba.njit(cache=True, **_FLAGS)(function)  # type: ignore[no-any-return]  # numba has no types
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make *function* callable from kernels, inlined wherever it is called."""
+    return numba.njit(forceinline=True, **_FLAGS)(function)  # type: ignore[no-any-return]  # numba has no types
+
+
+INLINED_OVERLOAD = {"forceinline": True, **_FLAGS}
+"""`jit_options` of a `numba.extending.overload` whose body is to be inlined like `inlined`."""
+
+
+@cache
+def target_features() -> frozenset[str]:
+    """Return the features that the code generator compiles for, as LLVM writes them: `+sse4.2`, `-avx512f`, ..."""
+    _triple, _cpu_name, features = cpu_target.target_context.codegen().magic_tuple()
+    return frozenset(features.split(","))
+
+
+@cache
+def _source_digest() -> str:
+    digest = hashlib.sha256(f"numba {numba.__version__} llvmlite {llvmlite.__version__}".encode())
+    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(segfmt.layout.__file__)]
+    for source in sources:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _cache_folder() -> Path | None:
+    """Return the folder for machine code, or None where there is none that is ours alone to write."""
+    if config.CACHE_DIR:  # NUMBA_CACHE_DIR: somebody has chosen
+        root = Path(config.CACHE_DIR)
+    elif os.environ.get("XDG_CACHE_HOME"):
+        root = Path(os.environ["XDG_CACHE_HOME"]) / "kafka-log-recovery"
+    else:
+        root = Path("~/.cache/kafka-log-recovery").expanduser()
+    folder = root / f"kernels-{_source_digest()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except (OSError, RuntimeError):  # RuntimeError: no home
+        return None
+    ours_alone = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    return folder if ours_alone and os.access(folder, os.W_OK) else None
+
+
+@contextlib.contextmanager
+def _numba_cache_dir(folder: Path) -> Iterator[None]:
+    """Let the kernel made inside keep its code in *folder*; other users of numba in this process are not moved."""
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(folder)
+    try:
+        yield
+    finally:
+        config.CACHE_DIR = before

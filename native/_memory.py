@@ -1,0 +1,81 @@
+"""Loads from raw addresses, for kernels.
+
+An address is an int64. Kernels take addresses and not arrays where they read file bytes: a read-only view and a
+writable one would be two array types and two compilations, and an index that may be negative costs a comparison.
+Whoever calls a kernel keeps the memory alive and says how many bytes of it may be read.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+def _load(builder, address, bits):
+    """Emit an unaligned load of *bits* bits at *address*; x86 has no other price for it than the cache line."""
+    integer = ir.IntType(bits)
+    pointer = builder.inttoptr(address, integer.as_pointer())
+    value = builder.load(pointer)
+    value.align = 1
+    return value
+
+
+@intrinsic
+def load_u8(typing_context, address):
+    """Return the byte at *address*, int64, 0..255."""
+
+    def generate(context, builder, signature, args):
+        return builder.zext(_load(builder, args[0], 8), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def load_i8(typing_context, address):
+    """Return the signed byte at *address*, int64."""
+
+    def generate(context, builder, signature, args):
+        return builder.sext(_load(builder, args[0], 8), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def load_le64(typing_context, address):
+    """Return the 8 bytes at *address* as the CPU has them, uint64: the first byte is the lowest."""
+
+    def generate(context, builder, signature, args):
+        return _load(builder, args[0], 64)
+
+    return types.uint64(types.int64), generate
+
+
+@intrinsic
+def load_be16(typing_context, address):
+    """Return the big-endian int16 at *address*, int64."""
+
+    def generate(context, builder, signature, args):
+        return builder.sext(builder.bswap(_load(builder, args[0], 16)), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def load_be32(typing_context, address):
+    """Return the big-endian int32 at *address*, int64."""
+
+    def generate(context, builder, signature, args):
+        return builder.sext(builder.bswap(_load(builder, args[0], 32)), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def load_be64(typing_context, address):
+    """Return the big-endian int64 at *address*."""
+
+    def generate(context, builder, signature, args):
+        return builder.bswap(_load(builder, args[0], 64))
+
+    return types.int64(types.int64), generate

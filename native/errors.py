@@ -1,0 +1,15 @@
+"""What the kernels' Python side may raise. Damage in the data never raises: it is a value of the scan."""
+
+from __future__ import annotations
+
+
+class NativeError(Exception):
+    """The root of this package's errors."""
+
+
+class UnsupportedCpuPathError(NativeError):
+    """A kernel was asked for that this CPU cannot run, or that does not exist."""
+
+
+class ScanUsageError(NativeError):
+    """A scanner was used out of order: fed when finished, asked for a result before its end, and the like."""

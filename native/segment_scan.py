@@ -1,0 +1,361 @@
+"""The map step: scan the bytes of one segment in one forward pass, window by window.
+
+What is done to a batch follows LogSegment.recover exactly; see `native._scan_kernel`. The scan opens nothing, knows
+nothing of the state before the segment, never raises on damage, releases the GIL, and costs no Python per batch.
+
+Importing this module does not import numba; the first `feed` does.
+
+Kafka: LogSegment.recover; without CRC check and index also the walk of FileRecords.batches, as
+UnifiedLog.loadProducersFromRecords and LogSegment.readNextOffset use it.
+Differs: a leader epoch that starts at a negative offset is only reported; whether Kafka dies of it depends on its cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from native import _scan_state, cpu
+from native.cpu import CpuPath
+from native.errors import ScanUsageError
+from native.raw_scan import (
+    PRODUCER_DTYPE,
+    TIME_INDEX_ROW_DTYPE,
+    TXN_EVENT_DTYPE,
+    ControlKind,
+    RawScan,
+    Stop,
+    TxnEventKind,
+)
+from segfmt import layout
+
+__all__ = [
+    "PRODUCER_DTYPE",
+    "TIME_INDEX_ROW_DTYPE",
+    "TXN_EVENT_DTYPE",
+    "ControlKind",
+    "RawScan",
+    "SegmentScanner",
+    "Stop",
+    "TxnEventKind",
+    "scan_segment",
+]
+
+_FIRST_ROWS: Final = 64
+"""Rows that a table begins with; it doubles when it is full."""
+_NO_INDEX_INTERVAL: Final = 1 << 62
+_STOPS_WITH_FINAL_TIME_ENTRY: Final = frozenset(
+    {Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL}
+)
+
+
+class SegmentScanner:
+    """Scan of one segment, fed with windows of its bytes in order.
+
+    ::
+
+        scanner = SegmentScanner(base_offset=0, size_bytes=size)
+        while not scanner.finished:
+            scanner.feed(window of at least scanner.needed_bytes bytes from scanner.position on)
+            if scanner.paused_control:
+                scanner.resume_control(decode(the batch at scanner.control_position))
+        scan = scanner.result()
+    """
+
+    def __init__(
+        self,
+        *,
+        base_offset: int,
+        size_bytes: int,
+        start_position: int = 0,
+        index_interval_bytes: int = 4096,
+        max_index_entries: int = 1310720,
+        max_time_index_entries: int = 873813,
+        check_crc: bool = True,
+        build_index: bool = True,
+        cpu_path: CpuPath | None = None,
+    ) -> None:
+        """Prepare a scan.
+
+        Args:
+            base_offset: of the segment.
+            size_bytes: where the walk ends: the size of the file, or a position in it.
+            start_position: where it begins: 0, or the position of a batch.
+            index_interval_bytes: Kafka's index.interval.bytes.
+            max_index_entries: segment.index.bytes // 8.
+            max_time_index_entries: segment.index.bytes // 12.
+            check_crc: False for Kafka's walks without ensureValid: neither checksums nor the range of offsets are
+                checked, and a record batch shorter than its header is read over its end.
+            build_index: False: no index entries and none of their errors.
+            cpu_path: how to compute CRC-32C; the fastest way by default.
+
+        Raises:
+            UnsupportedCpuPathError: the CPU lacks *cpu_path*.
+        """
+        self._cpu_path = None if cpu_path is None else cpu.choose(cpu_path)
+        self._build_index = build_index
+        self._states = np.zeros(1, _scan_state.STATE_DTYPE)
+        state = self._states[0]
+        state["base_offset"] = base_offset
+        state["size_bytes"] = size_bytes
+        state["position"] = start_position
+        state["index_interval_bytes"] = index_interval_bytes if build_index else _NO_INDEX_INTERVAL
+        state["max_index_entries"] = max_index_entries
+        state["max_time_index_entries"] = max_time_index_entries
+        state["check_crc"] = check_crc
+        state["check_range"] = check_crc or build_index
+        state["max_timestamp_ms"] = layout.NO_TIMESTAMP_MS
+        state["max_timestamp_offset"] = base_offset
+        state["max_timestamp_position"] = start_position
+        state["last_time_index_ms"] = layout.NO_TIMESTAMP_MS
+        state["last_indexed_position"] = start_position
+        for name in ("last_offset", "highest_epoch", "producer_end_offset"):
+            state[name] = -1
+        self._offset_index = np.empty((_FIRST_ROWS, 2), np.int32)
+        self._time_index = np.empty(_FIRST_ROWS, TIME_INDEX_ROW_DTYPE)
+        self._epochs = np.empty((_FIRST_ROWS, 3), np.int64)
+        self._producers = np.zeros(_FIRST_ROWS, _scan_state.PRODUCER_ROW_DTYPE)
+        self._slots = np.zeros(2 * _FIRST_ROWS, np.int32)
+        self._events = np.zeros(_FIRST_ROWS, TXN_EVENT_DTYPE)
+        self._stop: Stop | None = None
+        self._paused = False
+        if start_position >= size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
+            self._stop = Stop.END
+            state["stop_position"] = start_position
+        state["needed_bytes"] = layout.RECORD_BATCH_OVERHEAD_BYTES
+
+    @property
+    def position(self) -> int:
+        """Position in the file of the first byte not consumed: where the next window begins."""
+        return self._read("position")
+
+    @property
+    def needed_bytes(self) -> int:
+        """Bytes that the next window must have at least for the scan to go on; 0 when it is finished.
+
+        A record batch's header, or the whole batch at `position`; never more than the file has left.
+        """
+        if self.finished:
+            return 0
+        return min(self._read("needed_bytes"), self._read("size_bytes") - self.position)
+
+    @property
+    def finished(self) -> bool:
+        """The scan has ended."""
+        return self._stop is not None
+
+    @property
+    def paused_control(self) -> bool:
+        """The scan waits for `resume_control`."""
+        return self._paused
+
+    @property
+    def control_position(self) -> int:
+        """While paused: position in the file of the control batch to decode; it ends at `position`."""
+        return self._read("control_position")
+
+    def feed(self, window: npt.NDArray[np.uint8], slack_before: int = 0) -> None:
+        """Scan all whole batches of *window*.
+
+        Args:
+            window: uint8, shape (n,), C-contiguous; ``window[slack_before:]`` are the file's bytes from `position` on.
+                Not written, may be read-only. What stands behind the last whole batch must be fed again.
+            slack_before: bytes at the front that precede `position`; they spare a masked load over a page that is
+                not there, and are never used.
+
+        Raises:
+            ScanUsageError: the scan has ended or waits for `resume_control`.
+        """
+        if self.finished or self._paused:
+            raise ScanUsageError(
+                "feed() after the scan has ended, or while a control batch waits for its decision"
+            )
+        if window.dtype != np.uint8 or window.ndim != 1 or not window.flags.c_contiguous:
+            raise ScanUsageError(
+                f"a window is contiguous uint8 of one dimension, not {window.dtype} {window.shape}"
+            )
+        self._run(window.ctypes.data + slack_before, window.size - slack_before)
+
+    def resume_control(
+        self, kind: ControlKind, marker_type: int = 0, coordinator_epoch: int = 0, timestamp_ms: int = 0
+    ) -> None:
+        """Go on after a control batch that the kernel could not decode.
+
+        Args:
+            kind: what it is.
+            marker_type: 0 abort, 1 commit; for MARKER.
+            coordinator_epoch: for MARKER.
+            timestamp_ms: of the record, for MARKER.
+
+        Raises:
+            ScanUsageError: the scan is not paused.
+        """
+        if not self._paused:
+            raise ScanUsageError("resume_control() without a control batch that waits")
+        self._paused = False
+        state = self._states[0]
+        if kind in (ControlKind.INVALID, ControlKind.FATAL):
+            self._stop = Stop.INVALID_CONTROL if kind is ControlKind.INVALID else Stop.CONTROL_FATAL
+            return
+        state["control_kind"] = kind
+        state["control_marker_type"] = marker_type
+        state["control_coordinator_epoch"] = coordinator_epoch
+        state["control_timestamp_ms"] = timestamp_ms
+        self._run(0, 0)
+
+    def result(self) -> RawScan:
+        """Return the scan.
+
+        Raises:
+            ScanUsageError: it has not ended.
+        """
+        if self._stop is None and not self._paused:
+            raise ScanUsageError(f"the scan has not ended: it needs bytes from position {self.position} on")
+        state = self._states[0]
+        stop = Stop.CONTROL_PAUSED if self._stop is None else self._stop
+        stop_position = self._read("stop_position")
+        detail = (self._read("detail_0"), self._read("detail_1"))
+        if stop in _STOPS_WITH_FINAL_TIME_ENTRY and self._build_index and not self._append_final_time_entry():
+            stop = Stop.TIME_INDEX_INVALID_OFFSET
+            stop_position = self._read("max_timestamp_position")
+            detail = (self._read("max_timestamp_offset"), self._read("last_time_index_offset"))
+        epochs = self._epochs[: state["epoch_count"]].copy()
+        producers = self._producers[: state["producer_count"]]
+        return RawScan(
+            stop=stop,
+            valid_bytes=self.position,
+            stop_position=stop_position,
+            stop_detail=detail,
+            batch_count=self._read("batch_count"),
+            legacy_batch_count=self._read("legacy_batch_count"),
+            last_offset=self._read("last_offset"),
+            max_timestamp_ms=self._read("max_timestamp_ms"),
+            max_timestamp_offset=self._read("max_timestamp_offset"),
+            offset_index=self._offset_index[: state["index_count"]].copy(),
+            time_index=self._time_index[: state["time_index_count"]].copy(),
+            epochs=np.ascontiguousarray(epochs[:, :2]),
+            epoch_positions=np.ascontiguousarray(epochs[:, 2]),
+            producers=_public_rows(producers),
+            txn_events=self._events[: state["event_count"]].copy(),
+            producer_end_offset=self._read("producer_end_offset"),
+        )
+
+    def _read(self, name: str) -> int:
+        return int(self._states[name][0])
+
+    def _run(self, address: int, window_bytes: int) -> None:
+        from native import _scan_kernel
+
+        if self._cpu_path is None:
+            self._cpu_path = cpu.choose()
+        while True:
+            position = self.position
+            status = _scan_kernel.scan(
+                self._cpu_path,
+                address,
+                window_bytes,
+                self._states,
+                self._offset_index,
+                self._time_index,
+                self._epochs,
+                self._producers,
+                self._slots,
+                self._events,
+            )
+            if status != _scan_state.FULL:
+                break
+            self._grow()
+            consumed = self.position - position
+            address += consumed
+            window_bytes -= consumed
+        self._paused = status == _scan_state.PAUSED
+        if status >= 0:
+            self._stop = Stop(status)
+
+    def _grow(self) -> None:
+        """Double every table that is more than half full, so that one kernel call adds many rows."""
+        from native import _scan_kernel
+
+        state = self._states[0]
+        self._offset_index = _with_room(self._offset_index, state["index_count"])
+        self._time_index = _with_room(self._time_index, state["time_index_count"])
+        self._epochs = _with_room(self._epochs, state["epoch_count"])
+        self._events = _with_room(self._events, state["event_count"])
+        producers = _with_room(self._producers, state["producer_count"])
+        if producers is not self._producers:
+            self._producers = producers
+            self._slots = np.zeros(2 * producers.size, np.int32)
+            _scan_kernel.rebuild_slots(producers, int(state["producer_count"]), self._slots)
+
+    def _append_final_time_entry(self) -> bool:
+        """Append the greatest timestamp if it is newer than the last entry; False if its offset is refused.
+
+        Kafka: TimeIndex.maybeAppend(maxTimestampSoFar, shallowOffsetOfMaxTimestampSoFar, skipFullCheck=true).
+        """
+        state = self._states[0]
+        count = int(state["time_index_count"])
+        if count > 0 and state["max_timestamp_offset"] < state["last_time_index_offset"]:
+            return False
+        if state["max_timestamp_ms"] > state["last_time_index_ms"]:
+            if count == self._time_index.size:
+                self._time_index = _with_room(self._time_index, count)
+            relative_offset = state["max_timestamp_offset"] - state["base_offset"]
+            self._time_index[count] = (state["max_timestamp_ms"], relative_offset)
+            state["time_index_count"] = count + 1
+            state["last_time_index_ms"] = state["max_timestamp_ms"]
+            state["last_time_index_offset"] = state["max_timestamp_offset"]
+        return True
+
+
+def scan_segment(
+    data: npt.NDArray[np.uint8],
+    *,
+    base_offset: int,
+    start_position: int = 0,
+    index_interval_bytes: int = 4096,
+    max_index_entries: int = 1310720,
+    max_time_index_entries: int = 873813,
+    check_crc: bool = True,
+    build_index: bool = True,
+    cpu_path: CpuPath | None = None,
+) -> RawScan:
+    """Scan a segment whose bytes are all there; the arguments are those of `SegmentScanner`.
+
+    Args:
+        data: uint8, shape (n,), C-contiguous: the whole file. Not written; may be read-only.
+
+    Returns:
+        The scan; `stop` is CONTROL_PAUSED if a control batch was met that needs decoding.
+    """
+    scanner = SegmentScanner(
+        base_offset=base_offset,
+        size_bytes=data.size,
+        start_position=start_position,
+        index_interval_bytes=index_interval_bytes,
+        max_index_entries=max_index_entries,
+        max_time_index_entries=max_time_index_entries,
+        check_crc=check_crc,
+        build_index=build_index,
+        cpu_path=cpu_path,
+    )
+    if not scanner.finished:
+        scanner.feed(data[start_position:])
+    return scanner.result()
+
+
+def _with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:
+    """Return *table*, or one twice as long with its first *used* rows if more than half is used."""
+    if 2 * int(used) <= len(table):
+        return table
+    longer = np.zeros((2 * len(table), *table.shape[1:]), table.dtype)
+    longer[:used] = table[:used]
+    return longer
+
+
+def _public_rows(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    public = np.empty(rows.size, PRODUCER_DTYPE)
+    for name in PRODUCER_DTYPE.names or ():
+        public[name] = rows[name]
+    return public
