@@ -1,4 +1,8 @@
-"""CpuPath as a type of numba's: one type a member, so that a kernel is compiled once a path and for that path alone.
+# ruff: noqa: ARG001
+# ^ numba calls with fixed argument lists, and goes by the names
+# mypy: ignore-errors
+# ^ kernels: numba infers their types, mypy cannot follow it
+"""CpuPath as a type of numba's: one type a member, so that a kernel is compiled for one path alone.
 
 A path as an integer would compile the instructions of every path into every kernel, those that the CPU lacks
 included, and the code generator ends the process when it meets one of those.
@@ -12,7 +16,7 @@ from numba.extending import NativeValue, models, register_model, typeof_impl, un
 from native.cpu import CpuPath
 
 
-class CpuPathType(types.Dummy):  # type: ignore[misc]  # numba has no types
+class CpuPathType(types.Dummy):
     """The type of exactly one CpuPath; its values carry nothing."""
 
     def __init__(self, path: CpuPath) -> None:

@@ -1,7 +1,7 @@
-"""Arithmetic of polynomials over GF(2), as CRCs need it: plain Python, for constants and for joining checksums.
+"""Arithmetic of polynomials over GF(2), as CRCs need it: plain Python, for constants and rare joins.
 
-A polynomial of degree below 32 is an int whose bit i is the coefficient of x^i. CRCs keep their bits *reflected*
-(bit 31 - i is the coefficient of x^i), because the lowest bit of a byte comes first.
+A polynomial of degree below 32 is an int whose bit i is the coefficient of x^i. CRCs keep their bits
+*reflected* (bit 31 - i is the coefficient of x^i), because the lowest bit of a byte comes first.
 """
 
 from __future__ import annotations

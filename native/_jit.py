@@ -1,16 +1,17 @@
-"""The only place that knows numba's flags: what a kernel is, where its machine code is kept, what the CPU has.
+"""The only place that knows numba's flags: what a kernel is, and where its machine code is kept.
 
-`kernel`: called from Python. The GIL is released, so that threads scan side by side; machine code is cached on disk,
-because compiling the scan takes a second or two and the command line starts often; division by zero does not raise
-(error_model="numpy"), because a kernel that cannot raise has no exception paths in its loop.
+`kernel`: called from Python. The GIL is released, so that threads scan side by side; machine code is cached
+on disk, because compiling the scan takes a second or two and the command line starts often; division by zero
+does not raise (error_model="numpy"), because a kernel that cannot raise has no exception paths in its loop.
 
 `inlined`: called by kernels only. It is inlined always: a call would put the vector registers on the stack.
 
 Traps that are avoided here (each was seen):
 
 * A kernel made in a factory never hits the cache of an earlier process: kernels are module-level functions.
-* numba judges a cached kernel by its own file only; edited constants in an imported module are not noticed. The
-  cache folder is therefore named by a digest of all sources that a kernel is made of and of the compiler's versions.
+* numba judges a cached kernel by its own file only; edited constants in an imported module are not noticed.
+  The cache folder is therefore named by a digest of all sources that a kernel is made of and of the
+  compiler's versions.
 * Cached kernels are pickles: a folder that someone else can write to is not used.
 """
 
@@ -26,26 +27,27 @@ from typing import Any
 
 import llvmlite
 import numba
-from numba.core import config
+import numba.core.config
 from numba.core.registry import cpu_target
 
 import segfmt.layout
 
+_config: Any = numba.core.config  # its settings come and go with the environment; no type knows them
 _FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
 
 
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile *function* on its first call; keep the machine code for later processes where that is possible."""
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile *function* on its first call; keep the machine code for later processes if possible."""
     folder = _cache_folder()
     if folder is None:
-        return numba.njit(**_FLAGS)(function)  # type: ignore[no-any-return]  # numba has no types
+        return numba.njit(**_FLAGS)(function)
     with _numba_cache_dir(folder):
-        return numba.njit(cache=True, **_FLAGS)(function)  # type: ignore[no-any-return]  # numba has no types
+        return numba.njit(cache=True, **_FLAGS)(function)
 
 
-def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+def inlined(function: Callable[..., Any]) -> Any:
     """Make *function* callable from kernels, inlined wherever it is called."""
-    return numba.njit(forceinline=True, **_FLAGS)(function)  # type: ignore[no-any-return]  # numba has no types
+    return numba.njit(forceinline=True, **_FLAGS)(function)
 
 
 INLINED_OVERLOAD = {"forceinline": True, **_FLAGS}
@@ -54,7 +56,7 @@ INLINED_OVERLOAD = {"forceinline": True, **_FLAGS}
 
 @cache
 def target_features() -> frozenset[str]:
-    """Return the features that the code generator compiles for, as LLVM writes them: `+sse4.2`, `-avx512f`, ..."""
+    """Return what the code generator compiles for, as LLVM writes it: `+sse4.2`, `-avx512f`, ..."""
     _triple, _cpu_name, features = cpu_target.target_context.codegen().magic_tuple()
     return frozenset(features.split(","))
 
@@ -71,8 +73,8 @@ def _source_digest() -> str:
 @cache
 def _cache_folder() -> Path | None:
     """Return the folder for machine code, or None where there is none that is ours alone to write."""
-    if config.CACHE_DIR:  # NUMBA_CACHE_DIR: somebody has chosen
-        root = Path(config.CACHE_DIR)
+    if _config.CACHE_DIR:  # NUMBA_CACHE_DIR: somebody has chosen
+        root = Path(_config.CACHE_DIR)
     elif os.environ.get("XDG_CACHE_HOME"):
         root = Path(os.environ["XDG_CACHE_HOME"]) / "kafka-log-recovery"
     else:
@@ -89,10 +91,10 @@ def _cache_folder() -> Path | None:
 
 @contextlib.contextmanager
 def _numba_cache_dir(folder: Path) -> Iterator[None]:
-    """Let the kernel made inside keep its code in *folder*; other users of numba in this process are not moved."""
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(folder)
+    """Let the kernel made inside keep its code in *folder*, and nobody else's."""
+    before = _config.CACHE_DIR
+    _config.CACHE_DIR = str(folder)
     try:
         yield
     finally:
-        config.CACHE_DIR = before
+        _config.CACHE_DIR = before

@@ -1,8 +1,12 @@
+# ruff: noqa: ARG001
+# ^ numba calls with fixed argument lists, and goes by the names
+# mypy: ignore-errors
+# ^ kernels: numba infers their types, mypy cannot follow it
 """Loads from raw addresses, for kernels.
 
-An address is an int64. Kernels take addresses and not arrays where they read file bytes: a read-only view and a
-writable one would be two array types and two compilations, and an index that may be negative costs a comparison.
-Whoever calls a kernel keeps the memory alive and says how many bytes of it may be read.
+An address is an int64. Kernels take addresses and not arrays where they read file bytes: a read-only view
+and a writable one would be two array types and two compilations, and an index that may be negative costs a
+comparison. Whoever calls a kernel keeps the memory alive and says how many bytes of it may be read.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from numba.extending import intrinsic
 
 
 def _load(builder, address, bits):
-    """Emit an unaligned load of *bits* bits at *address*; x86 has no other price for it than the cache line."""
+    """Emit a load of *bits* bits at *address*, aligned or not."""
     integer = ir.IntType(bits)
     pointer = builder.inttoptr(address, integer.as_pointer())
     value = builder.load(pointer)

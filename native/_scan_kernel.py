@@ -1,17 +1,22 @@
+# mypy: ignore-errors
+# ^ kernels: numba infers their types, mypy cannot follow it
 """The kernel of the segment scan: one forward pass, one visit a batch, no Python.
 
-It follows LogSegment.recover statement by statement; the order of the checks is Kafka's and is part of the result.
-It does not raise, allocate or call: it leaves with a status and goes on where it was when called again.
+It follows LogSegment.recover statement by statement; the order of the checks is Kafka's and is part of the
+result. It does not raise, allocate or call: it leaves with a status and goes on where it was when called
+again.
 
-Kafka: LogSegment.recover, FileLogInputStream.nextBatch, DefaultRecordBatch.ensureValid, LegacyRecord.ensureValid,
-OffsetIndex.append, TimeIndex.maybeAppend, LeaderEpochFileCache.assign, ProducerAppendInfo.append.
+Kafka: LogSegment.recover, FileLogInputStream.nextBatch, DefaultRecordBatch.ensureValid,
+LegacyRecord.ensureValid, OffsetIndex.append, TimeIndex.maybeAppend, LeaderEpochFileCache.assign,
+ProducerAppendInfo.append.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from native import crc32
+from native import _crc32
+from native._crc32c import checksum
 from native._jit import inlined, kernel
 from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8
 from native._scan_state import (
@@ -23,7 +28,6 @@ from native._scan_state import (
     TXN_OPEN,
     TXN_UNKNOWN,
 )
-from native.crc32c import checksum
 from native.raw_scan import ControlKind, Stop, TxnEventKind
 from segfmt import layout
 
@@ -63,9 +67,9 @@ _LOG_APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
 _COMPRESSION = layout.COMPRESSION_CODEC_MASK
 _RECORDS = layout.RECORDS_POSITION
 
-# The one shape of a marker that is decoded here: every varint one byte long, key 4 bytes, value 6, no headers.
-# records: 0 size | 1 attributes | 2 timestampDelta | 3 offsetDelta | 4 keyLength | 5 version i16, 7 type i16
-#          9 valueLength | 10 version i16, 12 coordinatorEpoch i32 | 16 headerCount
+# The one shape of a marker that is decoded here: varints of one byte, key 4 bytes, value 6, no headers.
+#   0 size | 1 attributes | 2 timestampDelta | 3 offsetDelta | 4 keyLength | 5 version i16 | 7 type i16
+#   9 valueLength | 10 version i16 | 12 coordinatorEpoch i32 | 16 headerCount
 _MARKER_BYTES = 17
 _MARKER_SIZE_VARINT = 2 * (_MARKER_BYTES - 1)
 _MARKER_KEY_VARINT = 2 * layout.CONTROL_KEY_BYTES
@@ -154,8 +158,8 @@ def _apply_marker(row, epoch, coordinator_epoch, timestamp_ms):
 def _decode_marker(batch, total_bytes, attributes):
     """Return (kind, marker type, coordinator epoch, timestamp) of the control batch at address *batch*.
 
-    Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: anything but the shape that brokers
-    write is left to the caller (kind 0); it may still be a marker.
+    Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: anything but the shape that
+    brokers write is left to the caller (kind 0); it may still be a marker.
     """
     record_count = load_be32(batch + layout.RECORD_COUNT_POSITION)
     if record_count == 0:
@@ -189,7 +193,7 @@ def _decode_marker(batch, total_bytes, attributes):
 
 @kernel
 def rebuild_slots(producers, producer_count, slots):
-    """Enter the first *producer_count* rows of *producers* into *slots*, int32, zeroed, a power of two long."""
+    """Enter the first *producer_count* rows of *producers* into *slots*, which are all free."""
     mask = np.uint64(slots.size - 1)
     for row in range(producer_count):
         slot = ((np.uint64(producers[row].producer_id) * _HASH_FACTOR) >> _HASH_SHIFT) & mask
@@ -211,7 +215,8 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
         time_index: TIME_INDEX_ROW_DTYPE, shape (n,). Written.
         epochs: int64, shape (n, 3): epoch, base offset, position. Written.
         producers: PRODUCER_ROW_DTYPE, shape (n,). Read and written.
-        slots: int32, a power of two long, at least 2 n of *producers*; 0 free, otherwise row + 1. Read and written.
+        slots: int32, a power of two long, at least 2 n of *producers*; 0 free, otherwise row + 1. Read and
+            written.
         events: TXN_EVENT_DTYPE, shape (n,). Written.
 
     Returns:
@@ -302,7 +307,7 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
         if is_legacy:
             if check_crc:
                 stored = load_be32(batch + layout.MESSAGE_CRC_POSITION) & _UINT32_MASK
-                computed = crc32.checksum(
+                computed = _crc32.checksum(
                     batch + layout.MESSAGE_CRC_START_POSITION, total_bytes - layout.MESSAGE_CRC_START_POSITION
                 )
                 if stored != computed:
@@ -402,7 +407,8 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
             attributes = load_u8(batch + layout.ATTRIBUTES_LOW_BYTE_POSITION)
             if attributes & _CONTROL != 0:
                 if total_bytes < _BATCH_OVERHEAD:
-                    # Only without CRC check: the records' iterator reads the count from the batch's own bytes.
+                    # Only without CRC check: the records' iterator reads the count from the batch's own
+                    # bytes.
                     status, detail_0, detail_1 = _CONTROL_FATAL, producer_id, base_offset
                     break
                 kind, marker_type, coordinator_epoch, marker_timestamp_ms = _decode_marker(

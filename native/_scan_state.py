@@ -21,8 +21,8 @@ STATE_DTYPE: Final = np.dtype(
         (name, "<i8")
         for name in (
             # fixed
-            "base_offset", "size_bytes", "index_interval_bytes", "max_index_entries", "max_time_index_entries",
-            "check_crc", "check_range",
+            "base_offset", "size_bytes", "index_interval_bytes", "max_index_entries",
+            "max_time_index_entries", "check_crc", "check_range",
             # the walk
             "position", "needed_bytes", "status", "stop_position", "detail_0", "detail_1",
             "batch_count", "legacy_batch_count", "last_offset",

@@ -1,8 +1,9 @@
 """Which of the CRC-32C kernels this machine can run.
 
-A kernel compiled for a feature that the code generator does not have ends the process ("Cannot select"), and no
-handler can catch that. So the question is put to the code generator itself, before anything is compiled: its
-feature string follows NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX, which the flags of the host do not.
+A kernel compiled for a feature that the code generator does not have ends the process ("Cannot select"), and
+no handler can catch that. So the question is put to the code generator itself, before anything is compiled:
+its feature string follows NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX, which the flags of the
+host do not.
 
 Importing this module imports nothing heavy; asking for the supported paths imports numba.
 """
@@ -70,7 +71,8 @@ def choose(forced: CpuPath | None = None) -> CpuPath:
         names = ", ".join(path.name for path in supported())
         missing = ", ".join(sorted(feature[1:] for feature in _missing_features(forced)))
         raise UnsupportedCpuPathError(
-            f"CPU path {forced.name} cannot be used: this CPU (as numba sees it) lacks {missing}; possible: {names}"
+            f"CPU path {forced.name} cannot be used: this CPU (as numba sees it) lacks {missing}; "
+            f"possible: {names}"
         )
     return forced
 

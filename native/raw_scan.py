@@ -1,4 +1,4 @@
-"""What the scan of one segment yields: plain arrays and integers, picklable, and small whatever the segment's size.
+"""What the scan of one segment yields: arrays and integers, picklable, small whatever the segment's size.
 
 Nothing here depends on what stood before the segment; the fold joins scans in base-offset order.
 """
@@ -15,8 +15,8 @@ import numpy.typing as npt
 class Stop(enum.IntEnum):
     """Why a scan ended; what `stop_detail` holds is in parentheses.
 
-    Up to INVALID_CONTROL (END .. CRC_MISMATCH and INVALID_CONTROL) Kafka's recovery goes on behind the loop: it cuts
-    the log at `valid_bytes` and closes the indexes. The others leave it as an exception.
+    Up to INVALID_CONTROL (END .. CRC_MISMATCH and INVALID_CONTROL) Kafka's recovery goes on behind the loop:
+    it cuts the log at `valid_bytes` and closes the indexes. The others leave it as an exception.
     """
 
     END = 0
@@ -36,9 +36,11 @@ class Stop(enum.IntEnum):
     INDEX_FULL = 6
     """(entries, the most there may be). Kafka: IllegalArgumentException from OffsetIndex.append."""
     INVALID_OFFSET = 7
-    """The offset index does not ascend (the offset, the last one in the index). Kafka: InvalidOffsetException."""
+    """The offset index does not ascend (the offset, the last one in the index). Kafka:
+    InvalidOffsetException."""
     TIME_INDEX_FULL = 8
-    """(entries, the most there may be; the last slot is reserved for the end). Kafka: IllegalArgumentException."""
+    """(entries, the most there may be; the last slot is reserved for the end). Kafka:
+    IllegalArgumentException."""
     TIME_INDEX_INVALID_OFFSET = 9
     """The time index does not ascend (the offset of the greatest timestamp, the last one in the index).
     `stop_position` is the batch with that timestamp; at an index point or at the very end. Kafka:
@@ -74,8 +76,8 @@ class TxnEventKind(enum.IntEnum):
     BEGIN = 1
     """First transactional data batch of the producer since the segment's start or its last marker."""
     NON_TRANSACTIONAL = 2
-    """First data batch outside a transaction, before any BEGIN or MARKER of the producer in this segment: fatal if
-    the producer came into the segment with an open transaction."""
+    """First data batch outside a transaction, before any BEGIN or MARKER of the producer in this segment:
+    fatal if the producer came into the segment with an open transaction."""
     INVALID_TXN = 3
     """Data batch outside a transaction while one is open by a BEGIN of this segment; the scan stops there."""
     MARKER = 4
@@ -104,8 +106,9 @@ PRODUCER_DTYPE: Final = np.dtype(
         ),  # the epoch changed between two events behind the last data batch (or anywhere, without data)
     ]
 )
-"""One producer, in order of first appearance. An event is a data batch or a marker. A row with neither has_data nor
-has_marker comes from a control batch without records: an entry for a producer that has none, otherwise nothing."""
+"""One producer, in order of first appearance. An event is a data batch or a marker. A row with neither
+has_data nor has_marker comes from a control batch without records: an entry for a producer that has none,
+otherwise nothing."""
 
 TXN_EVENT_DTYPE: Final = np.dtype(
     [
@@ -126,14 +129,16 @@ TIME_INDEX_ROW_DTYPE: Final = np.dtype([("timestamp_ms", "<i8"), ("relative_offs
 class RawScan(NamedTuple):
     """The scan of one segment.
 
-    `valid_bytes` is Kafka's counter when its loop was left: behind the last whole batch; behind the batch itself for
-    INVALID_CONTROL, INVALID_TXN, CONTROL_FATAL and CONTROL_PAUSED; at the batch for the stops of the index rules.
+    `valid_bytes` is Kafka's counter when its loop was left: behind the last whole batch; behind the batch
+    itself for INVALID_CONTROL, INVALID_TXN, CONTROL_FATAL and CONTROL_PAUSED; at the batch for the stops of
+    the index rules.
     """
 
     stop: Stop
     valid_bytes: int
     stop_position: int
-    """Position of the batch that stopped the scan (of the first byte that is in no batch, for END and TORN)."""
+    """Position of the batch that stopped the scan (of the first byte that is in no batch, for END and
+    TORN)."""
     stop_detail: tuple[int, int]
     batch_count: int
     """Batches before `valid_bytes`."""
@@ -150,8 +155,8 @@ class RawScan(NamedTuple):
     time_index: npt.NDArray[np.void]
     """TIME_INDEX_ROW_DTYPE, shape (n,); with the final entry where Kafka gets to write it."""
     epochs: npt.NDArray[np.int64]
-    """int64, shape (n, 2): leader epoch (>= 0, ascending), base offset of its first batch (negative: Kafka dies if the
-    epoch is above its cache's)."""
+    """int64, shape (n, 2): leader epoch (>= 0, ascending), base offset of its first batch (negative: Kafka
+    dies if the epoch is above its cache's)."""
     epoch_positions: npt.NDArray[np.int64]
     """int64, shape (n,): position of that batch."""
     producers: npt.NDArray[np.void]

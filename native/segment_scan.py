@@ -1,13 +1,15 @@
 """The map step: scan the bytes of one segment in one forward pass, window by window.
 
-What is done to a batch follows LogSegment.recover exactly; see `native._scan_kernel`. The scan opens nothing, knows
-nothing of the state before the segment, never raises on damage, releases the GIL, and costs no Python per batch.
+What is done to a batch follows LogSegment.recover exactly; see `native._scan_kernel`. The scan opens
+nothing, knows nothing of the state before the segment, never raises on damage, releases the GIL, and costs
+no Python per batch.
 
 Importing this module does not import numba; the first `feed` does.
 
 Kafka: LogSegment.recover; without CRC check and index also the walk of FileRecords.batches, as
 UnifiedLog.loadProducersFromRecords and LogSegment.readNextOffset use it.
-Differs: a leader epoch that starts at a negative offset is only reported; whether Kafka dies of it depends on its cache.
+Differs: a leader epoch that starts at a negative offset is only reported; whether Kafka dies of it depends
+on its cache.
 """
 
 from __future__ import annotations
@@ -86,8 +88,8 @@ class SegmentScanner:
             index_interval_bytes: Kafka's index.interval.bytes.
             max_index_entries: segment.index.bytes // 8.
             max_time_index_entries: segment.index.bytes // 12.
-            check_crc: False for Kafka's walks without ensureValid: neither checksums nor the range of offsets are
-                checked, and a record batch shorter than its header is read over its end.
+            check_crc: False for Kafka's walks without ensureValid: neither checksums nor the range of
+                offsets are checked, and a record batch shorter than its header is read over its end.
             build_index: False: no index entries and none of their errors.
             cpu_path: how to compute CRC-32C; the fastest way by default.
 
@@ -160,10 +162,11 @@ class SegmentScanner:
         """Scan all whole batches of *window*.
 
         Args:
-            window: uint8, shape (n,), C-contiguous; ``window[slack_before:]`` are the file's bytes from `position` on.
-                Not written, may be read-only. What stands behind the last whole batch must be fed again.
-            slack_before: bytes at the front that precede `position`; they spare a masked load over a page that is
-                not there, and are never used.
+            window: uint8, shape (n,), C-contiguous; ``window[slack_before:]`` are the file's bytes from
+                `position` on. Not written, may be read-only. What stands behind the last whole batch must be
+                fed again.
+            slack_before: bytes at the front that precede `position`; they spare a masked load over a page
+                that is not there, and are never used.
 
         Raises:
             ScanUsageError: the scan has ended or waits for `resume_control`.
@@ -321,10 +324,10 @@ def scan_segment(
     build_index: bool = True,
     cpu_path: CpuPath | None = None,
 ) -> RawScan:
-    """Scan a segment whose bytes are all there; the arguments are those of `SegmentScanner`.
+    """Scan a segment whose bytes are all there.
 
-    Args:
-        data: uint8, shape (n,), C-contiguous: the whole file. Not written; may be read-only.
+    *data* is uint8, shape (n,), C-contiguous: the whole file. It is not written and may be read-only. The
+    other arguments are those of `SegmentScanner`.
 
     Returns:
         The scan; `stop` is CONTROL_PAUSED if a control batch was met that needs decoding.

@@ -1,3 +1,5 @@
+# mypy: ignore-errors
+# ^ kernels: numba infers their types, mypy cannot follow it
 """CRC-32 as zlib has it: the checksum of messages of magic 0 and 1.
 
 Kafka: org.apache.kafka.common.utils.Checksums, LegacyRecord.computeChecksum.
