@@ -192,6 +192,11 @@ class Broker:
         """Run one of Kafka's (or our) Java programs where the broker's ports can be reached; what it printed."""
         return self._run_java(main_class, *arguments, before=before, inside=True)
 
+    def tool_command(self, main_class: str, *arguments: str, before: Sequence[Path] = ()) -> list[str]:
+        """The command that runs a Java program where the broker's ports can be reached."""
+        command = self._java(main_class, *arguments, before=before)
+        return ["nsenter", "-t", str(self.pid), "-n", *command] if self._isolated else command
+
     def read_all(self) -> dict[str, dict[str, TopicReads]]:
         """Read every partition with Kafka's consumer: isolation level -> `topic-partition` -> what was read."""
         printed = self.run_tool("ReadCounts", self.bootstrap_servers, before=[oracle_classes()])
@@ -226,9 +231,8 @@ class Broker:
     def _run_java(
         self, main_class: str, *arguments: str, before: Sequence[Path] = (), inside: bool = False
     ) -> str:
-        command = self._java(main_class, *arguments, before=before)
-        if inside and self._isolated:
-            command = ["nsenter", "-t", str(self.pid), "-n", *command]
+        make_command = self.tool_command if inside else self._java
+        command = make_command(main_class, *arguments, before=before)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BrokerError(

@@ -5,6 +5,7 @@ sample_logs/README.md says what is in them and how they were made.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SAMPLE_DIR = Path(__file__).parent.parent / "sample_logs"
-SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact")
+SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact", "stopped")
 MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
 _OFFSET_CHECKPOINT = re.compile(r"(recovery-point|log-start|replication|cleaner)-offset-checkpoint$")
@@ -135,3 +136,16 @@ def _how(expected: bytes, actual: bytes) -> str:
     shorter = min(len(expected), len(actual))
     position = next((i for i in range(shorter) if expected[i] != actual[i]), shorter)
     return f"expected {len(expected)} bytes, got {len(actual)}; first difference at position {position}"
+
+
+def main() -> None:
+    """`python -m tests.samples NAME DIR`: unpack a sample below DIR and print where its server.properties is."""
+    parser = argparse.ArgumentParser(prog="python -m tests.samples", description=main.__doc__)
+    parser.add_argument("name", choices=SAMPLE_NAMES)
+    parser.add_argument("into", type=Path)
+    arguments = parser.parse_args()
+    print(unpack(arguments.name, arguments.into).config)
+
+
+if __name__ == "__main__":
+    main()

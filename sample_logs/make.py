@@ -1,0 +1,205 @@
+"""Make the sample logs again, with real brokers: `python sample_logs/make.py [NAME]...`.
+
+Needs what the broker suites need (Java 17, Maven, see tests/kafka.py), about two minutes, and for `crashed-v0-v1` the log
+dir of a crashed 2.8.2 broker: `--old-log-dir`, by default the one in the present archive. The result is the same in kind,
+not in bytes: clocks and scheduling are real. README.md says what is in it; its table of checksums is printed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SAMPLE_DIR = Path(__file__).parent
+sys.path.insert(0, str(SAMPLE_DIR.parent))
+
+from tests.kafka_broker import Broker, dump_segments  # noqa: E402
+from tests.kafka_jars import compiled  # noqa: E402
+from tests.samples import SAMPLE_NAMES, read_properties, unpack  # noqa: E402
+
+RECOVERY_DELAY_MS = 60_000  # now_ms of a sample: this long after its broker ended
+CLUSTER_ID = "c2FtcGxlLWxvZ3MtMDAwMQ"
+
+COMMON_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:29093
+listeners=PLAINTEXT://localhost:29092,CONTROLLER://localhost:29093
+advertised.listeners=PLAINTEXT://localhost:29092,CONTROLLER://localhost:29093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs=@ROOT@/d1,@ROOT@/d2
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.retention.ms=-1
+# Small indexes keep unpacked copies small.
+log.index.size.max.bytes={index_bytes}
+log.initial.task.delay.ms=1000
+log.flush.start.offset.checkpoint.interval.ms=1000
+log.flush.offset.checkpoint.interval.ms=9000000
+"""
+CRASHED_PROPERTIES = """\
+log.cleaner.backoff.ms=500
+log.cleaner.dedupe.buffer.size=2097152
+remote.log.storage.system.enable=true
+remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
+rsm.config.dir=@ROOT@/remote
+remote.log.metadata.manager.listener.name=PLAINTEXT
+rlmm.config.remote.log.metadata.topic.num.partitions=2
+rlmm.config.remote.log.metadata.topic.replication.factor=1
+rlmm.config.remote.log.metadata.topic.min.isr=1
+remote.log.manager.task.interval.ms=500
+remote.log.manager.copier.thread.pool.size=2
+remote.log.manager.expiration.thread.pool.size=2
+remote.log.reader.threads=2
+# The tiered topic's closed segments go to remote storage while the broker runs; its local copies are deleted at once.
+log.retention.check.interval.ms=1000
+"""
+
+
+def main() -> None:
+    """Make the samples that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=SAMPLE_NAMES)
+    parser.add_argument("--old-log-dir", type=Path, help="log dir of a crashed 2.8.2 broker")
+    arguments = parser.parse_args()
+    for name in arguments.names:
+        with tempfile.TemporaryDirectory() as scratch:
+            root = Path(scratch) / name
+            if name == "crashed":
+                _make_crashed(root)
+            elif name == "crashed-v0-v1":
+                _make_crashed_v0_v1(root, arguments.old_log_dir)
+            else:
+                _make_clean(root, life=name)
+            _describe(root)
+            archive = _pack(root)
+        print(f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}  {archive.stat().st_size} bytes")
+
+
+def _make_crashed(root: Path) -> None:
+    broker = _new_broker(root, COMMON_PROPERTIES.format(index_bytes=262144) + CRASHED_PROPERTIES)
+    with broker:
+        for life in ("first", "second", "last"):
+            broker.start()
+            writer = _start_writer(broker, life)
+            if life == "last":
+                _wait_for_tiering(root, broker)
+                broker.kill()
+            else:
+                time.sleep(3)  # for the log cleaner
+                broker.stop()
+            writer.stdin.close()
+            writer.wait()
+
+
+def _make_crashed_v0_v1(root: Path, old_log_dir: Path | None) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        if old_log_dir is None:
+            old = unpack("crashed-v0-v1", Path(scratch))
+            old_partitions = [path for log_dir in old.log_dirs for path in log_dir.iterdir()]
+        else:
+            old_partitions = list(old_log_dir.iterdir())
+        with _new_broker(root, COMMON_PROPERTIES.format(index_bytes=65536)) as broker:
+            broker.start()
+            writer = _start_writer(broker, "old-topics")
+            writer.wait()
+            broker.stop()
+        for log_dir in (root / "d1", root / "d2"):
+            (log_dir / ".kafka_cleanshutdown").unlink()
+            (log_dir / "recovery-point-offset-checkpoint").write_text("0\n0\n")
+        for partition in old_partitions:
+            if re.fullmatch(r"(old|up)-.*-0", partition.name):
+                _replace_files(partition, next(root.glob(f"d?/{partition.name}")))
+
+
+def _make_clean(root: Path, *, life: str) -> None:
+    with _new_broker(root, COMMON_PROPERTIES.format(index_bytes=262144)) as broker:
+        broker.start()
+        _start_writer(broker, life).wait()
+        time.sleep(3)  # the log start offset is checkpointed every second
+        broker.stop()
+
+
+def _new_broker(root: Path, properties: str) -> Broker:
+    root.mkdir()
+    (root / "server.properties").write_text(properties)
+    ready = read_properties(properties.replace("@ROOT@", str(root)))
+    broker = Broker([root / "d1", root / "d2"], work_dir=root.parent / "work", properties=ready)
+    broker.format(CLUSTER_ID)
+    return broker
+
+
+def _start_writer(broker: Broker, life: str) -> subprocess.Popen[str]:
+    command = broker.tool_command("SampleWriter", broker.bootstrap_servers, life, before=[compiled(SAMPLE_DIR)])
+    writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = writer.stdout.readline().strip()
+    if line != "done":
+        writer.kill()
+        raise SystemExit(f"the writer of the {life} life failed; the broker said:\n{broker.log[-4000:]}")
+    return writer
+
+
+def _wait_for_tiering(root: Path, broker: Broker) -> None:
+    """Wait until nothing is left to copy or to delete locally: the same local segments for some seconds."""
+    seen: list[str] = []
+    since = time.monotonic()
+    while time.monotonic() - since < 6:
+        now = sorted(path.name for path in root.glob("d?/tiered-0/*.log"))
+        if now != seen:
+            seen, since = now, time.monotonic()
+        time.sleep(0.2)
+    if not seen or seen[0].startswith("0" * 20):
+        raise SystemExit(f"the tiered topic was not tiered: {seen}\n{broker.log[-4000:]}")
+
+
+def _replace_files(source: Path, target: Path) -> None:
+    for path in target.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in source.iterdir():
+        if path.name != "partition.metadata":
+            shutil.copy2(path, target)
+
+
+def _describe(root: Path) -> None:
+    """Write sample.json (log dirs, clock) and topic-configs.json (what the metadata log says about topics)."""
+    newest = max(path.stat().st_mtime for path in root.rglob("*") if path.is_file())
+    facts = {"log_dirs": ["d1", "d2"], "now_ms": int(newest * 1000) + RECOVERY_DELAY_MS}
+    (root / "sample.json").write_text(json.dumps(facts, indent=1) + "\n")
+    metadata_log = sorted(root.glob("d?/__cluster_metadata-0/*.log"))
+    dumped = dump_segments(metadata_log, "--cluster-metadata-decoder").output
+    configs: dict[str, dict[str, str]] = {}
+    for payload in re.findall(r"payload: (\{.*\})", dumped):
+        record = json.loads(payload)
+        data = record["data"]
+        if record["type"] == "CONFIG_RECORD" and data["resourceType"] == 2:
+            configs.setdefault(data["resourceName"], {})[data["name"]] = data["value"]
+        if record["type"] == "REMOVE_TOPIC_RECORD":
+            configs = {name: value for name, value in configs.items() if name != "to-be-deleted"}
+    (root / "topic-configs.json").write_text(json.dumps(configs, indent=1, sort_keys=True) + "\n")
+
+
+def _pack(root: Path) -> Path:
+    archive = SAMPLE_DIR / f"{root.name}.tar.xz"
+    options = ["--sparse", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner", "--sort=name"]
+    command = ["tar", *options, "-C", str(root.parent), "-cf", "-", root.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as tar, archive.open("wb") as out:
+        subprocess.run(["xz", "-9e", "-T1"], stdin=tar.stdout, stdout=out, check=True)
+    return archive
+
+
+if __name__ == "__main__":
+    main()
