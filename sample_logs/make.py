@@ -1,14 +1,14 @@
 """Make the sample logs again, with real brokers: `python sample_logs/make.py [NAME]...`.
 
-Needs what the broker suites need (Java 17, Maven, see tests/kafka.py), about two minutes, and for `crashed-v0-v1` the log
-dir of a crashed 2.8.2 broker: `--old-log-dir`, by default the one in the present archive. The result is the same in kind,
-not in bytes: clocks and scheduling are real. README.md says what is in it; its table of checksums is printed at the end.
+Needs what the broker suites need (Java 17, Maven, see tests/kafka.py), about two minutes, and for
+`crashed-v0-v1` the log dir of a crashed 2.8.2 broker: `--old-log-dir`, by default the one in the present
+archive. The result is the same in kind, not in bytes: clocks and scheduling are real. README.md says what is in
+it; the clocks and checksums there are brought up to date.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import re
 import shutil
@@ -23,7 +23,7 @@ sys.path.insert(0, str(SAMPLE_DIR.parent))
 
 from tests.kafka_broker import Broker, dump_segments  # noqa: E402
 from tests.kafka_jars import compiled  # noqa: E402
-from tests.samples import SAMPLE_NAMES, read_properties, unpack  # noqa: E402
+from tests.samples import SAMPLE_NAMES, read_properties, sha256_of, unpack  # noqa: E402
 
 RECOVERY_DELAY_MS = 60_000  # now_ms of a sample: this long after its broker ended
 CLUSTER_ID = "c2FtcGxlLWxvZ3MtMDAwMQ"
@@ -64,14 +64,16 @@ remote.log.manager.task.interval.ms=500
 remote.log.manager.copier.thread.pool.size=2
 remote.log.manager.expiration.thread.pool.size=2
 remote.log.reader.threads=2
-# The tiered topic's closed segments go to remote storage while the broker runs; its local copies are deleted at once.
+# The tiered topic's closed segments go to remote storage while the broker runs, local copies go.
 log.retention.check.interval.ms=1000
 """
 
 
 def main() -> None:
     """Make the samples that are named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", default=SAMPLE_NAMES)
     parser.add_argument("--old-log-dir", type=Path, help="log dir of a crashed 2.8.2 broker")
     arguments = parser.parse_args()
@@ -85,8 +87,8 @@ def main() -> None:
             else:
                 _make_clean(root, life=name)
             _describe(root)
-            archive = _pack(root)
-        print(f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}  {archive.stat().st_size} bytes")
+            _pack(root)
+    _update_readme()
 
 
 def _make_crashed(root: Path) -> None:
@@ -143,7 +145,9 @@ def _new_broker(root: Path, properties: str) -> Broker:
 
 
 def _start_writer(broker: Broker, life: str) -> subprocess.Popen[str]:
-    command = broker.tool_command("SampleWriter", broker.bootstrap_servers, life, before=[compiled(SAMPLE_DIR)])
+    command = broker.tool_command(
+        "SampleWriter", broker.bootstrap_servers, life, before=[compiled(SAMPLE_DIR)]
+    )
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     line = writer.stdout.readline().strip()
     if line != "done":
@@ -175,7 +179,7 @@ def _replace_files(source: Path, target: Path) -> None:
 
 
 def _describe(root: Path) -> None:
-    """Write sample.json (log dirs, clock) and topic-configs.json (what the metadata log says about topics)."""
+    """Write sample.json (log dirs, clock) and topic-configs.json (what the metadata log says of topics)."""
     newest = max(path.stat().st_mtime for path in root.rglob("*") if path.is_file())
     facts = {"log_dirs": ["d1", "d2"], "now_ms": int(newest * 1000) + RECOVERY_DELAY_MS}
     (root / "sample.json").write_text(json.dumps(facts, indent=1) + "\n")
@@ -192,13 +196,26 @@ def _describe(root: Path) -> None:
     (root / "topic-configs.json").write_text(json.dumps(configs, indent=1, sort_keys=True) + "\n")
 
 
-def _pack(root: Path) -> Path:
+def _pack(root: Path) -> None:
     archive = SAMPLE_DIR / f"{root.name}.tar.xz"
     options = ["--sparse", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner", "--sort=name"]
     command = ["tar", *options, "-C", str(root.parent), "-cf", "-", root.name]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as tar, archive.open("wb") as out:
         subprocess.run(["xz", "-9e", "-T1"], stdin=tar.stdout, stdout=out, check=True)
-    return archive
+
+
+def _update_readme() -> None:
+    readme = SAMPLE_DIR / "README.md"
+    text = readme.read_text()
+    checksums = []
+    for name in SAMPLE_NAMES:
+        archive = SAMPLE_DIR / f"{name}.tar.xz"
+        checksums.append(f"{sha256_of(archive)}  {archive.name}")
+        with tempfile.TemporaryDirectory() as scratch:
+            now_ms = unpack(name, Path(scratch)).now_ms
+        text = re.sub(rf"(\| `{re.escape(archive.name)}` \|.*\| )\S+( \|)", rf"\g<1>{now_ms}\g<2>", text)
+    listing = "\n".join(checksums)
+    readme.write_text(re.sub(r"```\n[0-9a-f]{64}  .*?\n```", f"```\n{listing}\n```", text, flags=re.DOTALL))
 
 
 if __name__ == "__main__":

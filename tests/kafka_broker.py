@@ -1,7 +1,7 @@
-"""Whole Kafka brokers on loopback: formatted, started, stopped, killed, and asked by Kafka's own clients and tools.
+"""Whole Kafka brokers on loopback: formatted, started, stopped, killed, asked by Kafka's clients and tools.
 
-Each broker runs in a network namespace of its own where the machine allows it (root on Linux), so that ports never
-collide; else on free loopback ports. A broker is one combined KRaft node, and its process is ended by its own pid.
+Each broker runs in a network namespace of its own where the machine allows it (root on Linux), so that ports
+never collide; else on free loopback ports. A broker is one combined KRaft node, ended by its own pid.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ QUIET_PROPERTIES = {
     "log.cleaner.enable": "false",
     "log.retention.ms": "-1",
     "log.retention.check.interval.ms": "9000000",
+    "log.initial.task.delay.ms": "9000000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2147483647",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "2147483647",
     "producer.id.expiration.check.interval.ms": "2147483647",
@@ -82,7 +83,7 @@ class Broker:
     Args:
         log_dirs: its `log.dirs`; made when missing.
         work_dir: where its server.properties and its log go.
-        properties: server.properties over the minimum of a combined node; listeners and log.dirs are set here.
+        properties: server.properties over the minimum of a combined node; listeners and log.dirs are set.
         version: a released Kafka version.
         now_ms: the time the broker believes it is when it starts; None: the machine's clock.
     """
@@ -134,7 +135,7 @@ class Broker:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def format(self, cluster_id: str = "c2FtcGxlLWxvZ3MtMDAwMQ", *, ignore_formatted: bool = False) -> None:
-        """Write meta.properties and the metadata snapshot of a new one-node cluster (kafka-storage format)."""
+        """Write meta.properties and the metadata snapshot of a new one-node cluster (kafka-storage)."""
         arguments = ["format", "-t", cluster_id, "-c", str(self.config), "--standalone"]
         self._run_java("kafka.tools.StorageTool", *arguments, *(["-g"] if ignore_formatted else []))
 
@@ -189,7 +190,7 @@ class Broker:
             self._process.wait()
 
     def run_tool(self, main_class: str, *arguments: str, before: Sequence[Path] = ()) -> str:
-        """Run one of Kafka's (or our) Java programs where the broker's ports can be reached; what it printed."""
+        """Run a Java program, Kafka's or ours, where the broker's ports can be reached; what it printed."""
         return self._run_java(main_class, *arguments, before=before, inside=True)
 
     def tool_command(self, main_class: str, *arguments: str, before: Sequence[Path] = ()) -> list[str]:
@@ -198,7 +199,7 @@ class Broker:
         return ["nsenter", "-t", str(self.pid), "-n", *command] if self._isolated else command
 
     def read_all(self) -> dict[str, dict[str, TopicReads]]:
-        """Read every partition with Kafka's consumer: isolation level -> `topic-partition` -> what was read."""
+        """Read everything with Kafka's consumer: isolation level -> `topic-partition` -> what was read."""
         printed = self.run_tool("ReadCounts", self.bootstrap_servers, before=[oracle_classes()])
         levels = json.loads(printed.splitlines()[-1])
         return {

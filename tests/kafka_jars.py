@@ -1,7 +1,7 @@
 """Kafka's own jars and the project's small Java programs, fetched and compiled once into a cache.
 
-Needs Java 17 (a JDK: `java`, `javac`) and Maven. The cache is `$XDG_CACHE_HOME/kafka-log-recovery` (default `~/.cache`);
-its folders are keyed by a hash of what they are made from, so that nothing is built twice and nothing stale is used.
+Needs Java 17 (a JDK: `java`, `javac`) and Maven. The cache is `$XDG_CACHE_HOME/kafka-log-recovery` (default
+`~/.cache`); its folders are keyed by a hash of what they are made from: nothing built twice, nothing stale.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ def compiled(*folders: Path) -> Path:
     sources = sorted(source for folder in folders for source in folder.rglob("*.java"))
 
     def compile_all(into: Path) -> None:
-        # A class that stands in for one of Kafka's sees Kafka's package-private names: -implicit:none keeps it alone.
         options = ["-proc:none", "-implicit:none", "-Xlint:all,-options", "-d", str(into)]
         _run(["javac", *options, "-cp", class_path(), *map(str, sources)])
 

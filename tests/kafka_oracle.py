@@ -75,7 +75,7 @@ class Oracle:
             now_ms: the broker's clock, which stands still.
             properties: server.properties; `log.dirs` and `log.cleaner.enable` in it are ignored.
             topic_configs: overrides per topic, as in the broker's metadata.
-            run_deletes: also do what the broker does `file.delete.delay.ms` later (unlink `.deleted`, `-delete`).
+            run_deletes: also do what comes `file.delete.delay.ms` later (unlink `.deleted`, `-delete`).
             log: also return the broker's log lines.
         """
         self._requests += 1

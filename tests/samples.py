@@ -24,7 +24,7 @@ _OFFSET_CHECKPOINT = re.compile(r"(recovery-point|log-start|replication|cleaner)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One unpacked sample: the log dirs of a broker, and what is needed to recover them as that broker would."""
+    """One unpacked sample: a broker's log dirs, and what it takes to recover them as that broker would."""
 
     name: str
     root: Path  # holds server.properties, topic-configs.json and the log dirs
@@ -68,8 +68,8 @@ def read_properties(text: str) -> dict[str, str]:
 def tree_of(root: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> dict[str, bytes]:
     """Everything below *root*: path relative to it -> content.
 
-    A folder is `name/` -> b"", a symbolic link `name@` -> its target. Entries of *root* itself whose name is in *ignore*
-    are left out.
+    A folder is `name/` -> b"", a symbolic link `name@` -> its target. Entries of *root* itself whose name is
+    in *ignore* are left out.
     """
     tree: dict[str, bytes] = {}
     base = os.fspath(root)
@@ -94,10 +94,10 @@ def tree_of(root: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> di
 
 
 def differences(expected: Mapping[str, bytes], actual: Mapping[str, bytes]) -> list[str]:
-    """How *actual* differs from *expected*, one line per file; empty when the trees are the same to this project.
+    """How *actual* differs from *expected*, one line per file; empty when the trees are the same.
 
-    Files are compared byte for byte, offset checkpoints as sets of lines, the clean-shutdown marker by presence. A
-    `.lock` is a difference wherever it is.
+    Files are compared byte for byte, offset checkpoints as sets of lines, the clean-shutdown marker by
+    presence. A `.lock` is a difference wherever it is.
     """
     found = [f"{name}: a lock is left" for name in actual if _file_name(name) == LOCK]
     for name in sorted(expected.keys() | actual.keys()):
@@ -125,7 +125,6 @@ def _comparable(name: str, content: bytes) -> object:
     if _file_name(name) == MARKER:
         return True
     if _OFFSET_CHECKPOINT.search(name):
-        # A file that no one has written yet is empty; one that was written without entries says so in two lines.
         return sorted(content.splitlines())
     return content
 
@@ -139,7 +138,7 @@ def _how(expected: bytes, actual: bytes) -> str:
 
 
 def main() -> None:
-    """`python -m tests.samples NAME DIR`: unpack a sample below DIR and print where its server.properties is."""
+    """`python -m tests.samples NAME DIR`: unpack a sample below DIR, print where its server.properties is."""
     parser = argparse.ArgumentParser(prog="python -m tests.samples", description=main.__doc__)
     parser.add_argument("name", choices=SAMPLE_NAMES)
     parser.add_argument("into", type=Path)

@@ -1,0 +1,49 @@
+"""What every suite shares: the oracle, and what happens where Java, Maven or their downloads are missing."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars
+
+_NEEDS_JAVA = ("java", "broker")
+
+
+@pytest.fixture(scope="session")
+def oracle() -> Iterator[Oracle]:
+    """One JVM with Kafka's own LogManager for the whole run."""
+    with Oracle() as running:
+        yield running
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, with the reason, what needs the real Kafka where it cannot be had."""
+    if any(item.get_closest_marker(name) for name in _NEEDS_JAVA):
+        reason = _why_no_kafka()
+        if reason is not None:
+            pytest.skip(f"the real Kafka is missing: {reason}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skipped test is a failed one: CI has everything."""
+    report = yield
+    if report.skipped and os.environ.get("CI") == "true":
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which counts as a failure in CI: {report.longrepr}"
+    return report
+
+
+@functools.cache
+def _why_no_kafka() -> str | None:
+    try:
+        kafka_jars()
+    except KafkaUnavailableError as error:
+        return str(error)
+    return None
