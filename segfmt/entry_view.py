@@ -12,6 +12,11 @@ Buffer = bytes | bytearray | memoryview | mmap.mmap | npt.NDArray[np.uint8]
 """C-contiguous bytes; never written to by this package."""
 
 
+def view_octets(data: Buffer) -> memoryview:
+    """Return *data* as a memoryview of single bytes over the same memory."""
+    return (data.data if isinstance(data, np.ndarray) else memoryview(data)).cast("B")
+
+
 def view_entries(data: Buffer, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """Return the whole entries in *data* as a structured array over the same memory.
 
