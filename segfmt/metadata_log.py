@@ -1,0 +1,151 @@
+"""The metadata log of a KRaft node, and its snapshots: record batches whose values are metadata records.
+
+Both are plain record batches. Data batches carry metadata records, without keys; control batches carry
+KRaft's own records (leader change, snapshot header and footer, voters) and are passed over. A snapshot,
+`*.checkpoint`, was written as a whole and renamed, so all of it has to be sound; a log may end in a torn or
+damaged batch, where the node's own recovery would cut it.
+
+Kafka: RecordsIterator, RecordsSnapshotReader, KafkaRaftLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from segfmt import crc32c as plain
+from segfmt import layout
+from segfmt.control_record import ControlType, read_control_type
+from segfmt.entry_view import Buffer, view_octets
+from segfmt.errors import CorruptBatchError, FormatError, MalformedMetadataError
+from segfmt.metadata_record import MetadataRecord, read_metadata_record
+from segfmt.record import read_records
+from segfmt.record_batch import RecordBatchHeader, check_record_batch, walk_batches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataBatch:
+    """One data batch of the metadata log.
+
+    Attributes:
+        base_offset: int64, of the first record; they count on without gaps.
+        last_offset: int64.
+        epoch: int32, of the controller that wrote it.
+        size_bytes: of the batch in the log.
+        records: in order.
+    """
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    size_bytes: int
+    records: tuple[MetadataRecord, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataLogPart:
+    """What a segment of the metadata log or a snapshot holds.
+
+    Attributes:
+        batches: the data batches up to the end or the first bad batch.
+        valid_bytes: position behind the last good batch, control batches included.
+        next_offset: int64, behind the last good batch of any kind; None without one.
+        damage: why the bytes from `valid_bytes` on are no batch; None where all bytes are good.
+        has_snapshot_footer: a snapshot footer was seen: the file is a finished snapshot.
+    """
+
+    batches: tuple[MetadataBatch, ...]
+    valid_bytes: int
+    next_offset: int | None
+    damage: str | None
+    has_snapshot_footer: bool
+
+
+def read_metadata_log(
+    data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c, from_offset: int = 0
+) -> MetadataLogPart:
+    """Return the metadata records in *data* up to the first batch that is cut off or damaged.
+
+    Args:
+        data: one segment of the log, or a snapshot.
+        crc32c: CRC-32C of bytes; give a fast one, a segment has up to 1 GiB.
+        from_offset: batches that end below this offset are verified but not opened.
+
+    Raises:
+        MalformedMetadataError: a batch whose CRC is right holds what no metadata record can be.
+
+    Kafka: LogSegment.recover says which batches count, RecordsIterator how they are read.
+    """
+    octets = view_octets(data)
+    batches: list[MetadataBatch] = []
+    valid_bytes, next_offset, damage, has_footer = 0, None, None, False
+    try:
+        for place in walk_batches(octets):
+            header = check_record_batch(
+                octets[place.position : place.position + place.size_bytes], crc32c=crc32c
+            )
+            valid_bytes, next_offset = place.position + place.size_bytes, header.last_offset + 1
+            if header.is_control:
+                has_footer |= _is_snapshot_footer(octets, place.position, header)
+            elif next_offset > from_offset:
+                batches.append(_read_batch(octets, place.position, header))
+    except MalformedMetadataError:
+        raise
+    except FormatError as error:
+        damage = str(error)
+    if damage is None and valid_bytes < len(octets):
+        damage = f"position {valid_bytes}: {len(octets) - valid_bytes} bytes of a batch that is cut off"
+    return MetadataLogPart(
+        batches=tuple(batches),
+        valid_bytes=valid_bytes,
+        next_offset=next_offset,
+        damage=damage,
+        has_snapshot_footer=has_footer,
+    )
+
+
+def read_kraft_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> MetadataLogPart:
+    """Return the metadata records of a `*.checkpoint`.
+
+    Raises:
+        CorruptBatchError: a batch that is damaged or cut off; the node does not start on such a snapshot.
+        MalformedMetadataError: as `read_metadata_log`.
+
+    Kafka: RecordsSnapshotReader.
+    """
+    snapshot = read_metadata_log(data, crc32c=crc32c)
+    if snapshot.damage is not None:
+        raise CorruptBatchError(f"damaged snapshot, {snapshot.damage}", position=snapshot.valid_bytes)
+    return snapshot
+
+
+def _read_batch(octets: memoryview, position: int, header: RecordBatchHeader) -> MetadataBatch:
+    records: list[MetadataRecord] = []
+    try:
+        for record in read_records(octets, position, header=header):
+            if record.key is not None or not record.value:
+                raise MalformedMetadataError("a metadata record has a value and no key")
+            records.append(read_metadata_record(record.value))
+    except FormatError as error:
+        raise MalformedMetadataError(
+            f"batch at position {position}, record {len(records)}: {error}", position=position
+        ) from error
+    return MetadataBatch(
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+        epoch=header.partition_leader_epoch,
+        size_bytes=header.size_bytes,
+        records=tuple(records),
+    )
+
+
+def _is_snapshot_footer(octets: memoryview, position: int, header: RecordBatchHeader) -> bool:
+    try:
+        types = [
+            read_control_type(record.key or b"") for record in read_records(octets, position, header=header)
+        ]
+    except FormatError as error:
+        raise MalformedMetadataError(
+            f"control batch at position {position}: {error}", position=position + layout.RECORDS_POSITION
+        ) from error
+    return ControlType.SNAPSHOT_FOOTER in types

@@ -1,0 +1,228 @@
+"""Records of the KRaft metadata log that say which settings a topic or broker has.
+
+    value  frame version uvarint = 1 | api key uvarint | version uvarint | fields of that record
+
+Fields are Kafka's flexible encoding: strings with a uvarint length plus one (0 is null), and behind them
+tagged fields, (tag, size, bytes) each. Records of other kinds are `OtherRecord`; their fields are not looked
+at.
+
+Kafka: MetadataRecordSerde, AbstractApiMessageSerde; the schemas TopicRecord, RemoveTopicRecord, ConfigRecord,
+FeatureLevelRecord, BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from uuid import UUID
+
+from segfmt.errors import BufferUnderflowError, FormatError, MalformedMetadataError
+from segfmt.varint import encode_unsigned_varint, read_unsigned_varint
+
+FRAME_VERSION = 1
+
+
+class ApiKey(enum.IntEnum):
+    """Which record it is, of those that are read here."""
+
+    TOPIC = 2
+    CONFIG = 4
+    REMOVE_TOPIC = 9
+    FEATURE_LEVEL = 12
+    BEGIN_TRANSACTION = 23
+    END_TRANSACTION = 24
+    ABORT_TRANSACTION = 25
+
+
+class ResourceType(enum.IntEnum):
+    """Whose setting a ConfigRecord changes. Kafka: ConfigResource.Type; other numbers occur."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    """A topic is there from now on."""
+
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    """A topic and all that belongs to it is gone."""
+
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord:
+    """A setting of a resource is changed.
+
+    Attributes:
+        resource_type: int8, see `ResourceType`.
+        resource_name: topic name; node id, or empty for the default of all brokers.
+        name: the key.
+        value: None removes the setting.
+    """
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord:
+    """A feature of the cluster, `metadata.version` for one, has this level (int16) from now on."""
+
+    name: str
+    feature_level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRecord:
+    """Begin, end or abort of a transaction of metadata records; nothing of an aborted one counts."""
+
+    api_key: ApiKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherRecord:
+    """A record that has nothing to do with settings."""
+
+    api_key: int
+    version: int
+
+
+MetadataRecord = (
+    TopicRecord | RemoveTopicRecord | ConfigRecord | FeatureLevelRecord | TransactionRecord | OtherRecord
+)
+
+
+def read_metadata_record(value: bytes) -> MetadataRecord:
+    """Return what the value of a data record of the metadata log says.
+
+    Raises:
+        MalformedMetadataError: another frame version, a version of a record that is not known here, or bytes
+            that do not fit the schema. The node does not start on such a log.
+
+    Kafka: AbstractApiMessageSerde.read.
+    """
+    try:
+        frame_version, position = read_unsigned_varint(value, 0)
+        api_key, position = read_unsigned_varint(value, position)
+        version, position = read_unsigned_varint(value, position)
+    except FormatError as error:
+        raise MalformedMetadataError(f"frame: {error}", position=error.position) from error
+    if frame_version != FRAME_VERSION:
+        raise MalformedMetadataError(f"frame version {frame_version}, expected {FRAME_VERSION}")
+    if api_key not in _KNOWN_KEYS:
+        return OtherRecord(api_key=api_key, version=version)
+    if version != 0:
+        raise MalformedMetadataError(f"{ApiKey(api_key).name} record of version {version}, expected 0")
+    fields = _Fields(value, position)
+    try:
+        record = _read_fields(ApiKey(api_key), fields)
+        fields.skip_tagged()
+    except FormatError as error:
+        raise MalformedMetadataError(
+            f"{ApiKey(api_key).name} record: {error}", position=error.position
+        ) from error
+    if fields.position != len(value):
+        raise MalformedMetadataError(
+            f"{len(value) - fields.position} bytes behind a {ApiKey(api_key).name} record",
+            position=fields.position,
+        )
+    return record
+
+
+def encode_metadata_record(record: MetadataRecord) -> bytes:
+    """Return the value that holds *record*; `OtherRecord` has no bytes to be made of and is refused."""
+    if isinstance(record, TopicRecord):
+        return _frame(ApiKey.TOPIC, _encode_string(record.name) + record.topic_id.bytes)
+    if isinstance(record, RemoveTopicRecord):
+        return _frame(ApiKey.REMOVE_TOPIC, record.topic_id.bytes)
+    if isinstance(record, ConfigRecord):
+        strings = (record.resource_name, record.name, record.value)
+        body = record.resource_type.to_bytes(1, "big", signed=True) + b"".join(map(_encode_string, strings))
+        return _frame(ApiKey.CONFIG, body)
+    if isinstance(record, FeatureLevelRecord):
+        level = record.feature_level.to_bytes(2, "big", signed=True)
+        return _frame(ApiKey.FEATURE_LEVEL, _encode_string(record.name) + level)
+    if isinstance(record, TransactionRecord):
+        return _frame(record.api_key, b"")
+    raise MalformedMetadataError(f"the fields of a record with api key {record.api_key} are not known")
+
+
+_KNOWN_KEYS = frozenset(int(key) for key in ApiKey)
+
+
+class _Fields:
+    """A cursor over flexible fields; raises FormatError where they end too early."""
+
+    def __init__(self, value: bytes, position: int) -> None:
+        self._value = value
+        self.position = position
+
+    def take(self, size: int) -> bytes:
+        end = self.position + size
+        if end > len(self._value):
+            raise BufferUnderflowError(f"position {self.position}: cut off", position=self.position)
+        taken = self._value[self.position : end]
+        self.position = end
+        return taken
+
+    def unsigned(self) -> int:
+        number, self.position = read_unsigned_varint(self._value, self.position)
+        return number
+
+    def signed(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big", signed=True)
+
+    def uuid(self) -> UUID:
+        return UUID(bytes=self.take(16))
+
+    def string(self) -> str | None:
+        size = self.unsigned() - 1
+        return None if size < 0 else self.take(size).decode("utf-8", "replace")
+
+    def text(self) -> str:
+        text = self.string()
+        if text is None:
+            raise FormatError(f"position {self.position}: null for a string", position=self.position)
+        return text
+
+    def skip_tagged(self) -> None:
+        for _ in range(self.unsigned()):
+            self.unsigned()
+            self.take(self.unsigned())
+
+
+def _read_fields(api_key: ApiKey, fields: _Fields) -> MetadataRecord:
+    if api_key is ApiKey.TOPIC:
+        return TopicRecord(name=fields.text(), topic_id=fields.uuid())
+    if api_key is ApiKey.REMOVE_TOPIC:
+        return RemoveTopicRecord(topic_id=fields.uuid())
+    if api_key is ApiKey.CONFIG:
+        return ConfigRecord(
+            resource_type=fields.signed(1),
+            resource_name=fields.text(),
+            name=fields.text(),
+            value=fields.string(),
+        )
+    if api_key is ApiKey.FEATURE_LEVEL:
+        return FeatureLevelRecord(name=fields.text(), feature_level=fields.signed(2))
+    return TransactionRecord(api_key=api_key)
+
+
+def _frame(api_key: ApiKey, body: bytes) -> bytes:
+    return bytes([FRAME_VERSION, api_key, 0]) + body + b"\x00"
+
+
+def _encode_string(text: str | None) -> bytes:
+    if text is None:
+        return b"\x00"
+    octets = text.encode("utf-8")
+    return encode_unsigned_varint(len(octets) + 1) + octets
