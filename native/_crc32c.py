@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba.extending import overload
 
-from native import _gf2, _slicing
+from native import _crc32c_avx512, _gf2, _slicing
 from native._cpu_type import CpuPathType
 from native._jit import INLINED_OVERLOAD, inlined, kernel
 from native.cpu import CpuPath
@@ -46,6 +46,8 @@ def _checksum_of_path(path, address, size):
         return None
     if path.path is CpuPath.PORTABLE:
         return lambda path, address, size: _portable(address, size)
+    if path.path is CpuPath.AVX512_VPCLMUL:
+        return lambda path, address, size: _crc32c_avx512.checksum(address, size)
     return None
 
 

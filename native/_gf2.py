@@ -28,8 +28,10 @@ def multiply(a: int, b: int, polynomial: int) -> int:
 
 
 def power_of_x(exponent: int, polynomial: int) -> int:
-    """Return x**exponent modulo *polynomial*, exponent >= 0, in O(log exponent) steps."""
+    """Return x**exponent modulo *polynomial* in O(log exponent) steps; negative exponents count as well."""
     result, square = 1, 2
+    if exponent < 0:
+        exponent, square = -exponent, (polynomial ^ 1) >> 1  # x * ((polynomial - 1) / x) = polynomial - 1 = 1
     while exponent:
         if exponent & 1:
             result = multiply(result, square, polynomial)
@@ -48,7 +50,7 @@ def reflect(value: int, bit_count: int = 32) -> int:
 
 
 def shift(crc: int, size_bytes: int, polynomial: int) -> int:
-    """Return what the reflected state *crc* becomes when *size_bytes* zero bytes follow."""
+    """Return what the reflected state *crc* becomes by *size_bytes* zero bytes (if negative: what it was)."""
     return reflect(multiply(reflect(crc), power_of_x(8 * size_bytes, polynomial), polynomial))
 
 
