@@ -1,0 +1,186 @@
+"""The local driver: all log dirs of a broker, one pool of threads each.
+
+Data flows one way: inventory, then for each partition scan, fold, plan, apply, then the hand-off of the dir. Settings, the clock and
+the locks are settled before the first byte is read.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from recovery.errors import InterruptedRecoveryError, LogDirOfflineError
+from recovery.handoff import Handoff
+from recovery.inventory import LogDirInventory, list_log_dir, refuse_duplicates
+from recovery.lock import LogDirLocks
+from recovery.log_dir_run import LogDirRun, log_count
+from recovery.model import LogSettings
+from recovery.observer import (
+    LogDirOffline,
+    LogDirStarted,
+    Notifier,
+    Observer,
+    Remark,
+    RunFinished,
+    RunStarted,
+)
+from recovery.report import LogDirReport, RecoveryReport
+
+
+class StopRequest:
+    """A flag that a signal handler raises and the threads look at between windows and actions."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.signal_number = 0
+
+    def request(self, signal_number: int) -> None:
+        """Ask the run to end. Safe in a signal handler."""
+        self.signal_number = signal_number
+        self._event.set()
+
+    def check(self) -> None:
+        """Raise InterruptedRecoveryError once the run is to end."""
+        if self._event.is_set():
+            raise InterruptedRecoveryError(self.signal_number)
+
+
+class Engine:
+    """One run over the log dirs of one broker.
+
+    Args:
+        log_dirs: absolute paths.
+        locked_dirs: further dirs to lock, a separate metadata.log.dir.
+        settings: returns the settings of a topic's logs; called once the locks are held.
+        thread_count: `num.recovery.threads.per.data.dir`.
+        now_ms: the clock by which producers expire.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Iterable[str],
+        *,
+        locked_dirs: Iterable[str] = (),
+        settings: Callable[[], Callable[[str], LogSettings]],
+        thread_count: int,
+        now_ms: int,
+        producer_id_expiration_ms: int = 86_400_000,
+        handoff: Handoff = "clean-shutdown",
+        dry_run: bool = False,
+        quarantine_dir: str | None = None,
+        observers: Iterable[Observer] = (),
+        stop: StopRequest | None = None,
+    ) -> None:
+        self._log_dirs = tuple(log_dirs)
+        self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
+        self._settings = settings
+        self._thread_count = thread_count
+        self._now_ms = now_ms
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._handoff: Handoff = handoff
+        self._dry_run = dry_run
+        self._quarantine_dir = quarantine_dir
+        self._notify = Notifier(observers)
+        self._stop = StopRequest() if stop is None else stop
+        self._offline: dict[str, LogDirOfflineError] = {}
+
+    def run(self) -> RecoveryReport:
+        """Recover all log dirs and return what became of them.
+
+        Raises:
+            LogDirLockedError: somebody holds a lock; nothing was changed.
+        """
+        started_s = time.monotonic()
+        with LogDirLocks(self._locked_dirs, dry_run=self._dry_run):
+            self._notify(
+                RunStarted(log_dirs=self._log_dirs, threads_per_dir=self._thread_count, dry_run=self._dry_run)
+            )
+            inventories = self._list_log_dirs()
+            reports, interrupted = self._recover(inventories)
+        order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
+        report = RecoveryReport(
+            dry_run=self._dry_run,
+            now_ms=self._now_ms,
+            duration_ms=int((time.monotonic() - started_s) * 1000),
+            log_dirs=tuple(sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])),
+            signal_exit_code=interrupted.signal_exit_code if interrupted is not None else None,
+        )
+        self._notify(RunFinished(exit_code=report.exit_code))
+        return report
+
+    def _list_log_dirs(self) -> list[LogDirInventory]:
+        settings_of = self._settings()
+        found = []
+        for log_dir in self._log_dirs:
+            try:
+                found.append(
+                    list_log_dir(
+                        log_dir,
+                        settings_of=settings_of,
+                        now_ms=self._now_ms,
+                        producer_id_expiration_ms=self._producer_id_expiration_ms,
+                    )
+                )
+            except LogDirOfflineError as error:
+                self._offline[log_dir] = error
+                self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
+        inventories = refuse_duplicates(found)
+        for inventory in inventories:
+            self._notify(
+                LogDirStarted(
+                    log_dir=inventory.log_dir,
+                    had_clean_shutdown=inventory.had_clean_shutdown,
+                    log_count=log_count(inventory),
+                    segment_count=inventory.unflushed_segment_count,
+                    bytes_total=inventory.unflushed_bytes,
+                )
+            )
+            for folder in inventory.passed_over:
+                self._notify(
+                    Remark(
+                        text=f"{folder} is left alone: a broker looks after it itself",
+                        log_dir=inventory.log_dir,
+                    )
+                )
+        return inventories
+
+    def _recover(
+        self, inventories: list[LogDirInventory]
+    ) -> tuple[list[LogDirReport], InterruptedRecoveryError | None]:
+        runs = [
+            LogDirRun(
+                inventory,
+                thread_count=self._thread_count,
+                handoff=self._handoff,
+                dry_run=self._dry_run,
+                quarantine_dir=self._quarantine_dir,
+                notify=self._notify,
+                check_stop=self._stop.check,
+            )
+            for inventory in inventories
+        ]
+        for run in runs:
+            run.start()
+        reports: list[LogDirReport] = []
+        interrupted: InterruptedRecoveryError | None = None
+        for run in runs:
+            try:
+                reports.append(run.join())
+            except InterruptedRecoveryError as error:
+                interrupted = error
+        return reports, interrupted
+
+    def _offline_reports(self) -> list[LogDirReport]:
+        return [
+            LogDirReport(
+                log_dir=log_dir,
+                status="offline",
+                had_clean_shutdown=False,
+                marker=os.path.exists(os.path.join(log_dir, ".kafka_cleanshutdown")),
+                partitions=(),
+                error=str(error.error),
+            )
+            for log_dir, error in self._offline.items()
+        ]

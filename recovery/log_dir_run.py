@@ -1,0 +1,311 @@
+"""One log dir: a pool of recovery threads, its partitions as jobs, and the hand-off at the end.
+
+Pools belong to log dirs, as in a broker: a slow or failing disk does not hold up the others. An I/O error takes the dir offline:
+its other partitions are not begun, nothing is handed over, and the run goes on with the other dirs.
+
+Kafka: LogManager.loadLogs, LogManager.shutdown.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from recovery.apply import remove_file, sync_folder, write_file
+from recovery.errors import InterruptedRecoveryError
+from recovery.handoff import DirWrite, Handoff, plan_handoff
+from recovery.inventory import LogDirInventory
+from recovery.model import PartitionTask
+from recovery.observer import (
+    LogDirFinished,
+    LogDirHandedOver,
+    LogDirOffline,
+    Observer,
+    PartitionFinished,
+    PartitionStarted,
+)
+from recovery.partition_run import PartitionResult, PartitionRun
+from recovery.quarantine import Quarantine
+from recovery.report import LogDirReport, PartitionReport
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+
+_LOG_DIR_ITSELF = "log-dir"
+"""Where the log dir's own files lie in quarantine; no partition's folder can have this name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Queue:
+    """What the threads of one log dir share."""
+
+    tasks: deque[PartitionTask]
+    active: list[PartitionRun] = field(default_factory=list)
+    results: dict[str, PartitionResult] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+class LogDirRun:
+    """The recovery of one log dir."""
+
+    def __init__(
+        self,
+        inventory: LogDirInventory,
+        *,
+        thread_count: int,
+        handoff: Handoff,
+        dry_run: bool,
+        quarantine_dir: str | None,
+        notify: Observer,
+        check_stop: Callable[[], None],
+    ) -> None:
+        self._inventory = inventory
+        self._thread_count = thread_count
+        self._handoff: Handoff = handoff
+        self._dry_run = dry_run
+        self._notify = notify
+        self._check_stop = check_stop
+        self._quarantine = Quarantine(inventory.log_dir, root=quarantine_dir)
+        self._queue = _Queue(tasks=deque(inventory.tasks))
+        self._changed = threading.Condition()
+        self._is_marker_gone = False
+        self._threads: list[threading.Thread] = []
+        self._numbers = threading.local()
+        self._started_s = 0.0
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._started_s = time.monotonic()
+        self._refuse_folders()
+        self._threads = [
+            threading.Thread(
+                target=self._work, args=(number,), name=f"log-recovery-{self._inventory.log_dir}-{number}"
+            )
+            for number in range(self._thread_count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> LogDirReport:
+        """Wait for the threads, hand the dir over, and return what became of it.
+
+        Raises:
+            InterruptedRecoveryError: a signal ended the work; nothing is handed over.
+        """
+        for thread in self._threads:
+            while thread.is_alive():
+                thread.join(timeout=0.2)  # short waits, so that the main thread sees signals
+        error = self._queue.error
+        if error is None:
+            try:
+                return self._hand_over()
+            except OSError as failure:
+                error = failure
+        if isinstance(error, OSError):
+            return self._offline(error)
+        raise error
+
+    # -- threads -----------------------------------------------------------------------------------------------------------
+
+    def _work(self, number: int) -> None:
+        self._numbers.value = number
+        try:
+            while (run := self._next_run()) is not None:
+                self._run_partition(run)
+        except BaseException as error:
+            with self._changed:
+                if self._queue.error is None or isinstance(self._queue.error, InterruptedRecoveryError):
+                    self._queue.error = error
+                self._changed.notify_all()
+
+    def _next_run(self) -> PartitionRun | None:
+        """Return the next partition; help with the scans of others while there is none; None at the end."""
+        while True:
+            self._check_stop()
+            with self._changed:
+                if self._queue.error is not None:
+                    return None
+                if self._queue.tasks:
+                    run = PartitionRun(
+                        self._queue.tasks.popleft(),
+                        self._notify,
+                        check_stop=self._check_stop,
+                        thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
+                    )
+                    self._queue.active.append(run)
+                    self._changed.notify_all()
+                    return run
+                helped = next((active for active in self._queue.active if active.scans.has_pending()), None)
+                if helped is None:
+                    if not self._queue.active:
+                        return None
+                    self._changed.wait(timeout=0.2)
+                    continue
+            helped.scans.help()
+
+    def _run_partition(self, run: PartitionRun) -> None:
+        try:
+            result = run.run(None if self._dry_run else self._quarantine, self._before_change)
+        finally:
+            with self._changed:
+                self._queue.active.remove(run)
+                self._changed.notify_all()
+        with self._changed:
+            self._queue.results[result.task.folder] = result
+            self._notify(self._finished(result.report, result))
+
+    def _finished(self, report: PartitionReport, result: PartitionResult | None) -> PartitionFinished:
+        outcome = result.outcome if result is not None else None
+        return PartitionFinished(
+            log_dir=report.log_dir,
+            partition=report.folder,
+            thread_num=int(getattr(self._numbers, "value", 0)),
+            status=report.status,
+            log_start_offset=max(report.log_start_offset, 0),
+            log_end_offset=max(report.log_end_offset, 0),
+            segment_count=report.segment_count,
+            truncated_bytes=report.truncated_bytes,
+            truncated_batches=report.truncated_batches,
+            duration_ms=report.duration_ms,
+            finished_count=len(self._queue.results) + len(self._inventory.refused),
+            log_count=log_count(self._inventory),
+            local_log_start_offset=outcome.local_log_start_offset if outcome is not None else None,
+            topic_id=outcome.topic_id if outcome is not None else None,
+            reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
+        )
+
+    def _refuse_folders(self) -> None:
+        """Tell of the folders that were refused before anything was read."""
+        for report in self._refused_reports():
+            self._notify(
+                PartitionStarted(
+                    log_dir=report.log_dir,
+                    partition=report.folder,
+                    thread_num=0,
+                    unflushed_segment_count=None,
+                )
+            )
+            self._notify(self._finished(report, None))
+
+    def _before_change(self) -> None:
+        """Take the marker of a clean dir away before anything in it changes: a kill must leave an unclean dir.
+
+        Kafka: LogManager.loadLogs deletes it first of all.
+        """
+        with self._changed:
+            if self._is_marker_gone:
+                return
+            path = os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE)
+            if os.path.exists(path):
+                self._quarantine.save_file(
+                    path, folder=_LOG_DIR_ITSELF, reason="the dir is unclean while it is changed"
+                )
+                self._quarantine.sync()
+                remove_file(path)
+                sync_folder(self._inventory.log_dir)
+            self._is_marker_gone = True
+
+    # -- end -----------------------------------------------------------------------------------------------------------------
+
+    def _hand_over(self) -> LogDirReport:
+        results = self._queue.results
+        outcomes = {
+            folder: (result.task, result.outcome)
+            for folder, result in results.items()
+            if result.outcome is not None
+        }
+        is_complete = len(outcomes) == len(self._inventory.tasks) and not self._inventory.refused
+        is_changed = any(result.is_changed for result in results.values())
+        writes = plan_handoff(
+            self._inventory, outcomes, handoff=self._handoff, is_complete=is_complete, is_changed=is_changed
+        )
+        if not self._dry_run:
+            self._write(writes)
+        had_marker = os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE))
+        marker = any(write.name == CLEAN_SHUTDOWN_FILE for write in writes) or (
+            had_marker and not (self._dry_run and is_changed)
+        )
+        self._notify(
+            LogDirHandedOver(log_dir=self._inventory.log_dir, handoff=self._handoff, wrote_marker=marker)
+        )
+        self._notify(
+            LogDirFinished(
+                log_dir=self._inventory.log_dir, duration_ms=int((time.monotonic() - self._started_s) * 1000)
+            )
+        )
+        partitions = self._partition_reports()
+        is_untouched = not is_changed and not writes and is_complete
+        return LogDirReport(
+            log_dir=self._inventory.log_dir,
+            status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
+            had_clean_shutdown=self._inventory.had_clean_shutdown,
+            marker=marker,
+            partitions=partitions,
+            actions=tuple(f"write {write.name}" for write in writes),
+            quarantine=self._quarantine.run_folder,
+            passed_over=self._inventory.passed_over,
+        )
+
+    def _write(self, writes: tuple[DirWrite, ...]) -> None:
+        log_dir = self._inventory.log_dir
+        for write in writes:
+            if write.replaces:
+                self._quarantine.save_file(
+                    os.path.join(log_dir, write.name),
+                    folder=_LOG_DIR_ITSELF,
+                    reason="overwritten by the hand-off",
+                )
+        self._quarantine.sync()
+        for write in writes:
+            write_file(os.path.join(log_dir, write.name), write.data)
+            sync_folder(log_dir)
+
+    def _offline(self, error: OSError) -> LogDirReport:
+        self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
+        partitions = [
+            *self._partition_reports(),
+            *(
+                PartitionReport(
+                    log_dir=task.log_dir,
+                    folder=task.folder,
+                    topic=task.topic_partition.topic,
+                    partition=task.topic_partition.partition,
+                    status="failed",
+                    reasons=(f"the log dir went offline: {error}",),
+                )
+                for task in self._inventory.tasks
+                if task.folder not in self._queue.results
+            ),
+        ]
+        return LogDirReport(
+            log_dir=self._inventory.log_dir,
+            status="offline",
+            had_clean_shutdown=self._inventory.had_clean_shutdown,
+            marker=os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE)),
+            partitions=tuple(sorted(partitions, key=lambda report: report.folder)),
+            quarantine=self._quarantine.run_folder,
+            passed_over=self._inventory.passed_over,
+            error=str(error),
+        )
+
+    def _partition_reports(self) -> tuple[PartitionReport, ...]:
+        reports = [*self._refused_reports(), *(result.report for result in self._queue.results.values())]
+        return tuple(sorted(reports, key=lambda report: report.folder))
+
+    def _refused_reports(self) -> list[PartitionReport]:
+        return [
+            PartitionReport(
+                log_dir=self._inventory.log_dir,
+                folder=refused.folder,
+                status="refused",
+                reasons=(str(refused.refusal),),
+            )
+            for refused in self._inventory.refused
+        ]
+
+
+def log_count(inventory: LogDirInventory) -> int:
+    """Return how many logs a dir holds, refused ones included."""
+    return len(inventory.tasks) + len(inventory.refused)

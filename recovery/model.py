@@ -1,0 +1,203 @@
+"""The values that travel from the inventory to the plan: frozen, picklable, and free of any file handle.
+
+`PartitionTask` says what lies in a partition's folder and what the broker knows of it. `ScanRequest` asks a driver for the
+scan of one segment. `PartitionOutcome` is the tree that the broker would leave, told as origins of bytes, with its reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from native.raw_scan import RawScan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TopicPartition:
+    """A topic and a partition number. Kafka: org.apache.kafka.common.TopicPartition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStat:
+    """What the inventory knows of a regular file, or of a link to one."""
+
+    size_bytes: int
+    mtime_ns: int = 0
+    inode: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """The settings of one log that decide about bytes. Kafka: LogConfig."""
+
+    index_interval_bytes: int = 4096
+    segment_index_bytes: int = 10 * 1024 * 1024
+    segment_bytes: int = 1024 * 1024 * 1024
+    preallocate: bool = False
+    remote_log_enabled: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTask:
+    """One partition's folder, as found.
+
+    Attributes:
+        log_dir: the log dir, absolute.
+        folder: name of the partition's folder in it.
+        files: the regular files in the folder by name.
+        had_clean_shutdown: whether the log dir had its marker.
+        recovery_point: from the log dir's checkpoint, 0 where it has no line.
+        log_start_offset: from the log dir's checkpoint, 0 where it has no line.
+        now_ms: the clock of the recovery; producers expire by it.
+    """
+
+    log_dir: str
+    folder: str
+    topic_partition: TopicPartition
+    files: Mapping[str, FileStat]
+    had_clean_shutdown: bool
+    recovery_point: int
+    log_start_offset: int
+    settings: LogSettings
+    now_ms: int
+    producer_id_expiration_ms: int = 86_400_000
+
+    @property
+    def is_delete_folder(self) -> bool:
+        """Whether the folder waits for its deletion (`-delete`): its log is loaded but not recovered."""
+        return self.folder.endswith("-delete")
+
+    @property
+    def is_stray_folder(self) -> bool:
+        """Whether the folder was set aside as stray (`-stray`): its log is recovered, and never closed."""
+        return self.folder.endswith("-stray")
+
+
+class ScanMode(Enum):
+    """Why a segment is read."""
+
+    RECOVER = "recover"  # check every batch, build indexes; Kafka: LogSegment.recover
+    REPLAY = "replay"  # producer state only; Kafka: UnifiedLog.loadProducersFromRecords
+    WALK = "walk"  # batch headers only, to find the end; Kafka: LogSegment.readNextOffset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """Ask for the scan of a segment's `.log`, bytes [start_position, end_position).
+
+    Attributes:
+        file: name of the file as it was when the task was made.
+        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 where the scan is not part of that walk.
+    """
+
+    file: str
+    base_offset: int
+    end_position: int
+    start_position: int = 0
+    mode: ScanMode = ScanMode.RECOVER
+    ordinal: int = 0
+    count: int = 0
+
+
+class PartitionSource(Protocol):
+    """What the fold may ask of the world: bytes and scans of the files in its task, by their first names."""
+
+    def read(self, file: str) -> bytes:
+        """Return all bytes of a small file."""
+        ...
+
+    def scan(self, request: ScanRequest) -> RawScan:
+        """Return the scan of a segment."""
+        ...
+
+    def search(self, file: str, end_position: int, start_position: int, target_offset: int) -> int | None:
+        """Return the position of the batch that holds *target_offset*. Kafka: FileRecords.searchForOffsetFromPosition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Original:
+    """The first *size_bytes* of the file that was called *file* when the task was made."""
+
+    file: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """Bytes made by the fold, followed by zeros up to *size_bytes*."""
+
+    data: bytes
+    size_bytes: int
+
+
+Content = Original | Generated
+
+
+class RemovalKind(Enum):
+    """Why a file is gone from the tree."""
+
+    PENDING_DELETION = "pending deletion"  # `.deleted` found at the start: the broker's own
+    LEFTOVER = "leftover"  # `.cleaned` and `.swap` of an interrupted cleaning or split
+    DERIVED = "derived"  # indexes and snapshots that the log rebuilds
+    COMPACTED = "compacted"  # replaced by a `.swap`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Batches that leave the live log.
+
+    Attributes:
+        file: the `.log`, by its first name.
+        position: where the cut begins; 0 where the whole file goes.
+        size_bytes: bytes cut.
+        batch_count: batches among them, as far as their headers can be followed.
+        reason: in words.
+    """
+
+    file: str
+    base_offset: int
+    position: int
+    size_bytes: int
+    batch_count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOutcome:
+    """What the broker would leave of a partition, and why.
+
+    Attributes:
+        tree: file names and contents after load and clean shutdown.
+        removed: files that end without a successor, by name, with the kind.
+        log_end_offset: also the recovery point after a clean shutdown.
+        checkpoints_log_start: whether the log start offset gets a line in its checkpoint.
+        is_loaded: False for `-delete` and `-stray` folders, which no checkpoint names.
+        recovered_bytes: of `.log` files that were recovered and kept.
+        topic_id: from `partition.metadata`, 22 characters; None without that file.
+        warnings: what the operator should know although the broker would load the log.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    segment_count: int
+    recovered_segments: int
+    scanned_bytes: int
+    recovered_bytes: int
+    tree: Mapping[str, Content]
+    removed: Mapping[str, RemovalKind]
+    cuts: tuple[Cut, ...] = ()
+    checkpoints_log_start: bool = False
+    is_loaded: bool = True
+    local_log_start_offset: int = 0
+    producer_count: int = 0
+    topic_id: str | None = None
+    warnings: tuple[str, ...] = ()

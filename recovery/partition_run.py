@@ -1,0 +1,285 @@
+"""One partition from fold to apply, told to observers on the way."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from native.raw_scan import RawScan
+from recovery.apply import apply_partition, sync_files
+from recovery.errors import PartitionRefusedError
+from recovery.model import Original, PartitionOutcome, PartitionTask, ScanMode, ScanRequest
+from recovery.observer import (
+    BytesScanned,
+    CorruptionFound,
+    IndexFileProblem,
+    Observer,
+    PartitionStarted,
+    Remark,
+    SegmentRecovered,
+    SegmentRecoveryStarted,
+    SegmentsDeleted,
+)
+from recovery.partition import fold, unflushed_segments
+from recovery.plan import (
+    Action,
+    PartitionPlan,
+    RemoveFile,
+    RenameFile,
+    SaveFile,
+    TruncateFile,
+    plan_partition,
+)
+from recovery.quarantine import Quarantine
+from recovery.report import PartitionReport, Status
+from recovery.shared_scans import SharedScans
+from recovery.source import PartitionFiles
+from recovery.stops import OUT_OF_ORDER_STOPS, cut_reason
+from segfmt.filenames import LOG_SUFFIX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """How a partition ended; without an outcome it was refused."""
+
+    task: PartitionTask
+    outcome: PartitionOutcome | None
+    report: PartitionReport
+    is_changed: bool
+
+
+class PartitionRun:
+    """The work on one partition: owned by one thread, helped by others of the same log dir."""
+
+    def __init__(
+        self,
+        task: PartitionTask,
+        notify: Observer,
+        *,
+        check_stop: Callable[[], None],
+        thread_num_of: Callable[[], int],
+    ) -> None:
+        """Prepare, reading nothing.
+
+        Args:
+            check_stop: raises where the run is to end.
+            thread_num_of: the number of the calling thread in its log dir.
+        """
+        self._task = task
+        self._notify = notify
+        self._check_stop = check_stop
+        self._thread_num_of = thread_num_of
+        self._path = os.path.join(task.log_dir, task.folder)
+        self._files = PartitionFiles(self._path, task.settings, self._on_bytes)
+        self._unflushed = unflushed_segments(task)
+        self._owner = 0
+        requests = [
+            ScanRequest(file=file, base_offset=base, end_position=size)
+            for file, base, size in self._unflushed
+            if size
+        ]
+        self.scans = SharedScans(self._files.scan, requests if len(requests) > 1 else [])
+
+    # -- PartitionSource -------------------------------------------------------------------------------------------------
+
+    def read(self, file: str) -> bytes:
+        """Return all bytes of a small file."""
+        return self._files.read(file)
+
+    def search(self, file: str, end_position: int, start_position: int, target_offset: int) -> int | None:
+        """Return the position of the batch that holds *target_offset*."""
+        return self._files.search(file, end_position, start_position, target_offset)
+
+    def scan(self, request: ScanRequest) -> RawScan:
+        """Return the scan of a segment, and tell observers where it is part of a recovery."""
+        if request.mode is not ScanMode.RECOVER:
+            return self.scans.scan(request)
+        place = {"log_dir": self._task.log_dir, "partition": self._task.folder}
+        if request.count:
+            self._notify(
+                SegmentRecoveryStarted(
+                    **place,
+                    thread_num=self._owner,
+                    base_offset=request.base_offset,
+                    size_bytes=request.end_position,
+                    ordinal=request.ordinal - 1,
+                    count=request.count,
+                )
+            )
+        elif request.file.endswith(LOG_SUFFIX):
+            self._notify(
+                IndexFileProblem(**place, path=os.path.join(self._path, request.file), problem="missing")
+            )
+        scan = self.scans.scan(request)
+        is_cut = scan.valid_bytes < request.end_position
+        if is_cut:
+            self._notify(
+                CorruptionFound(
+                    **place,
+                    base_offset=request.base_offset,
+                    truncate_position=scan.valid_bytes,
+                    truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
+                    reason=cut_reason(scan),
+                    found_invalid_messages=scan.stop.name not in ("END", "TORN"),
+                    found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
+                )
+            )
+        if request.count:
+            self._notify(
+                SegmentRecovered(
+                    **place,
+                    thread_num=self._owner,
+                    base_offset=request.base_offset,
+                    size_bytes=request.end_position,
+                    valid_bytes=scan.valid_bytes,
+                    remaining_segments=0 if is_cut else request.count - request.ordinal,
+                )
+            )
+        return scan
+
+    # -- the run -----------------------------------------------------------------------------------------------------------
+
+    def run(self, quarantine: Quarantine | None, before_change: Callable[[], None]) -> PartitionResult:
+        """Fold, plan and, with a *quarantine*, apply.
+
+        Args:
+            quarantine: None for a dry run.
+            before_change: called once before the first change in this folder.
+
+        Raises:
+            OSError: an I/O error; the log dir goes offline.
+        """
+        started_s = time.monotonic()
+        self._owner = self._thread_num_of()
+        self._notify(
+            PartitionStarted(
+                log_dir=self._task.log_dir,
+                partition=self._task.folder,
+                thread_num=self._owner,
+                unflushed_segment_count=len(self._unflushed) if self._is_recovered() else None,
+                recover_bytes=sum(size for _, _, size in self._unflushed),
+            )
+        )
+        try:
+            outcome = fold(self._task, self)
+        except PartitionRefusedError as refusal:
+            return self._refused(refusal, started_s)
+        finally:
+            self.scans.cancel()
+        self._tell(outcome)
+        plan = plan_partition(self._task, outcome, self._files.read)
+        saved: list[str] = []
+        if quarantine is not None:
+            if not plan.is_empty:
+                before_change()
+                saved = apply_partition(self._path, plan, quarantine)
+            sync_files(self._recovered_logs(outcome))
+        return PartitionResult(
+            task=self._task,
+            outcome=outcome,
+            report=self._report(outcome, plan, saved, started_s),
+            is_changed=not plan.is_empty,
+        )
+
+    def _is_recovered(self) -> bool:
+        return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
+
+    def _recovered_logs(self, outcome: PartitionOutcome) -> list[str]:
+        if not self._is_recovered():
+            return []
+        recovered = {file for file, _, _ in self._unflushed}
+        return [
+            os.path.join(self._path, name)
+            for name, content in outcome.tree.items()
+            if isinstance(content, Original) and content.file in recovered
+        ]
+
+    def _tell(self, outcome: PartitionOutcome) -> None:
+        deleted = tuple(
+            cut.base_offset for cut in outcome.cuts if cut.position == 0 and cut.file not in outcome.tree
+        )
+        if deleted:
+            self._notify(
+                SegmentsDeleted(log_dir=self._task.log_dir, partition=self._task.folder, base_offsets=deleted)
+            )
+        for warning in outcome.warnings:
+            self._notify(
+                Remark(text=warning, level="warning", log_dir=self._task.log_dir, partition=self._task.folder)
+            )
+
+    def _on_bytes(self, scanned_bytes: int) -> None:
+        self._check_stop()
+        if scanned_bytes:
+            self._notify(
+                BytesScanned(
+                    log_dir=self._task.log_dir,
+                    partition=self._task.folder,
+                    thread_num=self._thread_num_of(),
+                    scanned_bytes=scanned_bytes,
+                )
+            )
+
+    def _report(
+        self, outcome: PartitionOutcome, plan: PartitionPlan, saved: list[str], started_s: float
+    ) -> PartitionReport:
+        status: Status = "unchanged"
+        if outcome.cuts:
+            status = "truncated"
+        elif not plan.is_empty or (self._is_recovered() and outcome.recovered_segments):
+            status = "recovered"
+        task = self._task
+        return PartitionReport(
+            log_dir=task.log_dir,
+            folder=task.folder,
+            topic=task.topic_partition.topic,
+            partition=task.topic_partition.partition,
+            status=status,
+            segment_count=outcome.segment_count,
+            scanned_bytes=outcome.scanned_bytes,
+            recovered_segments=outcome.recovered_segments,
+            recovered_bytes=outcome.recovered_bytes,
+            log_start_offset=outcome.log_start_offset,
+            log_end_offset=outcome.log_end_offset,
+            cuts=outcome.cuts,
+            actions=tuple(action_words(action) for action in plan.actions),
+            to_quarantine=tuple(
+                save.name if isinstance(save, SaveFile) else f"{save.name} from byte {save.position}"
+                for save in plan.saves
+            ),
+            quarantined=tuple(saved),
+            reasons=tuple(dict.fromkeys(cut.reason for cut in outcome.cuts)),
+            warnings=outcome.warnings,
+            duration_ms=_elapsed_ms(started_s),
+        )
+
+    def _refused(self, refusal: PartitionRefusedError, started_s: float) -> PartitionResult:
+        task = self._task
+        report = PartitionReport(
+            log_dir=task.log_dir,
+            folder=task.folder,
+            topic=task.topic_partition.topic,
+            partition=task.topic_partition.partition,
+            status="refused",
+            segment_count=sum(name.endswith(LOG_SUFFIX) for name in task.files),
+            reasons=(str(refusal),),
+            duration_ms=_elapsed_ms(started_s),
+        )
+        return PartitionResult(task=task, outcome=None, report=report, is_changed=False)
+
+
+def action_words(action: Action) -> str:
+    """Return an action as one line of the report."""
+    match action:
+        case RenameFile(old=old, new=new):
+            return f"rename {old} to {new}"
+        case RemoveFile(name=name, size_bytes=size_bytes, kind=kind):
+            return f"remove {name} ({size_bytes} bytes, {kind.value})"
+        case TruncateFile(name=name, size_bytes=size_bytes):
+            return f"truncate {name} to {size_bytes} bytes"
+    return f"write {action.name} ({action.size_bytes} bytes)"
+
+
+def _elapsed_ms(started_s: float) -> int:
+    return int((time.monotonic() - started_s) * 1000)

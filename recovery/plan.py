@@ -1,0 +1,250 @@
+"""From the tree that should be to the ordered actions that make it, nothing touched yet.
+
+The order is a promise: killed between any two actions, the folder is one from which a broker, or the next run, reaches the same
+end. So what would be lost is saved first; interrupted swaps are finished in Kafka's order; segments behind a cut go before the
+cut itself, the last one first; and a `.index`, whose presence tells a broker that its segment is sound, is written last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from recovery.model import Cut, Generated, Original, PartitionOutcome, PartitionTask, RemovalKind
+from segfmt.filenames import (
+    DELETED_SUFFIX,
+    SWAP_SUFFIX,
+    FileKind,
+    file_kind,
+)
+
+TEMPORARY_SUFFIX = ".recovery-tmp"
+
+_DERIVED_KINDS = frozenset(
+    {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT}
+)
+_LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFile:
+    """Put a file into quarantine, by a hard link or a synced copy."""
+
+    name: str
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveTail:
+    """Copy the bytes of a file from *position* on into quarantine."""
+
+    name: str
+    position: int
+    size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFile:
+    """Unlink a file."""
+
+    name: str
+    size_bytes: int
+    kind: RemovalKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameFile:
+    """Give a file another name; what had that name is gone."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateFile:
+    """Cut a file to *size_bytes*."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFile:
+    """Write a file in whole: *data*, and zeros up to *size_bytes*."""
+
+    name: str
+    data: bytes
+    size_bytes: int
+
+
+Save = SaveFile | SaveTail
+Action = RemoveFile | RenameFile | TruncateFile | WriteFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """What to do in one partition's folder.
+
+    Attributes:
+        saves: what goes into quarantine, all before the first action.
+        actions: in order.
+    """
+
+    folder: str
+    saves: tuple[Save, ...]
+    actions: tuple[Action, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the folder is already as it should be."""
+        return not self.saves and not self.actions
+
+
+def plan_partition(
+    task: PartitionTask,
+    outcome: PartitionOutcome,
+    read: Callable[[str], bytes],
+    *,
+    keep_deleted: bool = False,
+) -> PartitionPlan:
+    """Return the actions from *task*'s files to *outcome*'s tree.
+
+    Args:
+        read: returns the bytes of a file of the task; made files that are already there as they should be are left alone.
+        keep_deleted: whether `.deleted` files found at the start go to quarantine, too.
+    """
+    planner = _Planner(task, outcome, read, keep_deleted)
+    return PartitionPlan(folder=task.folder, saves=planner.saves(), actions=planner.actions())
+
+
+def is_derived(name: str) -> bool:
+    """Whether *name* is an index or a snapshot, in any stage of its life: the log rebuilds it."""
+    for suffix in _LEFTOVER_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return file_kind(name) in _DERIVED_KINDS
+
+
+class _Planner:
+    def __init__(
+        self, task: PartitionTask, outcome: PartitionOutcome, read: Callable[[str], bytes], keep_deleted: bool
+    ) -> None:
+        self._task = task
+        self._outcome = outcome
+        self._keep_deleted = keep_deleted
+        self._cuts: dict[str, Cut] = {cut.file: cut for cut in outcome.cuts}
+        self._moves: dict[str, str] = {}  # first name -> last name
+        self._truncations: dict[str, int] = {}  # last name -> bytes
+        self._writes: dict[str, Generated] = {}
+        for name, content in outcome.tree.items():
+            if isinstance(content, Original):
+                if content.file != name:
+                    self._moves[content.file] = name
+                if content.size_bytes < task.files[content.file].size_bytes:
+                    self._truncations[name] = content.size_bytes
+            elif not self._is_already_there(name, content, read):
+                self._writes[name] = content
+
+    def _is_already_there(self, name: str, content: Generated, read: Callable[[str], bytes]) -> bool:
+        stat = self._task.files.get(name)
+        if stat is None or stat.size_bytes != content.size_bytes:
+            return False
+        return read(name) == content.data + bytes(content.size_bytes - len(content.data))
+
+    # -- quarantine ----------------------------------------------------------------------------------------------------
+
+    def saves(self) -> tuple[Save, ...]:
+        """Return what must be in quarantine before anything is touched."""
+        saves: list[Save] = []
+        for name in sorted(self._task.files):
+            size_bytes = self._task.files[name].size_bytes
+            reason = self._loss_of(name)
+            if reason is not None and not is_derived(name) and size_bytes:
+                saves.append(SaveFile(name=name, size_bytes=size_bytes, reason=reason))
+            last_name = self._moves.get(name, name)
+            if last_name in self._truncations and name not in self._writes and not is_derived(last_name):
+                position = self._truncations[last_name]
+                cut = self._cuts.get(name)
+                saves.append(
+                    SaveTail(
+                        name=name,
+                        position=position,
+                        size_bytes=size_bytes - position,
+                        reason=cut.reason if cut is not None else "cut to its valid bytes",
+                    )
+                )
+        return tuple(saves)
+
+    def _loss_of(self, name: str) -> str | None:
+        """Return why the whole file *name* is lost from the live log, None where it is not."""
+        if name in self._moves:
+            if self._moves[name].endswith(DELETED_SUFFIX):
+                cut = self._cuts.get(name)
+                return cut.reason if cut is not None else "deleted with its segment"
+            return None
+        if name in self._writes:
+            return "overwritten"
+        kind = self._gone().get(name)
+        if kind is None or (kind is RemovalKind.PENDING_DELETION and not self._keep_deleted):
+            return None
+        return kind.value
+
+    def _gone(self) -> dict[str, RemovalKind]:
+        tree = self._outcome.tree
+        gone = {name: kind for name, kind in self._outcome.removed.items() if name not in tree}
+        for name in self._task.files:
+            if name.endswith(TEMPORARY_SUFFIX):
+                gone[name] = RemovalKind.DERIVED
+        return gone
+
+    # -- actions -------------------------------------------------------------------------------------------------------
+
+    def actions(self) -> tuple[Action, ...]:
+        """Return the actions in the order that survives a kill."""
+        gone = self._gone()
+        overwritten = set(self._moves.values())
+        removals = [
+            RemoveFile(name=name, size_bytes=self._task.files[name].size_bytes, kind=gone[name])
+            for name in sorted(gone, key=_removal_rank)
+            if name not in overwritten
+        ]
+        swaps = [
+            RenameFile(old=old, new=new)
+            for old, new in sorted(self._moves.items())
+            if old.endswith(SWAP_SUFFIX)
+        ]
+        deletions = [
+            RenameFile(old=old, new=new)
+            for old, new in sorted(self._moves.items(), reverse=True)
+            if not old.endswith(SWAP_SUFFIX)
+        ]
+        snapshots = [removal for removal in removals if file_kind(removal.name) in _DERIVED_KINDS]
+        others = [removal for removal in removals if file_kind(removal.name) not in _DERIVED_KINDS]
+        truncations = [
+            TruncateFile(name=name, size_bytes=size) for name, size in sorted(self._truncations.items())
+        ]
+        writes = [
+            WriteFile(name=name, data=content.data, size_bytes=content.size_bytes)
+            for name, content in sorted(
+                self._writes.items(), key=lambda item: (_write_rank(item[0]), item[0])
+            )
+        ]
+        return (*others, *swaps, *deletions, *truncations, *snapshots, *writes)
+
+
+def _removal_rank(name: str) -> tuple[int, str]:
+    """Interrupted swaps go before the `.cleaned` that shows them to be unfinished. Kafka: removeTempFilesAndCollectSwapFiles."""
+    order = {FileKind.DELETED: 0, FileKind.SWAP: 1, FileKind.CLEANED: 2}
+    return order.get(file_kind(name), 3), name
+
+
+def _write_rank(name: str) -> int:
+    order = {
+        FileKind.LOG: 0,
+        FileKind.SNAPSHOT: 1,
+        FileKind.TXN_INDEX: 3,
+        FileKind.TIME_INDEX: 4,
+        FileKind.OFFSET_INDEX: 5,
+    }
+    return order.get(file_kind(name), 2)

@@ -1,0 +1,340 @@
+"""The producers of one partition: who wrote last, in which epoch, with which transaction open.
+
+A pure twin of Kafka's producer state manager, fed with scans instead of batches. A scan holds one row a producer and the
+transaction events in log order, so the cost here follows producers and transactions, never batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from native.crc32c import crc32c
+from native.raw_scan import RawScan, TxnEventKind
+from segfmt.errors import CorruptSnapshotError
+from segfmt.java_hash_map import java_hash_map_order
+from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT, PRODUCER_ENTRY_DTYPE
+from segfmt.producer_snapshot import as_loaded, encode_producer_snapshot, read_producer_snapshot
+
+
+class SnapshotFiles(Protocol):
+    """The `.snapshot` files of a partition's folder, by map end offset."""
+
+    def list_snapshots(self) -> dict[int, str]:
+        """Return file names by offset."""
+        ...
+
+    def read_snapshot(self, name: str) -> bytes:
+        """Return the bytes of a file."""
+        ...
+
+    def write_snapshot(self, offset: int, data: bytes) -> str:
+        """Write the snapshot for *offset*; return the file's name."""
+        ...
+
+    def delete_snapshot(self, name: str) -> None:
+        """Delete a file if it is there."""
+        ...
+
+
+class InvalidTxnStateError(Exception):
+    """A producer wrote without a transaction while its transaction was open: Kafka's InvalidTxnStateException."""
+
+    def __init__(self, producer_id: int, position: int) -> None:
+        super().__init__(f"producer {producer_id} writes outside its open transaction")
+        self.producer_id = producer_id
+        self.position = position
+
+
+@dataclass(slots=True)
+class _Producer:
+    """One producer; the fields stand as in PRODUCER_ENTRY_DTYPE behind the producer id."""
+
+    epoch: int = -1
+    last_sequence: int = -1
+    last_offset: int = -1
+    offset_delta: int = 0
+    timestamp_ms: int = -1
+    coordinator_epoch: int = -1
+    txn_first_offset: int = -1
+
+    def fields(self) -> tuple[int, ...]:
+        return (
+            self.epoch,
+            self.last_sequence,
+            self.last_offset,
+            self.offset_delta,
+            self.timestamp_ms,
+            self.coordinator_epoch,
+            self.txn_first_offset,
+        )
+
+    def clear_batches(self) -> None:
+        self.last_sequence, self.last_offset, self.offset_delta = -1, -1, 0
+
+
+class ProducerState:
+    """Producers, open transactions and snapshots up to an offset.
+
+    Kafka: ProducerStateManager.
+    """
+
+    def __init__(self, files: SnapshotFiles, *, now_ms: int, expiration_ms: int) -> None:
+        self._files = files
+        self._now_ms = now_ms
+        self._expiration_ms = expiration_ms
+        self._producers: dict[int, _Producer] = {}
+        self._ongoing: dict[int, int] = {}  # first offset -> producer id
+        self._snapshots = files.list_snapshots()
+        self.map_end_offset = 0
+        self._last_snapshot_offset = 0
+        self._open_after_scan: dict[int, int] = {}
+
+    @property
+    def has_snapshots(self) -> bool:
+        """Whether any snapshot file is known."""
+        return bool(self._snapshots)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no producer is known."""
+        return not self._producers
+
+    @property
+    def producer_count(self) -> int:
+        """How many producers are known."""
+        return len(self._producers)
+
+    # -- snapshots ---------------------------------------------------------------------------------------------------
+
+    def take_snapshot(self) -> None:
+        """Write a snapshot at the map's end, unless the last one was there.
+
+        Kafka: ProducerStateManager.takeSnapshot.
+        """
+        if self.map_end_offset <= self._last_snapshot_offset:
+            return
+        data = encode_producer_snapshot(self._entries(), crc32c=_checksum)
+        self._snapshots[self.map_end_offset] = self._files.write_snapshot(self.map_end_offset, data)
+        self._last_snapshot_offset = self.map_end_offset
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Drop the snapshots outside the log and load the newest that is left.
+
+        Kafka: ProducerStateManager.truncateAndReload.
+        """
+        for offset in sorted(self._snapshots):
+            if offset > log_end_offset or offset <= log_start_offset:
+                self._delete_snapshot(offset)
+        if log_end_offset != self.map_end_offset:
+            self._producers.clear()
+            self._ongoing.clear()
+            self._load_newest_snapshot(log_start_offset)
+        else:
+            self.map_end_offset = max(self.map_end_offset, log_start_offset)
+            self._last_snapshot_offset = max(self._snapshots, default=log_start_offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget all producers and delete all known snapshots.
+
+        Kafka: ProducerStateManager.truncateFullyAndStartAt.
+        """
+        self._producers.clear()
+        self._ongoing.clear()
+        for known in sorted(self._snapshots):
+            self._delete_snapshot(known)
+        self._last_snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
+        """List the snapshots again; of those that no segment begins at, keep only the largest, and that only above the last segment.
+
+        Kafka: ProducerStateManager.removeStraySnapshots.
+        """
+        bases = set(base_offsets)
+        self._snapshots = self._files.list_snapshots()
+        stray = [offset for offset in sorted(self._snapshots) if offset not in bases]
+        if not stray:
+            return
+        for offset in stray[:-1]:
+            self._delete_snapshot(offset)
+        if bases and stray[-1] < max(bases):
+            self._delete_snapshot(stray[-1])
+
+    def forget_snapshot(self, offset: int) -> str | None:
+        """Return the name of the snapshot at *offset* and no longer know it.
+
+        Kafka: ProducerStateManager.removeAndMarkSnapshotForDeletion.
+        """
+        return self._snapshots.pop(offset, None)
+
+    def _delete_snapshot(self, offset: int) -> None:
+        self._files.delete_snapshot(self._snapshots.pop(offset))
+
+    def _load_newest_snapshot(self, log_start_offset: int) -> None:
+        while self._snapshots:
+            offset = max(self._snapshots)
+            try:
+                entries = read_producer_snapshot(
+                    self._files.read_snapshot(self._snapshots[offset]), crc32c=_checksum
+                )
+            except CorruptSnapshotError:
+                self._delete_snapshot(offset)
+                continue
+            for entry in as_loaded(entries).tolist():
+                self._load_entry(*entry)
+            self._last_snapshot_offset = self.map_end_offset = offset
+            return
+        self._last_snapshot_offset = self.map_end_offset = log_start_offset
+
+    def _load_entry(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_sequence: int,
+        last_offset: int,
+        offset_delta: int,
+        timestamp_ms: int,
+        coordinator_epoch: int,
+        txn_first_offset: int,
+    ) -> None:
+        """Take one entry of a snapshot, unless the producer has expired. Kafka: ProducerStateManager.isProducerExpired."""
+        if txn_first_offset >= 0:
+            self._ongoing[txn_first_offset] = producer_id
+        elif self._now_ms - timestamp_ms >= self._expiration_ms:
+            return
+        self._producers[producer_id] = _Producer(
+            epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, txn_first_offset
+        )
+
+    def _entries(self) -> npt.NDArray[np.void]:
+        """Return the producers as PRODUCER_ENTRY_DTYPE, shape (n,), in the order of Kafka's map."""
+        rows = [(producer_id, *producer.fields()) for producer_id, producer in self._producers.items()]
+        entries = np.array(rows, dtype=PRODUCER_ENTRY_DTYPE)
+        producer_ids: npt.NDArray[np.int64] = entries["producer_id"].astype(np.int64)
+        return entries[java_hash_map_order(producer_ids)]
+
+    # -- scans -------------------------------------------------------------------------------------------------------
+
+    def recover(self, scan: RawScan) -> npt.NDArray[np.void]:
+        """Take in the scan of a segment that is being recovered.
+
+        Returns:
+            The transactions aborted in it, ABORTED_TXN_DTYPE, shape (n,), in log order.
+
+        Raises:
+            InvalidTxnStateError: where the broker would halt.
+
+        Kafka: LogSegment.updateProducerState, batch by batch.
+        """
+        aborted: list[tuple[int, int, int, int, int]] = []
+
+        def complete(producer_id: int, first_offset: int, marker_offset: int, marker_type: int) -> None:
+            if marker_type == CONTROL_TYPE_ABORT:
+                others = (first for first, other in self._ongoing.items() if other != producer_id)
+                last_stable_offset = min(others, default=marker_offset + 1)
+                aborted.append((0, producer_id, first_offset, marker_offset, last_stable_offset))
+            self._ongoing.pop(first_offset, None)
+
+        producer_ids = scan.producers["producer_id"].tolist()
+        self._follow_transactions(scan, producer_ids, complete)
+        for row in _rows(scan):
+            self._take_row(row, keeps_batches_on_return=False)
+        if scan.producer_end_offset >= 0:
+            self.map_end_offset = scan.producer_end_offset
+        return np.array(aborted, dtype=ABORTED_TXN_DTYPE)
+
+    def replay(self, scan: RawScan) -> None:
+        """Take in the scan of a segment that is only read. The map's end stays; new producers come in the order of Kafka's temporary map.
+
+        Kafka: UnifiedLog.loadProducersFromRecords.
+        """
+        producer_ids = scan.producers["producer_id"].tolist()
+        self._follow_transactions(
+            scan, producer_ids, lambda _producer, first, _marker, _type: self._ongoing.pop(first, None)
+        )
+        rows = _rows(scan)
+        for place in java_hash_map_order(scan.producers["producer_id"]).tolist():
+            self._take_row(rows[place], keeps_batches_on_return=True)
+
+    def _follow_transactions(
+        self, scan: RawScan, producer_ids: list[int], complete: Callable[[int, int, int, int], object]
+    ) -> None:
+        """Open and close transactions in log order; the producers' other fields are taken from their rows afterwards."""
+        open_txns = {
+            pid: self._producers[pid].txn_first_offset for pid in producer_ids if pid in self._producers
+        }
+        for kind, index, offset, position, marker_type in scan.txn_events[_EVENT_FIELDS].tolist():
+            producer_id = producer_ids[index]
+            first_offset = open_txns.get(producer_id, -1)
+            if kind == TxnEventKind.BEGIN:
+                if first_offset < 0:
+                    open_txns[producer_id] = offset
+                    self._ongoing[offset] = producer_id
+            elif kind == TxnEventKind.NON_TRANSACTIONAL:
+                if first_offset >= 0:
+                    raise InvalidTxnStateError(producer_id, position)
+            elif first_offset >= 0:
+                if self._ongoing.get(first_offset) != producer_id:
+                    raise InvalidTxnStateError(producer_id, position)
+                complete(producer_id, first_offset, offset, marker_type)
+                open_txns[producer_id] = -1
+        self._open_after_scan = open_txns
+
+    def _take_row(self, row: _Row, *, keeps_batches_on_return: bool) -> None:
+        """Bring one producer to its state after the scan.
+
+        An epoch change empties the retained batches. While recovering, Kafka compares batch by batch; while replaying, only the
+        last epoch of the read with the one before it (*keeps_batches_on_return*).
+
+        Kafka: ProducerStateEntry.update, ProducerStateEntry.addBatch.
+        """
+        producer = self._producers.get(row.producer_id)
+        if producer is None:
+            producer = self._producers[row.producer_id] = _Producer()
+        if not (row.has_data or row.has_marker):
+            return  # an emptied control batch makes its producer known and changes nothing
+        if keeps_batches_on_return:
+            cleared_before = row.epoch != producer.epoch
+        else:
+            cleared_before = row.first_epoch != producer.epoch or row.cleared
+        if cleared_before:
+            producer.clear_batches()
+        if row.has_data and not row.cleared:
+            producer.last_sequence = row.last_sequence
+            producer.last_offset = row.last_offset
+            producer.offset_delta = row.offset_delta
+        producer.epoch = row.epoch
+        producer.timestamp_ms = row.timestamp_ms
+        if row.has_marker:
+            producer.coordinator_epoch = row.coordinator_epoch
+        producer.txn_first_offset = self._open_after_scan.get(row.producer_id, -1)
+
+
+class _Row(NamedTuple):
+    producer_id: int
+    first_epoch: int
+    epoch: int
+    has_data: bool
+    cleared: bool
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+    has_marker: bool
+    coordinator_epoch: int
+
+
+_EVENT_FIELDS = ["kind", "producer", "offset", "position", "marker_type"]
+
+
+def _rows(scan: RawScan) -> list[_Row]:
+    return [_Row(*row) for row in scan.producers[list(_Row._fields)].tolist()]
+
+
+def _checksum(data: bytes) -> int:
+    return crc32c(np.frombuffer(data, dtype=np.uint8))

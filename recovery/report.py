@@ -1,0 +1,238 @@
+"""What a run did, or would do: values, their exit code, and the two ways to print them.
+
+The JSON form is an interface: `"version": 1`, names in Kafka's camelCase, nothing that depends on the order of threads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from recovery.model import Cut
+
+Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
+
+EXIT_DONE, EXIT_ERROR, EXIT_DAMAGE, EXIT_LOCKED, EXIT_PARTIAL = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """What became of one partition's folder.
+
+    Attributes:
+        status: unchanged; recovered (nothing lost); truncated (batches or whole segments left the live log); refused (a broker would
+            halt, or this version must not guess: untouched); failed (an I/O error, or not reached after one).
+        actions: what was done in the folder, or would be, in order and in words.
+        quarantined: paths that now hold what left the log; empty in a dry run.
+        to_quarantine: what goes there, by name, in a dry run as well.
+        reasons: why something was cut, refused or failed.
+        warnings: what the operator should know although nothing is lost.
+    """
+
+    log_dir: str
+    folder: str
+    topic: str = ""
+    partition: int = -1
+    status: Status
+    segment_count: int = 0
+    scanned_bytes: int = 0
+    recovered_segments: int = 0
+    recovered_bytes: int = 0
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    cuts: tuple[Cut, ...] = ()
+    actions: tuple[str, ...] = ()
+    to_quarantine: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    duration_ms: int = 0
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of `.log` files that left the live log."""
+        return sum(cut.size_bytes for cut in self.cuts)
+
+    @property
+    def truncated_batches(self) -> int:
+        """Record batches among them."""
+        return sum(cut.batch_count for cut in self.cuts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this partition in the JSON report."""
+        return {
+            "partition": self.folder,
+            "status": self.status,
+            "segments": {"total": self.segment_count, "recovered": self.recovered_segments},
+            "bytes": {"scanned": self.scanned_bytes, "recovered": self.recovered_bytes},
+            "logStartOffset": self.log_start_offset,
+            "logEndOffset": self.log_end_offset,
+            "truncatedBytes": self.truncated_bytes,
+            "truncatedBatches": self.truncated_batches,
+            "cuts": [
+                {
+                    "file": cut.file,
+                    "baseOffset": cut.base_offset,
+                    "position": cut.position,
+                    "bytes": cut.size_bytes,
+                    "batches": cut.batch_count,
+                    "reason": cut.reason,
+                }
+                for cut in self.cuts
+            ],
+            "actions": list(self.actions),
+            "toQuarantine": list(self.to_quarantine),
+            "quarantined": list(self.quarantined),
+            "reasons": list(self.reasons),
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirReport:
+    """What became of one log dir.
+
+    Attributes:
+        status: unchanged, recovered, partial (some partitions refused or failed) or offline (an I/O error ended the work).
+        marker: whether `.kafka_cleanshutdown` is there now, or would be.
+        actions: on the files of the log dir itself.
+        passed_over: folders that are not the tool's to touch.
+    """
+
+    log_dir: str
+    status: Literal["unchanged", "recovered", "partial", "offline"]
+    had_clean_shutdown: bool
+    marker: bool
+    partitions: tuple[PartitionReport, ...]
+    actions: tuple[str, ...] = ()
+    quarantine: str | None = None
+    passed_over: tuple[str, ...] = ()
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this log dir in the JSON report."""
+        return {
+            "logDir": self.log_dir,
+            "status": self.status,
+            "error": self.error,
+            "hadCleanShutdown": self.had_clean_shutdown,
+            "cleanShutdownMarker": self.marker,
+            "quarantine": self.quarantine,
+            "leftAlone": list(self.passed_over),
+            "actions": list(self.actions),
+            "partitions": [partition.to_json() for partition in self.partitions],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What a run did in all log dirs.
+
+    Attributes:
+        signal_exit_code: 130 or 143 where a signal ended the run.
+    """
+
+    dry_run: bool
+    now_ms: int
+    duration_ms: int
+    log_dirs: tuple[LogDirReport, ...]
+    signal_exit_code: int | None = None
+
+    @property
+    def partitions(self) -> tuple[PartitionReport, ...]:
+        """The partitions of all log dirs."""
+        return tuple(partition for log_dir in self.log_dirs for partition in log_dir.partitions)
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of the run; the table is in the README."""
+        if self.signal_exit_code is not None:
+            return self.signal_exit_code
+        if self.log_dirs and all(log_dir.status == "offline" for log_dir in self.log_dirs):
+            return EXIT_ERROR
+        if any(log_dir.status in ("partial", "offline") for log_dir in self.log_dirs):
+            return EXIT_PARTIAL
+        if any(partition.status == "truncated" for partition in self.partitions):
+            return EXIT_DAMAGE
+        return EXIT_DONE
+
+    def to_json(self) -> str:
+        """Return the report as one JSON document."""
+        document = {
+            "version": 1,
+            "dryRun": self.dry_run,
+            "exitCode": self.exit_code,
+            "nowMs": self.now_ms,
+            "durationMs": self.duration_ms,
+            "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
+        }
+        return json.dumps(document, indent=2)
+
+    def to_text(self) -> str:
+        """Return the report for a person to read."""
+        return "\n".join(_text_lines(self))
+
+
+def _text_lines(report: RecoveryReport) -> Iterable[str]:
+    verb = "would be" if report.dry_run else "is"
+    for log_dir in report.log_dirs:
+        yield f"{log_dir.log_dir}: {_dir_words(log_dir, dry_run=report.dry_run)}"
+        if log_dir.error:
+            yield f"  {log_dir.error}"
+        for partition in log_dir.partitions:
+            if partition.status != "unchanged" or partition.warnings:
+                yield from _partition_lines(partition)
+        for folder in log_dir.passed_over:
+            yield f"  {folder}: left alone"
+        for action in log_dir.actions:
+            yield f"  {action}"
+        if log_dir.quarantine:
+            yield f"  quarantine: {log_dir.quarantine}"
+    counts = _count(partition.status for partition in report.partitions)
+    words = ", ".join(f"{counts[status]} {status}" for status in counts)
+    yield f"{len(report.partitions)} partitions: {words or 'nothing found'}" + (
+        " (dry run: nothing was changed)" if report.dry_run else ""
+    )
+    cut = sum(partition.truncated_bytes for partition in report.partitions)
+    if cut:
+        batches = sum(partition.truncated_batches for partition in report.partitions)
+        yield f"{cut} bytes ({batches} batches) {verb} cut off and kept in quarantine"
+
+
+def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
+    if log_dir.status == "offline":
+        return "offline, left as it was where it was not reached"
+    if log_dir.status == "unchanged":
+        return "nothing to recover, nothing changed"
+    counts = _count(partition.status for partition in log_dir.partitions)
+    words = ", ".join(f"{count} {status}" for status, count in counts.items())
+    marker = (
+        "a broker will skip recovery here"
+        if log_dir.marker
+        else "no clean-shutdown marker: a broker will check this dir"
+    )
+    return f"{words or 'no partitions'}; {marker}" + (" (dry run)" if dry_run else "")
+
+
+def _partition_lines(partition: PartitionReport) -> Iterable[str]:
+    words = f"  {partition.folder}: {partition.status}"
+    if partition.log_end_offset >= 0:
+        words += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
+        words += f", {partition.recovered_segments} of {partition.segment_count} segments read"
+    yield words
+    for cut in partition.cuts:
+        place = "whole segment" if cut.position == 0 else f"from byte {cut.position}"
+        yield f"    {cut.file} {place}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
+    for reason in partition.reasons:
+        yield f"    {reason}"
+    for warning in partition.warnings:
+        yield f"    note: {warning}"
+
+
+def _count(statuses: Iterable[str]) -> Mapping[str, int]:
+    counts: dict[str, int] = {}
+    for status in statuses:
+        counts[status] = counts.get(status, 0) + 1
+    return counts

@@ -1,0 +1,114 @@
+"""One loaded segment of the log being folded, and the ordered map of them.
+
+A segment answers what Kafka asks a segment: where an offset lies, what comes after the last batch. A recovered one answers from
+its scan; one that was not recovered answers, as in Kafka, from its index file and a walk over the headers behind it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from native.raw_scan import RawScan
+from recovery.tree import PartitionTree
+from segfmt.filenames import log_name, offset_index_name, time_index_name, txn_index_name
+from segfmt.offset_index import view_offset_index
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Segment:
+    """A segment in the map.
+
+    Attributes:
+        scan: the result of its recovery, None while it was not recovered.
+        opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log is closed.
+    """
+
+    base_offset: int
+    scan: RawScan | None = None
+    opened_indexes: set[str]
+
+    @property
+    def log(self) -> str:
+        """Name of its `.log`."""
+        return log_name(self.base_offset)
+
+    @property
+    def offset_index(self) -> str:
+        """Name of its `.index`."""
+        return offset_index_name(self.base_offset)
+
+    @property
+    def time_index(self) -> str:
+        """Name of its `.timeindex`."""
+        return time_index_name(self.base_offset)
+
+    @property
+    def txn_index(self) -> str:
+        """Name of its `.txnindex`."""
+        return txn_index_name(self.base_offset)
+
+    def index_entries(self, tree: PartitionTree) -> npt.NDArray[np.void]:
+        """Return the entries of the offset index, OFFSET_INDEX_DTYPE, shape (n,). Opens it, in Kafka's sense."""
+        self.opened_indexes.add(self.offset_index)
+        return view_offset_index(tree.read(self.offset_index))
+
+
+class SegmentMap:
+    """The segments of a log by base offset, ascending.
+
+    Kafka: LogSegments.
+    """
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._segments: dict[int, Segment] = {}
+
+    def __len__(self) -> int:
+        return len(self._bases)
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """All base offsets."""
+        return list(self._bases)
+
+    @property
+    def first(self) -> Segment:
+        """The first segment."""
+        return self._segments[self._bases[0]]
+
+    @property
+    def last(self) -> Segment:
+        """The active segment."""
+        return self._segments[self._bases[-1]]
+
+    def add(self, segment: Segment) -> None:
+        """Add a segment; one with the same base offset is replaced."""
+        if segment.base_offset not in self._segments:
+            self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
+        self._segments[segment.base_offset] = segment
+
+    def remove(self, segment: Segment) -> None:
+        """Take a segment out."""
+        del self._segments[segment.base_offset]
+        self._bases.remove(segment.base_offset)
+
+    def floor(self, offset: int) -> Segment | None:
+        """Return the segment with the largest base offset at or below *offset*."""
+        index = bisect_right(self._bases, offset)
+        return self._segments[self._bases[index - 1]] if index else None
+
+    def values(self, start: int | None = None, end: int | None = None) -> list[Segment]:
+        """Return the segments that may hold offsets in [start, end): from the floor of *start* on.
+
+        Kafka: LogSegments.values(long, long): empty where *start* equals *end*.
+        """
+        if start is None or end is None:
+            return [self._segments[base] for base in self._bases]
+        if start == end:
+            return []
+        first = max(bisect_right(self._bases, start) - 1, 0)
+        return [self._segments[base] for base in self._bases[first : bisect_left(self._bases, end)]]

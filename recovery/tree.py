@@ -1,0 +1,113 @@
+"""A partition's folder as a value: names, and where the bytes behind each name come from.
+
+The fold plays Kafka's load on this tree instead of on the disk. What it leaves is the plan: a name still stands for its own
+first bytes, for another file's, for a shorter piece, or for bytes that were made. Nothing here touches a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from recovery.model import Content, FileStat, Generated, Original, PartitionSource, RemovalKind
+from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
+
+
+class PartitionTree:
+    """The regular files of one partition's folder while the load goes on."""
+
+    def __init__(self, files: Mapping[str, FileStat], source: PartitionSource) -> None:
+        self._source = source
+        self._nodes: dict[str, Content] = {
+            name: Original(file=name, size_bytes=stat.size_bytes) for name, stat in files.items()
+        }
+        self._removed: dict[str, RemovalKind] = {}
+
+    @property
+    def nodes(self) -> dict[str, Content]:
+        """The files by name."""
+        return dict(self._nodes)
+
+    @property
+    def removed(self) -> dict[str, RemovalKind]:
+        """The files of the start that are nowhere in the tree, by their first names."""
+        kept = {node.file for node in self._nodes.values() if isinstance(node, Original)}
+        return {name: kind for name, kind in self._removed.items() if name not in kept}
+
+    def names(self) -> list[str]:
+        """Return all names in the order of Kafka's sorted listing."""
+        return sorted(self._nodes)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._nodes
+
+    def size_bytes(self, name: str) -> int:
+        """Return the size of a file."""
+        return self._nodes[name].size_bytes
+
+    def read(self, name: str) -> bytes:
+        """Return the bytes of a file, small ones only: indexes, snapshots, checkpoints."""
+        node = self._nodes[name]
+        if isinstance(node, Original):
+            return self._source.read(node.file)[: node.size_bytes]
+        return node.data + bytes(node.size_bytes - len(node.data))
+
+    def original(self, name: str) -> Original | None:
+        """Return where the bytes of *name* come from, None for a file that was made."""
+        node = self._nodes[name]
+        return node if isinstance(node, Original) else None
+
+    def put(self, name: str, data: bytes, size_bytes: int | None = None) -> None:
+        """Let *name* hold *data*, and zeros behind it up to *size_bytes*."""
+        self._forget(name, RemovalKind.DERIVED)
+        self._nodes[name] = Generated(data=data, size_bytes=len(data) if size_bytes is None else size_bytes)
+
+    def cut(self, name: str, size_bytes: int) -> None:
+        """Keep the first *size_bytes* of a file."""
+        node = self._nodes[name]
+        if isinstance(node, Original):
+            self._nodes[name] = Original(file=node.file, size_bytes=size_bytes)
+        else:
+            self._nodes[name] = Generated(data=node.data[:size_bytes], size_bytes=size_bytes)
+
+    def remove(self, name: str, kind: RemovalKind) -> None:
+        """Take *name* away if it is there."""
+        self._forget(name, kind)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file *old* the name *new*, which loses what it stood for."""
+        node = self._nodes.pop(old)
+        self._forget(new, RemovalKind.COMPACTED)
+        self._nodes[new] = node
+
+    def _forget(self, name: str, kind: RemovalKind) -> None:
+        node = self._nodes.pop(name, None)
+        if isinstance(node, Original):
+            self._removed[node.file] = kind
+
+    # -- SnapshotFiles -------------------------------------------------------------------------------------------------
+
+    def list_snapshots(self) -> dict[int, str]:
+        """Return the producer snapshots by offset. Kafka: ProducerStateManager.listSnapshotFiles.
+
+        Raises:
+            FileNameError: a name without an offset; the broker halts.
+        """
+        return {read_offset(name): name for name in self._nodes if file_kind(name) is FileKind.SNAPSHOT}
+
+    def read_snapshot(self, name: str) -> bytes:
+        """Return the bytes of a snapshot."""
+        return self.read(name)
+
+    def write_snapshot(self, offset: int, data: bytes) -> str:
+        """Write the snapshot of *offset* as Kafka does: over what is there, without cutting a longer file first.
+
+        Kafka: ProducerStateManager.writeSnapshot.
+        """
+        name = snapshot_name(offset)
+        rest = self.read(name)[len(data) :] if name in self._nodes else b""
+        self.put(name, data + rest)
+        return name
+
+    def delete_snapshot(self, name: str) -> None:
+        """Delete a snapshot if it is there."""
+        self.remove(name, RemovalKind.DERIVED)
