@@ -83,6 +83,7 @@ class Gauges:
                 self._start(event)
             case LogDirStarted():
                 self._state = "recovering"
+                self._scanned.start(event.monotonic_s)
                 self._log_dir(event.log_dir).start(event)
             case PartitionStarted():
                 self._log_dir(event.log_dir).start_log(event)

@@ -15,7 +15,7 @@ from typing import Any, TextIO, get_args
 
 from recovery.figures import GaugeValues, LogDirValues
 from recovery.gauges import Gauges
-from recovery.observer import BytesScanned, Event, Level, RunFinished
+from recovery.observer import BytesScanned, Event, Level, PartitionFinished, RunFinished
 
 VERSION = 1
 PROGRESS_INTERVAL_S = 1.0
@@ -56,17 +56,25 @@ class JsonLines:
 
     def __call__(self, event: Event) -> None:
         """Print *event*, and the progress when it is time for it."""
-        is_end = isinstance(event, RunFinished)
-        if is_end or self._progress_s is None or event.monotonic_s - self._progress_s >= PROGRESS_INTERVAL_S:
-            self._progress_s = event.monotonic_s
-            self._print({"event": "Progress", "now_ms": event.now_ms} | progress(self._gauges.values()))
+        if isinstance(event, RunFinished):
+            self._print_progress(event)  # the last figures, so that RunFinished is the last line
         if not isinstance(event, BytesScanned):
             self._print(event_fields(event))
+        if isinstance(event, (BytesScanned, PartitionFinished)) and self._is_time(event.monotonic_s):
+            self._print_progress(event)
 
     def say(self, text: str, level: Level = "info") -> None:
         """Print a "Message"."""
         now_ms = time.time_ns() // 1_000_000
         self._print({"event": "Message", "now_ms": now_ms, "level": level, "text": text})
+
+    def _is_time(self, monotonic_s: float) -> bool:
+        return self._progress_s is None or monotonic_s - self._progress_s >= PROGRESS_INTERVAL_S
+
+    def _print_progress(self, event: Event) -> None:
+        self._progress_s = event.monotonic_s
+        figures = progress(self._gauges.values(event.monotonic_s))
+        self._print({"event": "Progress", "now_ms": event.now_ms} | figures)
 
     def _print(self, line: dict[str, Any]) -> None:
         self._stream.write(json.dumps({"version": VERSION} | line, separators=(",", ":")) + "\n")

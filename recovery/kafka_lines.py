@@ -81,6 +81,7 @@ class KafkaLines:
     def __init__(self) -> None:
         self._started_s = 0.0
         self._log_count = 0
+        self._dry_run = False
         self._unclean_log_dirs: list[str] = []
 
     def lines(self, event: Event) -> Iterator[Line]:
@@ -88,6 +89,7 @@ class KafkaLines:
         match event:
             case RunStarted():
                 self._started_s = event.monotonic_s
+                self._dry_run = event.dry_run
                 fields = {"dry_run": True} if event.dry_run else {}
                 text = f"Loading logs from log dirs {_array_buffer(event.log_dirs)}"
                 yield Line(text, fields=fields)
@@ -107,7 +109,8 @@ class KafkaLines:
             case PartitionFinished():
                 yield _partition_finished(event)
             case LogDirHandedOver():
-                yield _handed_over(event)
+                if not self._dry_run:
+                    yield _handed_over(event)
             case LogDirOffline():
                 yield Line(f"Error while loading log dir {event.log_dir}", "error", {"error": event.error})
             case Remark():

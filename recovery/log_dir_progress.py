@@ -78,10 +78,9 @@ class LogDirProgress:
     def start_log(self, event: PartitionStarted) -> None:
         """Kafka: LogLoader.recoverLog, where it puts numUnflushed for its thread."""
         self.threads[event.thread_num] = event.partition
-        if event.unflushed_segment_count is None:
-            return
-        self.remaining_segments[event.thread_num] = event.unflushed_segment_count
-        self.logs[event.partition] = _Log(event.recover_bytes, event.unflushed_segment_count)
+        self.logs[event.partition] = _Log(event.recover_bytes, event.unflushed_segment_count or 0)
+        if event.unflushed_segment_count is not None:
+            self.remaining_segments[event.thread_num] = event.unflushed_segment_count
 
     def scan(self, event: BytesScanned) -> None:
         """Count bytes read, by the owner of the log or by a helper."""
@@ -116,6 +115,8 @@ class LogDirProgress:
         """Let the gauges fall to 0: nothing is left to do."""
         self.is_finished = True
         self._let_go()
+        # The count of the inventory is an expectation: a log may turn out to need fewer.
+        self.finished_segments = self.segment_count
 
     def go_offline(self) -> None:
         """Let the gauges fall to 0: nothing more will be done.

@@ -1,8 +1,8 @@
 """How fast something grows, and when it will be done: a window of samples, and no clock.
 
 The rate is what was added over the last half minute, so it follows a disk that slows down; the ETA is what is
-left at that rate, and is withheld while it would be a guess: too early, too little done, no news for a while,
-or a rate that has not settled.
+left at that rate, and is withheld while it would be a guess: too early, too little done, or a rate that has
+not settled, which includes one that falls because nothing moves.
 """
 
 from collections import deque
@@ -12,8 +12,7 @@ SAMPLE_S = 0.5
 MIN_RATE_S = 1.0
 MIN_ETA_S = 5.0
 MIN_DONE_SHARE = 0.01
-STALLED_S = 10.0
-MAX_SWING = 2.0
+MAX_SWING = 1.5
 """How many times faster or slower than the whole window its newer half may be before the ETA is hidden."""
 
 
@@ -23,26 +22,24 @@ class Pace:
     Times are monotonic seconds and must not go back; memory is bounded by WINDOW_S / SAMPLE_S samples.
     """
 
-    __slots__ = ("_grown_s", "_samples", "_start_s", "amount")
+    __slots__ = ("_samples", "_start_s", "amount")
 
     def __init__(self) -> None:
         self.amount = 0
         self._start_s: float | None = None
-        self._grown_s = 0.0
         self._samples: deque[tuple[float, int]] = deque()
 
     def start(self, monotonic_s: float) -> None:
-        """Begin to count the time at *monotonic_s*, with nothing done."""
-        self._start_s = self._grown_s = monotonic_s
+        """Begin to count the time at *monotonic_s*, with nothing done; once begun, it goes on."""
+        if self._start_s is not None:
+            return
+        self._start_s = monotonic_s
         self._samples.append((monotonic_s, 0))
 
     def add(self, amount: int, monotonic_s: float) -> None:
         """Grow by *amount* at *monotonic_s*."""
-        if self._start_s is None:
-            self.start(monotonic_s)
+        self.start(monotonic_s)
         self.amount += amount
-        if amount > 0:
-            self._grown_s = monotonic_s
         samples = self._samples
         if monotonic_s - samples[-1][0] < SAMPLE_S:
             return
@@ -66,7 +63,7 @@ class Pace:
 
     def _is_settled(self, remaining: int, rate: float, monotonic_s: float) -> bool:
         assert self._start_s is not None  # there is a rate, so there is a start
-        if monotonic_s - self._start_s < MIN_ETA_S or monotonic_s - self._grown_s > STALLED_S:
+        if monotonic_s - self._start_s < MIN_ETA_S:
             return False
         if self.amount < MIN_DONE_SHARE * (self.amount + remaining):
             return False

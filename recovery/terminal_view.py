@@ -16,8 +16,8 @@ from recovery.figures import GaugeValues, LogDirValues, RunState
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text, duration_text, rate_text
 
-SEGMENTS_MIN_WIDTH = 104
-BYTES_MIN_WIDTH = 76
+SEGMENTS_MIN_WIDTH = 112
+BYTES_MIN_WIDTH = 92
 RATE_MIN_WIDTH = 60
 _HEADINGS_AND_TOTALS = 6
 
