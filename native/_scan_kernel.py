@@ -238,13 +238,14 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
     producer_count = state.producer_count
     event_count = state.event_count
 
-    # Each batch adds at most one row to each table, so one number says whether a batch can still be taken.
-    room = min(
-        offset_index.shape[0] - state.index_count,
-        time_index.size - state.time_index_count,
-        epochs.shape[0] - state.epoch_count,
-        producers.size - producer_count,
-        events.size - event_count,
+    # A table that has become full ends the call behind the batch that filled it: every batch finds room in all of
+    # them, and pays for it only when it adds a row.
+    has_room = (
+        state.index_count < offset_index.shape[0]
+        and state.time_index_count < time_index.size
+        and state.epoch_count < epochs.shape[0]
+        and producer_count < producers.size
+        and event_count < events.size
     )
     origin = address - position  # where the file's first byte would be
     window_end = position + min(window_bytes, size_bytes - position)
@@ -255,7 +256,7 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
     status = np.int64(FULL)
 
     pending = state.control_kind
-    if pending != 0 and room > 0:
+    if pending != 0 and has_room:
         row_number = _find_producer(producers, slots, producer_count, state.control_producer_id)
         producer_count += row_number == producer_count
         if pending == _KIND_MARKER:
@@ -280,9 +281,9 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
             event_count += 1
         producer_end_offset = state.control_last_offset + 1
         state.control_kind = 0
-        room -= 1
+        has_room = producer_count < producers.size and event_count < events.size
 
-    while room > 0:
+    while has_room:
         stop_position = position
         if position >= size_bytes - _HEADER_BYTES:
             status = _END
@@ -383,7 +384,8 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
                 state.last_time_index_ms = max_timestamp_ms
                 state.last_time_index_offset = state.max_timestamp_offset
             last_indexed_position = position
-            room -= 1
+            if index_count + 1 >= offset_index.shape[0] or time_index_count + 1 >= time_index.size:
+                has_room = False
 
         position += total_bytes
         batch_count += 1
@@ -399,7 +401,8 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
             epochs[state.epoch_count, 2] = stop_position
             state.epoch_count += 1
             highest_epoch = leader_epoch
-            room -= 1
+            if state.epoch_count >= epochs.shape[0]:
+                has_room = False
 
         producer_id = load_be64(batch + layout.PRODUCER_ID_POSITION)
         if producer_id >= 0:
@@ -425,7 +428,8 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
                 row_number = _find_producer(producers, slots, producer_count, producer_id)
                 if row_number == producer_count:
                     producer_count += 1
-                    room -= 1
+                    if producer_count >= producers.size:
+                        has_room = False
                 if kind == _KIND_MARKER:
                     _apply_marker(producers[row_number], epoch, coordinator_epoch, marker_timestamp_ms)
                     _add_event(
@@ -441,12 +445,14 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
                         epoch,
                     )
                     event_count += 1
-                    room -= 1
+                    if event_count >= events.size:
+                        has_room = False
             else:
                 row_number = _find_producer(producers, slots, producer_count, producer_id)
                 if row_number == producer_count:
                     producer_count += 1
-                    room -= 1
+                    if producer_count >= producers.size:
+                        has_room = False
                 row = producers[row_number]
                 txn = row.txn
                 event = np.int64(0)
@@ -474,7 +480,8 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
                         epoch,
                     )
                     event_count += 1
-                    room -= 1
+                    if event_count >= events.size:
+                        has_room = False
                     if event == _EVENT_INVALID_TXN:
                         status, detail_0, detail_1 = _INVALID_TXN, producer_id, base_offset
                         break
