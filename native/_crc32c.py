@@ -9,10 +9,13 @@ Each kernel compiles the implementation of the path that it is given, and no oth
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
+from numba import types
 from numba.extending import overload
 
-from native import _crc32c_avx512, _gf2, _slicing
+from native import _crc32c_avx512, _crc32c_pclmul, _gf2, _slicing
 from native._cpu_type import CpuPathType
 from native._jit import INLINED_OVERLOAD, inlined, kernel
 from native.cpu import CpuPath
@@ -46,12 +49,20 @@ def _checksum_of_path(path, address, size):
         return None
     if path.path is CpuPath.PORTABLE:
         return lambda path, address, size: _portable(address, size)
+    if path.path is CpuPath.SSE42_PCLMUL:
+        return lambda path, address, size: _crc32c_pclmul.checksum(address, size)
     if path.path is CpuPath.AVX512_VPCLMUL:
         return lambda path, address, size: _crc32c_avx512.checksum(address, size)
     return None
 
 
 @kernel
-def checksum_kernel(path, address, size):
-    """Do what `checksum` does, for Python."""
+def _checksum_kernel(path, address, size):
     return checksum(path, address, size)
+
+
+@functools.cache
+def entry(path):
+    """Return `checksum` by *path*, compiled, for Python: a function of (address, size)."""
+    compiled = _checksum_kernel.compile(types.int64(CpuPathType(path), types.int64, types.int64))
+    return functools.partial(compiled, path)

@@ -2,15 +2,16 @@
 # ^ kernels: numba infers their types, mypy cannot follow it
 """CRC-32C by 512-bit carry-less multiplication: AVX-512 with VPCLMULQDQ.
 
-The message is read once, forwards, in blocks of 256 bytes, four registers each. The *first* block is the partial one:
-the bytes that it lacks, in front of the message, are masked to zero. So there are no tails, whose unpredictable
-trip counts cost more than all the rest of a small message. Masked bytes are not accessed, whatever lies there.
+The message is read once, forwards, in blocks of 256 bytes, four registers each. The *first* block is the
+partial one: the bytes that it lacks, in front of the message, are masked to zero. So there are no tails,
+whose unpredictable trip counts cost more than all the rest of a small message. Masked bytes are not
+accessed, whatever lies there.
 
-The CRC's initial state of all ones belongs before the message's first byte; what is xored into the first block is the
-state that the padding's zero bytes turn into it.
+The CRC's initial state of all ones belongs before the message's first byte; what is xored into the first
+block is the state that the padding's zero bytes turn into it.
 
-At the end each 128-bit lane is moved by its own distance to the last one, all at once, and two crc32q reduce the 128
-bits that remain: no chain of folds, no Barrett reduction.
+At the end each 128-bit lane is moved by its own distance to the last one, all at once, and two crc32q reduce
+the 128 bits that remain: no chain of folds, no Barrett reduction.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _INITIAL_STATES = np.array(
 """By the number of padding bytes in the first block."""
 _TO_NEXT_BLOCK = fold_constants([8 * _BLOCK_BYTES] * 4)
 # Lane i of register j stands 512 (3 - j) + 128 (3 - i) bits before the last lane.
-_TO_LAST_LANE = np.stack([fold_constants([512 * (3 - j) + 128 * (3 - i) for i in range(4)]) for j in range(4)])
+_TO_LAST_LANE = np.stack(
+    [fold_constants([512 * (3 - j) + 128 * (3 - i) for i in range(4)]) for j in range(4)]
+)
 _ALL_ONES = np.uint64(0xFFFFFFFF)
 
 

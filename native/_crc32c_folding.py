@@ -2,8 +2,9 @@
 # ^ kernels: numba infers their types, mypy cannot follow it
 """What CRC-32C by carry-less multiplication needs on every vector width: the constants of folding.
 
-*Folding* moves 128 bits of message forwards over D bits of it: they are multiplied by x^D modulo the polynomial,
-each 64-bit half by its own constant, and xored into what stands there. Nothing is divided until the end.
+*Folding* moves 128 bits of message forwards over D bits of it: they are multiplied by x^D modulo the
+polynomial, each 64-bit half by its own constant, and xored into what stands there. Nothing is divided until
+the end.
 
 Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction" (Intel, 2009).
 """
@@ -21,14 +22,11 @@ from native._vector import clmul_high, clmul_low, xor
 def fold_constants(distances_bits: list[int]) -> npt.NDArray[np.uint64]:
     """Return the constants that move one 128-bit lane each over *distances_bits* (0 is possible).
 
-    uint64, shape (2 * number of lanes,). The product of two reflected factors comes out one bit too low, hence the
-    shift by one; the low half is the one that comes first in the message, 64 bits further away.
+    uint64, shape (2 * number of lanes,). The product of two reflected factors comes out one bit too low,
+    hence the shift by one; the low half is the one that comes first in the message, 64 bits further away.
     """
-    constants = []
-    for distance in distances_bits:
-        for exponent in (distance + 32, distance - 32):
-            constants.append(_gf2.reflect(_gf2.power_of_x(exponent, _gf2.CASTAGNOLI)) << 1)
-    return np.array(constants, np.uint64)
+    exponents = [d + half for d in distances_bits for half in (32, -32)]
+    return np.array([_gf2.reflect(_gf2.power_of_x(e, _gf2.CASTAGNOLI)) << 1 for e in exponents], np.uint64)
 
 
 @inlined

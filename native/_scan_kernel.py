@@ -13,9 +13,14 @@ ProducerAppendInfo.append.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
+from numba import types
+from numba.np import numpy_support
 
 from native import _crc32
+from native._cpu_type import CpuPathType
 from native._crc32c import checksum
 from native._jit import inlined, kernel
 from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8
@@ -23,12 +28,14 @@ from native._scan_state import (
     FULL,
     NEED_BYTES,
     PAUSED,
+    PRODUCER_ROW_DTYPE,
+    STATE_DTYPE,
     TXN_NONE,
     TXN_NONE_BEFORE_MARKER,
     TXN_OPEN,
     TXN_UNKNOWN,
 )
-from native.raw_scan import ControlKind, Stop, TxnEventKind
+from native.raw_scan import TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, ControlKind, Stop, TxnEventKind
 from segfmt import layout
 
 # numba freezes module-level integers; it does not look through an enum's members as cheaply.
@@ -202,8 +209,31 @@ def rebuild_slots(producers, producer_count, slots):
         slots[slot] = row + 1
 
 
+@functools.cache
+def entry(path):
+    """Return `scan` by *path*, compiled: a function of the arguments behind the path.
+
+    The types of the arguments are settled here once. numba's own dispatch looks at every argument of every
+    call, and takes some microseconds for arrays of structures: as long as a window of 100 KB.
+    """
+    tables = [
+        types.Array(numpy_support.from_dtype(dtype), ndim, "C")
+        for dtype, ndim in (
+            (STATE_DTYPE, 1),
+            (np.dtype(np.int32), 2),
+            (TIME_INDEX_ROW_DTYPE, 1),
+            (np.dtype(np.int64), 2),
+            (PRODUCER_ROW_DTYPE, 1),
+            (np.dtype(np.int32), 1),
+            (TXN_EVENT_DTYPE, 1),
+        )
+    ]
+    compiled = _scan.compile(types.int64(CpuPathType(path), types.int64, types.int64, *tables))
+    return functools.partial(compiled, path)
+
+
 @kernel
-def scan(path, address, window_bytes, states, offset_index, time_index, epochs, producers, slots, events):
+def _scan(path, address, window_bytes, states, offset_index, time_index, epochs, producers, slots, events):
     """Scan the whole batches of one window.
 
     Args:
@@ -238,8 +268,8 @@ def scan(path, address, window_bytes, states, offset_index, time_index, epochs, 
     producer_count = state.producer_count
     event_count = state.event_count
 
-    # A table that has become full ends the call behind the batch that filled it: every batch finds room in all of
-    # them, and pays for it only when it adds a row.
+    # A table that has become full ends the call behind the batch that filled it: every batch finds room in
+    # all of them, and pays for it only when it adds a row.
     has_room = (
         state.index_count < offset_index.shape[0]
         and state.time_index_count < time_index.size

@@ -4,9 +4,10 @@
 # ^ numba calls with fixed argument lists, and goes by the names
 """Vector registers as values in kernels: 128 and 512 bits, and the x86 instructions that CRCs are made of.
 
-A value of `VectorType` lives in a register as an LLVM vector of 64-bit lanes, so that kernels that fold data by
-carry-less multiplication are ordinary Python loops. These instructions must not reach the code generator of a CPU
-that lacks them (it ends the process): only the implementation of a CPU path that has them may use them.
+A value of `VectorType` lives in a register as an LLVM vector of 64-bit lanes, so that kernels that fold data
+by carry-less multiplication are ordinary Python loops. These instructions must not reach the code generator
+of a CPU that lacks them (it ends the process): only the implementation of a CPU path that has them may use
+them.
 """
 
 from __future__ import annotations
@@ -70,9 +71,9 @@ def load_v512(typing_context, address):
 
 @intrinsic
 def load_v512_from(typing_context, address, numbers, first):
-    """Return the 64 bytes at *address*, but zero where a byte's number is below *first*; those are not accessed.
+    """Return the 64 bytes at *address*, but zero where a byte's number is below *first*.
 
-    *numbers* (V512) holds a number, 0..255, for each byte; *first* is an int64, 0..255.
+    Such bytes are not accessed: their pages need not exist. *numbers* (V512) holds a number, 0..255, for each byte; *first* is an int64, 0..255.
     """
 
     def generate(context, builder, signature, args):
@@ -138,7 +139,9 @@ def xor_quarters(typing_context, vector):
 
     def generate(context, builder, signature, args):
         def half(vector, first, count):
-            lanes = ir.Constant(ir.VectorType(_I32, count), [ir.Constant(_I32, first + i) for i in range(count)])
+            lanes = ir.Constant(
+                ir.VectorType(_I32, count), [ir.Constant(_I32, first + i) for i in range(count)]
+            )
             return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), lanes)
 
         four = builder.xor(half(args[0], 0, 4), half(args[0], 4, 4))

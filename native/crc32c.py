@@ -28,5 +28,5 @@ def crc32c(data: npt.NDArray[np.uint8], crc: int = 0, *, cpu_path: CpuPath | Non
     path = cpu.choose(cpu_path)
     if data.size == 0:
         return crc
-    own: int = _crc32c.checksum_kernel(path, data.ctypes.data, data.size)
+    own: int = _crc32c.entry(path)(data.ctypes.data, data.size)
     return own if crc == 0 else _gf2.join(crc, own, data.size, _gf2.CASTAGNOLI)

@@ -253,10 +253,10 @@ class SegmentScanner:
 
         if self._cpu_path is None:
             self._cpu_path = cpu.choose()
+        scan = _scan_kernel.entry(self._cpu_path)
         while True:
             position = self.position
-            status = _scan_kernel.scan(
-                self._cpu_path,
+            status = scan(
                 address,
                 window_bytes,
                 self._states,
