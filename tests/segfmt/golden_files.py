@@ -1,0 +1,11 @@
+"""Excerpts of real files, and what their manifest says of them."""
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "golden"
+MANIFEST = json.loads((FOLDER / "MANIFEST.json").read_text())["files"]
+
+
+def golden(name):
+    return (FOLDER / name).read_bytes()
