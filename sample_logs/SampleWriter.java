@@ -26,9 +26,10 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Writes what sample_logs/README.md describes to a running broker, with Kafka's own clients.
  *
- * Arguments: bootstrap servers, and one of `first`, `second`, `last` (the three lives of the crashed broker), `intact`
- * and `stopped` (brokers that are stopped cleanly), `old-topics` (the topics that take the v0/v1 logs). After `last` this process
- * keeps one transaction open until its stdin is closed, so that the broker can be killed in the middle of it.
+ * Arguments: bootstrap servers, and one of `first`, `second`, `last` (the three lives of the crashed broker), `intact` and
+ * `stopped` (brokers that are stopped cleanly), `old-topics` (the topics that take the v0/v1 logs), `any-version` (what a 3.9
+ * broker can do too). After `last` and `any-version` this process keeps transactions open until its stdin is closed, so that the
+ * broker can be killed in the middle of them.
  */
 public final class SampleWriter {
     private static final long HOUR_MS = 3_600_000;
@@ -58,6 +59,7 @@ public final class SampleWriter {
             case "intact" -> writer.intact();
             case "stopped" -> writer.stopped();
             case "old-topics" -> writer.oldTopics();
+            case "any-version" -> writer.anyVersion();
             default -> throw new IllegalArgumentException(args[1]);
         }
         System.out.println("done");
@@ -159,6 +161,22 @@ public final class SampleWriter {
         write("deleted-records", producer(Map.of()), 120);
         TopicPartition partition = new TopicPartition("deleted-records", 0);
         admin.deleteRecords(Map.of(partition, RecordsToDelete.beforeOffset(55))).all().get();
+    }
+
+    /** What a 3.9 broker can do as well, written and then left with open transactions. */
+    private void anyVersion() throws Exception {
+        for (String codec : CODECS)
+            create("codec-" + codec, 1, Map.of("segment.bytes", "1048576"));
+        create("many-producers", 2, Map.of("segment.bytes", "1048576"));
+        create("transactions", 3, Map.of("segment.ms", "3000"));
+        create("tiny-batches", 1, Map.of("index.interval.bytes", "512"));
+        create("append-time", 1, Map.of("message.timestamp.type", "LogAppendTime"));
+        codecs(200);
+        manyProducers(40);
+        transactions(12);
+        tinyBatches(800);
+        appendTime(60);
+        transactionsLeftOpen();
     }
 
     private void oldTopics() throws Exception {

@@ -2,8 +2,8 @@
 
 Needs what the broker suites need (Java 17, Maven, see tests/kafka.py), about two minutes, and for
 `crashed-v0-v1` the log dir of a crashed 2.8.2 broker: `--old-log-dir`, by default the one in the present
-archive. The result is the same in kind, not in bytes: clocks and scheduling are real. README.md says what is in
-it; the clocks and checksums there are brought up to date.
+archive. The result is the same in kind, not in bytes: clocks and scheduling are real. README.md says what is
+in it; the clocks and checksums there are brought up to date.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 SAMPLE_DIR = Path(__file__).parent
 sys.path.insert(0, str(SAMPLE_DIR.parent))
 
-from tests.kafka_broker import Broker, dump_segments  # noqa: E402
-from tests.kafka_jars import compiled  # noqa: E402
+from tests.kafka_broker import Broker, topic_configs_of  # noqa: E402
+from tests.sample_brokers import start_writer  # noqa: E402
 from tests.samples import SAMPLE_NAMES, read_properties, sha256_of, unpack  # noqa: E402
 
 RECOVERY_DELAY_MS = 60_000  # now_ms of a sample: this long after its broker ended
@@ -96,15 +96,14 @@ def _make_crashed(root: Path) -> None:
     with broker:
         for life in ("first", "second", "last"):
             broker.start()
-            writer = _start_writer(broker, life)
+            writer = start_writer(broker, life)
             if life == "last":
                 _wait_for_tiering(root, broker)
                 broker.kill()
             else:
                 time.sleep(3)  # for the log cleaner
                 broker.stop()
-            writer.stdin.close()
-            writer.wait()
+            writer.communicate()
 
 
 def _make_crashed_v0_v1(root: Path, old_log_dir: Path | None) -> None:
@@ -116,8 +115,7 @@ def _make_crashed_v0_v1(root: Path, old_log_dir: Path | None) -> None:
             old_partitions = list(old_log_dir.iterdir())
         with _new_broker(root, COMMON_PROPERTIES.format(index_bytes=65536)) as broker:
             broker.start()
-            writer = _start_writer(broker, "old-topics")
-            writer.wait()
+            start_writer(broker, "old-topics").communicate()
             broker.stop()
         for log_dir in (root / "d1", root / "d2"):
             (log_dir / ".kafka_cleanshutdown").unlink()
@@ -130,7 +128,7 @@ def _make_crashed_v0_v1(root: Path, old_log_dir: Path | None) -> None:
 def _make_clean(root: Path, *, life: str) -> None:
     with _new_broker(root, COMMON_PROPERTIES.format(index_bytes=262144)) as broker:
         broker.start()
-        _start_writer(broker, life).wait()
+        start_writer(broker, life).communicate()
         time.sleep(3)  # the log start offset is checkpointed every second
         broker.stop()
 
@@ -142,18 +140,6 @@ def _new_broker(root: Path, properties: str) -> Broker:
     broker = Broker([root / "d1", root / "d2"], work_dir=root.parent / "work", properties=ready)
     broker.format(CLUSTER_ID)
     return broker
-
-
-def _start_writer(broker: Broker, life: str) -> subprocess.Popen[str]:
-    command = broker.tool_command(
-        "SampleWriter", broker.bootstrap_servers, life, before=[compiled(SAMPLE_DIR)]
-    )
-    writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    line = writer.stdout.readline().strip()
-    if line != "done":
-        writer.kill()
-        raise SystemExit(f"the writer of the {life} life failed; the broker said:\n{broker.log[-4000:]}")
-    return writer
 
 
 def _wait_for_tiering(root: Path, broker: Broker) -> None:
@@ -183,16 +169,7 @@ def _describe(root: Path) -> None:
     newest = max(path.stat().st_mtime for path in root.rglob("*") if path.is_file())
     facts = {"log_dirs": ["d1", "d2"], "now_ms": int(newest * 1000) + RECOVERY_DELAY_MS}
     (root / "sample.json").write_text(json.dumps(facts, indent=1) + "\n")
-    metadata_log = sorted(root.glob("d?/__cluster_metadata-0/*.log"))
-    dumped = dump_segments(metadata_log, "--cluster-metadata-decoder").output
-    configs: dict[str, dict[str, str]] = {}
-    for payload in re.findall(r"payload: (\{.*\})", dumped):
-        record = json.loads(payload)
-        data = record["data"]
-        if record["type"] == "CONFIG_RECORD" and data["resourceType"] == 2:
-            configs.setdefault(data["resourceName"], {})[data["name"]] = data["value"]
-        if record["type"] == "REMOVE_TOPIC_RECORD":
-            configs = {name: value for name, value in configs.items() if name != "to-be-deleted"}
+    configs = topic_configs_of(root / "d1")
     (root / "topic-configs.json").write_text(json.dumps(configs, indent=1, sort_keys=True) + "\n")
 
 

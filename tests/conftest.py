@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars
+from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars, missing_commands
 
 _NEEDS_JAVA = ("java", "broker")
 
@@ -42,6 +42,8 @@ def pytest_runtest_makereport(
 
 @functools.cache
 def _why_no_kafka() -> str | None:
+    if "java" in missing_commands():
+        return "no java on the PATH"
     try:
         kafka_jars()
     except KafkaUnavailableError as error:

@@ -47,9 +47,17 @@ _MINIMAL_PROPERTIES = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # A broker that follows a killed one waits until that one's session has ended.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
 }
 _CLIENT_PORT, _CONTROLLER_PORT = 29092, 29093
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_TOPIC_RESOURCE = 2
+_NEVER_CLOSED = re.compile(r"^__cluster_metadata-0$|^remote-log-index-cache$|-delete$|-stray$")
+_COMPLAINT = re.compile(
+    r"mismatch|exception|corrupt|isvalid: false|monoton|non-consecutive|could not", re.IGNORECASE
+)
 _RUNNING = "RECOVERY to RUNNING"
 _STARTED = "Kafka Server started"
 
@@ -193,9 +201,18 @@ class Broker:
         """Run a Java program, Kafka's or ours, where the broker's ports can be reached; what it printed."""
         return self._run_java(main_class, *arguments, before=before, inside=True)
 
-    def tool_command(self, main_class: str, *arguments: str, before: Sequence[Path] = ()) -> list[str]:
-        """The command that runs a Java program where the broker's ports can be reached."""
-        command = self._java(main_class, *arguments, before=before)
+    def tool_command(
+        self, main_class: str, *arguments: str, before: Sequence[Path] = (), version: str | None = None
+    ) -> list[str]:
+        """The command that runs a Java program where the broker's ports can be reached.
+
+        Args:
+            main_class: Kafka's, or one of ours in *before*.
+            arguments: of the program.
+            before: folders of classes.
+            version: the Kafka release that its clients come from; None: the broker's own.
+        """
+        command = self._java(main_class, *arguments, before=before, version=version)
         return ["nsenter", "-t", str(self.pid), "-n", *command] if self._isolated else command
 
     def read_all(self) -> dict[str, dict[str, TopicReads]]:
@@ -214,20 +231,22 @@ class Broker:
         rows = (line.rpartition(":") for line in printed.splitlines() if line.count(":") >= 2)
         return {name: int(offset) for name, _, offset in rows if offset.lstrip("-").isdigit()}
 
-    def _java(self, main_class: str, *arguments: str, before: Sequence[Path] = ()) -> list[str]:
-        legacy = self.version.startswith("3.")
+    def _java(
+        self, main_class: str, *arguments: str, before: Sequence[Path] = (), version: str | None = None
+    ) -> list[str]:
+        version = version or self.version
+        legacy = version.startswith("3.")
         config = ORACLE_DIR / ("broker-log4j.properties" if legacy else "broker-log4j2.properties")
         is_broker = main_class == "kafka.Kafka"
         options = [f"-Xmx{self._heap if is_broker else '512m'}", *_JAVA_OPTIONS]
         options.append(
             f"-Dlog4j.configuration=file:{config}" if legacy else f"-Dlog4j2.configurationFile={config}"
         )
-        if not is_broker and not legacy:
-            options.append("-Doracle.log.level=ERROR")
+        options.append(f"-Doracle.log.level={'INFO' if is_broker else 'ERROR'}")
         if is_broker and self._now_ms is not None:
             options.append(f"-Doracle.now.ms={self._now_ms}")
             before = [clock_classes(), *before]
-        return ["java", *options, "-cp", class_path(self.version, before=before), main_class, *arguments]
+        return ["java", *options, "-cp", class_path(version, before=before), main_class, *arguments]
 
     def _run_java(
         self, main_class: str, *arguments: str, before: Sequence[Path] = (), inside: bool = False
@@ -252,12 +271,36 @@ def dump_segments(paths: Sequence[Path], *options: str) -> DumpedSegments:
     return DumpedSegments(output=output, complaints=_complaints(output, done.returncode))
 
 
-def sanity_check_indexes(log_dirs: Sequence[Path]) -> DumpedSegments:
-    """`DumpLogSegments --index-sanity-check` on every offset and time index below *log_dirs*."""
-    paths = sorted(
-        path for log_dir in log_dirs for path in log_dir.glob("*/*index") if path.suffix != ".txnindex"
-    )
-    return dump_segments(paths, "--index-sanity-check")
+def sanity_check_indexes(log_dirs: Sequence[Path], *, against_logs: bool = False) -> DumpedSegments:
+    """`DumpLogSegments --index-sanity-check` on every offset and time index below *log_dirs*.
+
+    Args:
+        log_dirs: cleanly closed log dirs; what a clean shutdown does not close and trim is left out
+            (`__cluster_metadata-0`, folders that end in `-delete` or `-stray`).
+        against_logs: `--verify-index-only` instead, which compares each entry with the log.
+    """
+    folders = (path for log_dir in log_dirs for path in log_dir.iterdir() if path.is_dir())
+    logs = (folder for folder in folders if not _NEVER_CLOSED.search(folder.name))
+    paths = sorted(path for log in logs for path in log.iterdir() if path.suffix in (".index", ".timeindex"))
+    return dump_segments(paths, "--verify-index-only" if against_logs else "--index-sanity-check")
+
+
+def topic_configs_of(log_dir: Path) -> dict[str, dict[str, str]]:
+    """The topic overrides in the `__cluster_metadata-0` of *log_dir*, as DumpLogSegments decodes them."""
+    metadata_log = sorted((log_dir / "__cluster_metadata-0").glob("*.log"))
+    dumped = dump_segments(metadata_log, "--cluster-metadata-decoder").output
+    names: dict[str, str] = {}
+    configs: dict[str, dict[str, str]] = {}
+    for payload in re.findall(r"payload: (\{.*\})", dumped):
+        record = json.loads(payload)
+        data = record["data"]
+        if record["type"] == "TOPIC_RECORD":
+            names[data["topicId"]] = data["name"]
+        elif record["type"] == "REMOVE_TOPIC_RECORD":
+            configs.pop(names[data["topicId"]], None)
+        elif record["type"] == "CONFIG_RECORD" and data["resourceType"] == _TOPIC_RESOURCE:
+            configs.setdefault(data["resourceName"], {})[data["name"]] = data["value"]
+    return configs
 
 
 @functools.cache
@@ -275,13 +318,8 @@ def can_isolate() -> bool:
 
 def _complaints(output: str, return_code: int) -> tuple[str, ...]:
     found = [f"exit code {return_code}"] if return_code != 0 else []
-    bad = re.compile(
-        r"mismatch|Exception|corrupt|not monotonic|out of order|Non-|Could not|invalid|ERROR|smaller", re.I
-    )
-    return (
-        *found,
-        *(line for line in output.splitlines() if bad.search(line) and "isvalid: true" not in line),
-    )
+    lines = (line for line in output.splitlines() if not line.startswith("Dumping "))
+    return (*found, *(line for line in lines if _COMPLAINT.search(line)))
 
 
 def _network_properties(client_port: int, controller_port: int) -> dict[str, str]:

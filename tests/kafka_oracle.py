@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from tests.kafka_jars import class_path, oracle_classes
+from tests.kafka_jars import KafkaUnavailableError, class_path, oracle_classes
 
 LONGEST_LOAD_SECONDS = 300
 
@@ -39,6 +40,8 @@ class Oracle:
     def __init__(self, *, heap: str = "1g") -> None:
         options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
         path = class_path(before=[oracle_classes()])
+        if shutil.which("java") is None:
+            raise KafkaUnavailableError("the oracle needs Java 17, no java on the PATH")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._jvm = subprocess.Popen(
             ["java", *options, "-cp", path, "RecoveryOracle"],
@@ -101,6 +104,11 @@ class Oracle:
             duration_ms=answer["duration_ms"],
             log=tuple(answer.get("log", ())),
         )
+
+    @property
+    def pid(self) -> int:
+        """The pid of the JVM."""
+        return self._jvm.pid
 
     def close(self) -> None:
         """End the JVM."""

@@ -1,8 +1,8 @@
 """The oracle is right: on every sample it leaves what a whole broker leaves.
 
 A whole broker is started on one copy of the sample and stopped by SIGTERM as soon as it is RUNNING; the
-oracle loads another. What the broker adds of its own: it becomes the leader of everything (a last leader epoch
-without records), its other components write their own checkpoints, and it changes the KRaft metadata log.
+oracle loads another. What the broker adds of its own: it becomes the leader of everything (a last leader
+epoch without records), its other components write their checkpoints, and it changes the KRaft metadata log.
 """
 
 from __future__ import annotations

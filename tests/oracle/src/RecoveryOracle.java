@@ -121,13 +121,13 @@ public final class RecoveryOracle {
             if (request.path("run_deletes").asBoolean(false))
                 runDeletes(manager, scheduler, clock);
             takeOffline(manager, logDirs, failures);
-            manager.shutdown(-1L);
+            shutDown(manager);
         } catch (Throwable e) {
             fatal = e instanceof ExecutionException && e.getCause() != null ? e.getCause() : e;
         } finally {
             awaitThreads(logDirs);
-            if (fatal != null && manager != null)
-                abandon(manager);
+            if (manager != null)
+                release(manager, fatal != null);
             scheduler.shutdown();
             stats.close();
             removeMetrics();
@@ -194,19 +194,30 @@ public final class RecoveryOracle {
         }
     }
 
-    private static void abandon(LogManager manager) {
-        for (UnifiedLog log : CollectionConverters.asJava(manager.allLogs())) {
-            try {
-                log.closeHandlers();
-            } catch (Throwable ignored) {
-                // The broker is dead by now; all that matters is that its files are closed.
+    /** BrokerServer.shutdown swallows what LogManager.shutdown throws: the unlock of an offline dir always does. */
+    private static void shutDown(LogManager manager) {
+        try {
+            manager.shutdown(-1L);
+        } catch (Exception e) {
+            LOG.note("swallowed at shutdown: " + describe(e));
+        }
+    }
+
+    private static void release(LogManager manager, boolean hasHalted) {
+        if (hasHalted) {
+            for (UnifiedLog log : CollectionConverters.asJava(manager.allLogs())) {
+                try {
+                    log.closeHandlers();
+                } catch (Throwable ignored) {
+                    // The broker is dead by now; all that matters is that its files are closed.
+                }
             }
         }
         for (FileLock lock : CollectionConverters.asJava(manager.dirLocks())) {
             try {
                 lock.destroy();
             } catch (Throwable ignored) {
-                // As above.
+                // It was unlocked before.
             }
         }
     }
@@ -401,6 +412,10 @@ public final class RecoveryOracle {
             keepsAll = keepAll;
             failedLogs.clear();
             lines.clear();
+        }
+
+        synchronized void note(String line) {
+            lines.add(line);
         }
 
         synchronized boolean keepsAll() {
