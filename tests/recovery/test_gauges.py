@@ -199,6 +199,12 @@ class TestPace:
         # 200 MiB and one log, worth 8 MiB, at 10 MiB/s
         assert gauges.values(1020.0).eta_seconds == pytest.approx(20.8, rel=0.01)
 
+    def test_logs_that_are_nearly_empty_have_an_eta_too(self):
+        gauges = after(run_started(log_dirs=(A,)), dir_started(log_count=300, bytes_total=0))
+        for i in range(1, 201):
+            gauges(log_finished(f"t-{i}", **at(i / 10)))
+        assert gauges.values(1020.0).eta_seconds == pytest.approx(10, rel=0.01)
+
     def test_eta_is_hidden_in_the_first_seconds(self):
         gauges = after(run_started(log_dirs=(A,)), *busy(4, per_second=10 << 20, bytes_total=400 << 20))
         assert gauges.values(1004.0).eta_seconds is None

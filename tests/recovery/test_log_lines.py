@@ -152,7 +152,8 @@ class TestKafkasWords:
         assert text(event) == (
             "Completed load of Log(dir=/data/a/my-topic-7, topicId=AbCdEfGhIjKlMnOpQrStUv, topic=my-topic, "
             "partition=7, highWatermark=5, lastStableOffset=5, logStartOffset=5, logEndOffset=40) "
-            "with 3 segments, local-log-start-offset 20 and log-end-offset 40 in 12ms (1/2 completed in /data/a)"
+            "with 3 segments, local-log-start-offset 20 and log-end-offset 40 in 12ms "
+            "(1/2 completed in /data/a)"
         )
 
     def test_completed_load_without_topic_id_or_tiered_segments(self):

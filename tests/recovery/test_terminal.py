@@ -365,8 +365,9 @@ class TestOpenObservers:
             notifier = Notifier(observers)
             for event in one_of_each():
                 notifier(event)
-        events = [json.loads(line)["event"] for line in out.getvalue().splitlines()]
-        assert (events[0], events[-1]) == ("RunStarted", "RunFinished")
+        printed = [json.loads(line) for line in out.getvalue().splitlines()]
+        assert [printed[i]["event"] for i in (0, -2, -1)] == ["RunStarted", "Progress", "RunFinished"]
+        assert printed[-2]["exit_code"] == 4, "the gauges see each event before who reads them"
 
     @pytest.mark.parametrize("progress", ["log", "json", "none"])
     def test_metrics_are_served_when_the_context_opens(self, progress):
