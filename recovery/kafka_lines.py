@@ -225,10 +225,10 @@ def _partition_finished(event: PartitionFinished) -> Line:
     local_start = start if event.local_log_start_offset is None else event.local_log_start_offset
     topic, partition = topic_and_partition(event.partition)
     topic_id = f"topicId={event.topic_id}, " if event.topic_id else ""
-    # A broker has not read its high watermarks yet when it prints this: both are still the log start offset.
+    # A broker has not read its high watermarks yet when it prints this: both are where its local log starts.
     log = (
-        f"Log(dir={where}, {topic_id}topic={topic}, partition={partition}, highWatermark={start}, "
-        f"lastStableOffset={start}, logStartOffset={start}, logEndOffset={end})"
+        f"Log(dir={where}, {topic_id}topic={topic}, partition={partition}, highWatermark={local_start}, "
+        f"lastStableOffset={local_start}, logStartOffset={start}, logEndOffset={end})"
     )
     return Line(
         f"Completed load of {log} with {event.segment_count} segments, local-log-start-offset {local_start} "

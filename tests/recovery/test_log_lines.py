@@ -151,7 +151,7 @@ class TestKafkasWords:
         )
         assert text(event) == (
             "Completed load of Log(dir=/data/a/my-topic-7, topicId=AbCdEfGhIjKlMnOpQrStUv, topic=my-topic, "
-            "partition=7, highWatermark=5, lastStableOffset=5, logStartOffset=5, logEndOffset=40) "
+            "partition=7, highWatermark=20, lastStableOffset=20, logStartOffset=5, logEndOffset=40) "
             "with 3 segments, local-log-start-offset 20 and log-end-offset 40 in 12ms "
             "(1/2 completed in /data/a)"
         )
