@@ -1,0 +1,110 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from segfmt.java_hash_map import JavaLongMap, java_hash_map_order, long_hash
+from segfmt.producer_snapshot import read_producer_snapshot
+from tests.segfmt.golden_files import golden
+
+HISTORIES = json.loads(golden("java-hash-map.json"))
+COLLIDING = st.integers(0, 60).map(lambda high: high << 32 | high ^ 5)  # one hash for all
+LONG = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=range(len(HISTORIES)))
+def test_order_is_that_of_java(history):
+    """Trees, splits, removal by key and by iterator, clear: against java.util.HashMap itself."""
+    java_map, value = JavaLongMap(), 0
+    for step in history:
+        if isinstance(step, list):
+            assert java_map.keys() == step
+            continue
+        operation, _, argument = step.partition(" ")
+        if operation == "p":
+            java_map[int(argument)] = value
+            value += 1
+        elif operation == "r":
+            if int(argument) in java_map:
+                del java_map[int(argument)]
+        elif operation == "f":
+            java_map.remove_if(lambda old, divisor=int(argument): old % divisor == 0)
+        else:
+            java_map.clear()
+
+
+def test_histories_reach_trees():
+    """The golden file would prove little if no bucket in it ever became a tree."""
+    collisions = 0
+    for history in HISTORIES:
+        keys = {int(step[2:]) for step in history if isinstance(step, str) and step.startswith("p")}
+        hashes = [long_hash(key) for key in keys]
+        collisions += max(hashes.count(one) for one in set(hashes)) > 8
+    assert collisions >= 3
+
+
+@pytest.mark.parametrize("name", ["many-producers.snapshot", "transactions.snapshot", "few.snapshot"])
+def test_real_snapshot_is_in_the_order_of_a_hash_map(name):
+    keys = read_producer_snapshot(golden(name))["producer_id"].astype(np.int64)
+    assert java_hash_map_order(keys).tolist() == list(range(len(keys)))
+    assert len(keys) <= 2 or sorted(keys.tolist()) != keys.tolist() or name != "many-producers.snapshot"
+
+
+@settings(max_examples=60)
+@given(st.lists(LONG | COLLIDING | st.integers(0, 40).map(lambda k: k * 4096), unique=True, max_size=200))
+def test_order_of_all_at_once_is_that_of_one_by_one(keys):
+    java_map = JavaLongMap()
+    for key in keys:
+        java_map[key] = None
+    order = java_hash_map_order(np.array(keys, dtype=np.int64))
+    assert [keys[place] for place in order] == java_map.keys()
+
+
+@pytest.mark.parametrize("count", [0, 1, 12, 13, 48, 49, 50, 97, 5000])
+def test_order_of_small_numbers_is_ascending(count):
+    keys = np.random.default_rng(count).permutation(count).astype(np.int64)
+    assert keys[java_hash_map_order(keys)].tolist() == list(range(count))
+
+
+def test_capacity_doubles_beyond_three_quarters_and_stays_after_clear():
+    java_map = JavaLongMap()
+    assert java_map.capacity == 0
+    sizes = []
+    for key in range(50):
+        java_map[key] = key
+        sizes.append(java_map.capacity)
+    assert (sizes[0], sizes[11], sizes[12], sizes[23], sizes[24], sizes[48]) == (16, 16, 32, 32, 64, 128)
+    java_map.clear()
+    java_map[200] = java_map[100] = 1
+    assert java_map.capacity == 128
+    assert java_map.keys() == [200, 100]  # buckets 72 and 100
+    assert len(java_map) == 2
+
+
+def test_ninth_key_of_a_bucket_doubles_a_small_table():
+    java_map = JavaLongMap()
+    for key in range(9):
+        java_map[key * 1024] = key
+    assert java_map.capacity == 32
+
+
+def test_map_keeps_values():
+    java_map = JavaLongMap()
+    for key in (5, 21, 37):
+        java_map[key] = str(key)
+    java_map[5] = "again"
+    assert java_map.items() == [(5, "again"), (21, "21"), (37, "37")]
+    assert (java_map[21], java_map.get(6), 37 in java_map, list(java_map)) == ("21", None, True, [5, 21, 37])
+    del java_map[5]
+    java_map[5] = "last"
+    assert java_map.values() == ["21", "37", "last"]
+
+
+@given(st.lists(LONG))
+def test_map_agrees_with_dict(keys):
+    java_map, plain = JavaLongMap(), {}
+    for number, key in enumerate(keys):
+        java_map[key] = plain[key] = number
+    assert dict(java_map.items()) == plain
