@@ -35,9 +35,7 @@ from native._vector import (
 _BLOCK_BYTES = 256
 
 _BYTE_NUMBERS = np.arange(_BLOCK_BYTES, dtype=np.uint8)
-_INITIAL_STATES = np.array(
-    [_gf2.shift(0xFFFFFFFF, -padding, _gf2.CASTAGNOLI) for padding in range(_BLOCK_BYTES)], np.uint32
-)
+_INITIAL_STATES = np.array(_gf2.states_before(0xFFFFFFFF, _BLOCK_BYTES, _gf2.CASTAGNOLI), np.uint32)
 """By the number of padding bytes in the first block."""
 _TO_NEXT_BLOCK = fold_constants([8 * _BLOCK_BYTES] * 4)
 # Lane i of register j stands 512 (3 - j) + 128 (3 - i) bits before the last lane.

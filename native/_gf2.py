@@ -50,8 +50,18 @@ def reflect(value: int, bit_count: int = 32) -> int:
 
 
 def shift(crc: int, size_bytes: int, polynomial: int) -> int:
-    """Return what the reflected state *crc* becomes by *size_bytes* zero bytes (if negative: what it was)."""
+    """Return what the reflected state *crc* becomes when *size_bytes* zero bytes follow."""
     return reflect(multiply(reflect(crc), power_of_x(8 * size_bytes, polynomial), polynomial))
+
+
+def states_before(crc: int, count: int, polynomial: int) -> list[int]:
+    """Return the states that 0, 1, ... *count* - 1 zero bytes turn into the reflected state *crc*."""
+    back_one_byte = power_of_x(-8, polynomial)
+    state, states = reflect(crc), []
+    for _ in range(count):
+        states.append(reflect(state))
+        state = multiply(state, back_one_byte, polynomial)
+    return states
 
 
 def join(crc_a: int, crc_b: int, size_b_bytes: int, polynomial: int) -> int:

@@ -73,7 +73,8 @@ def load_v512(typing_context, address):
 def load_v512_from(typing_context, address, numbers, first):
     """Return the 64 bytes at *address*, but zero where a byte's number is below *first*.
 
-    Such bytes are not accessed: their pages need not exist. *numbers* (V512) holds a number, 0..255, for each byte; *first* is an int64, 0..255.
+    Such bytes are not accessed: their pages need not exist.
+    *numbers* (V512) holds a number, 0..255, for each byte; *first* is an int64, 0..255.
     """
 
     def generate(context, builder, signature, args):
