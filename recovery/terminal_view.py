@@ -67,13 +67,15 @@ def view(values: GaugeValues, width: int, height: int) -> RenderableType:
         parts.extend(
             _threads(name, log_dir) for name, log_dir in zip(names, log_dirs, strict=True) if log_dir.threads
         )
-    if losses := _losses(values.log_dirs):
+    if losses := _losses(values.log_dirs, "to cut: " if values.dry_run else "cut "):
         parts.append(losses)
     return Group(*parts)
 
 
 def _title(values: GaugeValues) -> Text:
     word, style = _TITLES[values.state]
+    if values.dry_run and values.state == "complete":
+        word = "Checked"
     count = len(values.log_dirs)
     text = Text(f"{word} {count} log dir{'' if count == 1 else 's'}" if count else word, style=style)
     if values.dry_run:
@@ -185,7 +187,7 @@ def _threads(name: str, values: LogDirValues) -> Text:
     return text
 
 
-def _losses(log_dirs: Sequence[LogDirValues]) -> Text | None:
+def _losses(log_dirs: Sequence[LogDirValues], verb: str) -> Text | None:
     cut_bytes = sum(log_dir.truncated_bytes for log_dir in log_dirs)
     cut_batches = sum(log_dir.truncated_batches for log_dir in log_dirs)
     counts = {
@@ -195,9 +197,8 @@ def _losses(log_dirs: Sequence[LogDirValues]) -> Text | None:
     text = Text()
     if counts["truncated"]:
         logs = _counted(counts["truncated"], "log")
-        text.append(
-            f"cut {bytes_text(cut_bytes)} off {logs}, {_counted(cut_batches, 'batch')}", style="yellow"
-        )
+        batches = f", {_counted(cut_batches, 'batch')}" if cut_batches else ""
+        text.append(f"{verb}{bytes_text(cut_bytes)} off {logs}{batches}", style="yellow")
     for status in ("refused", "failed"):
         if counts[status]:
             text.append("   " if text else "").append(

@@ -138,7 +138,11 @@ def test_title_says_how_it_ended(exit_code, expected):
 
 
 def test_title_says_that_a_dry_run_writes_nothing():
-    assert "dry run: nothing is written" in picture(run_started(dry_run=True))[0]
+    cut = log_finished(status="truncated", truncated_bytes=3 << 20)
+    stream = [run_started(dry_run=True), dir_started(), cut, RunFinished(exit_code=2, **at(3))]
+    lines = picture(*stream)
+    assert lines[0] == "Checked 2 log dirs (dry run: nothing is written) in 3s"
+    assert lines[-1] == "to cut: 3.00 MiB off 1 log"
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
