@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from recovery.errors import InterruptedRecoveryError, LogDirOfflineError
+from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError
 from recovery.handoff import Handoff
 from recovery.inventory import LogDirInventory, list_log_dir, refuse_duplicates
 from recovery.lock import LogDirLocks
@@ -26,7 +26,7 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
-from recovery.report import LogDirReport, RecoveryReport
+from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
 
 
 class StopRequest:
@@ -92,6 +92,17 @@ class Engine:
         Raises:
             LogDirLockedError: somebody holds a lock; nothing was changed.
         """
+        try:
+            report = self._run()
+        except LogDirLockedError:
+            raise
+        except BaseException:
+            self._notify(RunFinished(exit_code=EXIT_ERROR))  # watchers must not wait for a run that is over
+            raise
+        self._notify(RunFinished(exit_code=report.exit_code))
+        return report
+
+    def _run(self) -> RecoveryReport:
         started_s = time.monotonic()
         with LogDirLocks(self._locked_dirs, dry_run=self._dry_run):
             self._notify(
@@ -100,15 +111,13 @@ class Engine:
             inventories = self._list_log_dirs()
             reports, interrupted = self._recover(inventories)
         order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
-        report = RecoveryReport(
+        return RecoveryReport(
             dry_run=self._dry_run,
             now_ms=self._now_ms,
             duration_ms=int((time.monotonic() - started_s) * 1000),
             log_dirs=tuple(sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])),
             signal_exit_code=interrupted.signal_exit_code if interrupted is not None else None,
         )
-        self._notify(RunFinished(exit_code=report.exit_code))
-        return report
 
     def _list_log_dirs(self) -> list[LogDirInventory]:
         settings_of = self._settings()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from recovery.apply import remove_file, sync_folder, write_file
 from recovery.errors import InterruptedRecoveryError
+from recovery.file_system import is_local
 from recovery.handoff import DirWrite, Handoff, plan_handoff
 from recovery.inventory import LogDirInventory
 from recovery.model import PartitionTask
@@ -70,6 +71,7 @@ class LogDirRun:
         self._quarantine = Quarantine(inventory.log_dir, root=quarantine_dir)
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
+        self._may_map = is_local(inventory.log_dir)
         self._is_marker_gone = False
         self._threads: list[threading.Thread] = []
         self._numbers = threading.local()
@@ -131,6 +133,7 @@ class LogDirRun:
                     run = PartitionRun(
                         self._queue.tasks.popleft(),
                         self._notify,
+                        may_map=self._may_map,
                         check_stop=self._check_stop,
                         thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
                     )

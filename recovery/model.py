@@ -122,6 +122,10 @@ class PartitionSource(Protocol):
         """Return the position of the batch that holds *target_offset*. Kafka: FileRecords.searchForOffsetFromPosition."""
         ...
 
+    def is_zero(self, file: str, start_position: int, end_position: int) -> bool:
+        """Return whether the bytes [start_position, end_position) of a file are all zero."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
@@ -160,6 +164,7 @@ class Cut:
         position: where the cut begins; 0 where the whole file goes.
         size_bytes: bytes cut.
         batch_count: batches among them, as far as their headers can be followed.
+        is_preallocated: whether it is nothing but the zeros that `preallocate` puts behind the log: no loss.
         reason: in words.
     """
 
@@ -169,6 +174,7 @@ class Cut:
     size_bytes: int
     batch_count: int
     reason: str
+    is_preallocated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,7 @@ from segfmt.checkpoint import encode_leader_epoch_checkpoint, read_leader_epoch_
 from segfmt.errors import CorruptIndexError, FileNameError, FormatError, MalformedCheckpointError
 from segfmt.filenames import (
     DELETED_SUFFIX,
+    INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
@@ -279,6 +280,7 @@ class _Loader:
                 )
                 if truncated_bytes > 0:
                     self._delete_segments(unflushed[ordinal:], f"behind the cut in {segment.log}")
+                    self._delete_snapshots_of(unflushed[ordinal:])
                     break
         log_end_offset = self._log_end_unless_before_start()
         if not len(self._segments):
@@ -344,6 +346,10 @@ class _Loader:
             for name in (segment.log, segment.offset_index, segment.time_index, segment.txn_index):
                 if name in self._tree:
                     self._tree.rename(name, name + DELETED_SUFFIX)
+
+    def _delete_snapshots_of(self, segments: Iterable[Segment]) -> None:
+        """Rename the snapshots at the bases of deleted segments. Kafka: UnifiedLog.deleteProducerSnapshots."""
+        for segment in segments:
             snapshot = self._main_state.forget_snapshot(segment.base_offset)
             if snapshot is not None and snapshot in self._tree:
                 self._tree.rename(snapshot, snapshot + DELETED_SUFFIX)
@@ -410,19 +416,22 @@ class _Loader:
     def _note_cut(self, segment: Segment, scan: RawScan, valid_bytes: int) -> None:
         size_bytes = self._tree.size_bytes(segment.log)
         original = self._tree.original(segment.log)
-        if valid_bytes < size_bytes and original is not None:
-            self._cuts.append(
-                Cut(
-                    file=original.file,
-                    base_offset=segment.base_offset,
-                    position=valid_bytes,
-                    size_bytes=size_bytes - valid_bytes,
-                    batch_count=self._count_batches(
-                        original.file, segment.base_offset, valid_bytes, size_bytes
-                    ),
-                    reason=cut_reason(scan),
-                )
+        if valid_bytes >= size_bytes or original is None:
+            return
+        is_preallocated = self._task.settings.preallocate and self._source.is_zero(
+            original.file, valid_bytes, size_bytes
+        )
+        self._cuts.append(
+            Cut(
+                file=original.file,
+                base_offset=segment.base_offset,
+                position=valid_bytes,
+                size_bytes=size_bytes - valid_bytes,
+                batch_count=self._count_batches(original.file, segment.base_offset, valid_bytes, size_bytes),
+                reason="preallocated and never written" if is_preallocated else cut_reason(scan),
+                is_preallocated=is_preallocated,
             )
+        )
 
     def _count_batches(self, file: str, base_offset: int, start_position: int, end_position: int) -> int:
         request = ScanRequest(
@@ -452,13 +461,14 @@ class _Loader:
 
     def _next_offset(self, segment: Segment) -> int:
         """Return the offset behind the last batch of *segment*. Kafka: LogSegment.readNextOffset."""
+        entries = segment.index_entries(self._tree)
         if segment.scan is not None:
-            return segment.scan.last_offset + 1 if segment.scan.batch_count else segment.base_offset
-        return self._walk_to_end(segment.log, segment.base_offset, segment.index_entries(self._tree))
+            return self._offset_behind(segment.log, segment.base_offset, entries, segment.scan)
+        return self._walk_to_end(segment.log, segment.base_offset, entries)
 
     def _walk_to_end(self, log: str, base_offset: int, entries: npt.NDArray[np.void]) -> int:
         target_offset = last_offset(entries, base_offset)
-        position = lookup(entries, base_offset, target_offset).position
+        position = _checked_position(log, lookup(entries, base_offset, target_offset).position)
         scan = self._scan(
             log,
             ScanRequest(
@@ -471,9 +481,18 @@ class _Loader:
         )
         if scan.stop not in (Stop.END, Stop.TORN):
             raise refusal_of_stop(log, base_offset, scan, while_loading=True)
-        if not scan.batch_count or scan.last_offset < target_offset:
+        return self._offset_behind(log, base_offset, entries, scan)
+
+    def _offset_behind(self, log: str, base_offset: int, entries: npt.NDArray[np.void], scan: RawScan) -> int:
+        """Return the end that Kafka sees: it looks for the last indexed offset first, and without it sees an empty segment."""
+        if not scan.batch_count:
             return base_offset
-        return scan.last_offset + 1
+        target_offset = last_offset(entries, base_offset)
+        is_found = (
+            scan.last_offset >= target_offset
+            or self._search(log, entries, base_offset, target_offset) is not None
+        )
+        return scan.last_offset + 1 if is_found else base_offset
 
     def _scan(self, log: str, request: ScanRequest) -> RawScan:
         """Return the scan of the file that *log* stands for now; a recovered one is not read twice."""
@@ -568,18 +587,21 @@ class _Loader:
 
     def _translate(self, segment: Segment, target_offset: int) -> int | None:
         """Return the position of the batch that holds *target_offset*. Kafka: LogSegment.translateOffset."""
-        end_position = self._tree.size_bytes(segment.log)
-        if segment.scan is not None and segment.scan.batch_count and target_offset > segment.scan.last_offset:
-            return None
-        position = lookup(segment.index_entries(self._tree), segment.base_offset, target_offset).position
-        original = self._tree.original(segment.log)
-        if original is None or not end_position:
+        entries = segment.index_entries(self._tree)
+        return self._search(segment.log, entries, segment.base_offset, target_offset)
+
+    def _search(
+        self, log: str, entries: npt.NDArray[np.void], base_offset: int, target_offset: int
+    ) -> int | None:
+        position = _checked_position(log, lookup(entries, base_offset, target_offset).position)
+        original = self._tree.original(log)
+        if original is None or not original.size_bytes:
             return None
         try:
-            return self._source.search(original.file, end_position, position, target_offset)
+            return self._source.search(original.file, original.size_bytes, position, target_offset)
         except FormatError as error:
             raise PartitionRefusedError(
-                file=segment.log,
+                file=log,
                 position=error.position,
                 rule=f"{error}, met on the way to offset {target_offset} ({error.kafka} stops the broker)",
                 remedy="remove .kafka_cleanshutdown from the log dir and run recover again: the log is then checked",
@@ -713,6 +735,18 @@ def _index_entries(scan: RawScan) -> npt.NDArray[np.void]:
     entries["relative_offset"] = scan.offset_index[:, 0]
     entries["position"] = scan.offset_index[:, 1]
     return entries
+
+
+def _checked_position(log: str, position: int) -> int:
+    """Return *position*, from an index; the broker dies on a negative one. Java: FileChannel.read(ByteBuffer, long)."""
+    if position < 0:
+        raise PartitionRefusedError(
+            file=log.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX,
+            position=None,
+            rule=f"an index entry points at byte {position} (IllegalArgumentException stops the broker)",
+            remedy="move the index away: it is rebuilt from the log",
+        )
+    return position
 
 
 def _is_numbered_between(name: str, first: int, end: int) -> bool:

@@ -36,7 +36,7 @@ from recovery.quarantine import Quarantine
 from recovery.report import PartitionReport, Status
 from recovery.shared_scans import SharedScans
 from recovery.source import PartitionFiles
-from recovery.stops import OUT_OF_ORDER_STOPS, cut_reason
+from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
 from segfmt.filenames import LOG_SUFFIX
 
 
@@ -58,12 +58,14 @@ class PartitionRun:
         task: PartitionTask,
         notify: Observer,
         *,
+        may_map: bool,
         check_stop: Callable[[], None],
         thread_num_of: Callable[[], int],
     ) -> None:
         """Prepare, reading nothing.
 
         Args:
+            may_map: whether the log dir is on a local file system.
             check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
         """
@@ -72,8 +74,13 @@ class PartitionRun:
         self._check_stop = check_stop
         self._thread_num_of = thread_num_of
         self._path = os.path.join(task.log_dir, task.folder)
-        self._files = PartitionFiles(self._path, task.settings, self._on_bytes)
         self._unflushed = unflushed_segments(task)
+        self._files = PartitionFiles(
+            self._path,
+            task.settings,
+            mappable={file for file, _, _ in self._unflushed[:-1]} if may_map else (),
+            on_bytes=self._on_bytes,
+        )
         self._owner = 0
         requests = [
             ScanRequest(file=file, base_offset=base, end_position=size)
@@ -92,15 +99,20 @@ class PartitionRun:
         """Return the position of the batch that holds *target_offset*."""
         return self._files.search(file, end_position, start_position, target_offset)
 
+    def is_zero(self, file: str, start_position: int, end_position: int) -> bool:
+        """Return whether a part of a file is all zero."""
+        return self._files.is_zero(file, start_position, end_position)
+
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and tell observers where it is part of a recovery."""
         if request.mode is not ScanMode.RECOVER:
             return self.scans.scan(request)
-        place = {"log_dir": self._task.log_dir, "partition": self._task.folder}
+        log_dir, partition = self._task.log_dir, self._task.folder
         if request.count:
             self._notify(
                 SegmentRecoveryStarted(
-                    **place,
+                    log_dir=log_dir,
+                    partition=partition,
                     thread_num=self._owner,
                     base_offset=request.base_offset,
                     size_bytes=request.end_position,
@@ -108,16 +120,22 @@ class PartitionRun:
                     count=request.count,
                 )
             )
-        elif request.file.endswith(LOG_SUFFIX):
+        elif self._task.had_clean_shutdown or request.base_offset < self._task.recovery_point:
             self._notify(
-                IndexFileProblem(**place, path=os.path.join(self._path, request.file), problem="missing")
+                IndexFileProblem(
+                    log_dir=log_dir,
+                    partition=partition,
+                    path=os.path.join(self._path, request.file),
+                    problem="missing",
+                )
             )
         scan = self.scans.scan(request)
-        is_cut = scan.valid_bytes < request.end_position
+        is_cut = scan.valid_bytes < request.end_position and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS
         if is_cut:
             self._notify(
                 CorruptionFound(
-                    **place,
+                    log_dir=log_dir,
+                    partition=partition,
                     base_offset=request.base_offset,
                     truncate_position=scan.valid_bytes,
                     truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
@@ -129,7 +147,8 @@ class PartitionRun:
         if request.count:
             self._notify(
                 SegmentRecovered(
-                    **place,
+                    log_dir=log_dir,
+                    partition=partition,
                     thread_num=self._owner,
                     base_offset=request.base_offset,
                     size_bytes=request.end_position,
@@ -225,7 +244,7 @@ class PartitionRun:
         self, outcome: PartitionOutcome, plan: PartitionPlan, saved: list[str], started_s: float
     ) -> PartitionReport:
         status: Status = "unchanged"
-        if outcome.cuts:
+        if any(not cut.is_preallocated for cut in outcome.cuts):
             status = "truncated"
         elif not plan.is_empty or (self._is_recovered() and outcome.recovered_segments):
             status = "recovered"

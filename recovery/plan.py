@@ -166,6 +166,8 @@ class _Planner:
             if last_name in self._truncations and name not in self._writes and not is_derived(last_name):
                 position = self._truncations[last_name]
                 cut = self._cuts.get(name)
+                if cut is not None and cut.is_preallocated:
+                    continue
                 saves.append(
                     SaveTail(
                         name=name,

@@ -249,7 +249,12 @@ class ProducerState:
         return np.array(aborted, dtype=ABORTED_TXN_DTYPE)
 
     def replay(self, scan: RawScan) -> None:
-        """Take in the scan of a segment that is only read. The map's end stays; new producers come in the order of Kafka's temporary map.
+        """Take in the scan of a segment that is only read; the map's end stays.
+
+        Kafka collects the read in a temporary HashMap by computeIfAbsent, which puts a new key at the front of its bucket, and then
+        puts what it iterates into its own map. Keys that share a bucket there share one in the temporary map, so new producers
+        arrive in the reverse order of their first batches, as far as the order can be seen.
+        Differs: a temporary bucket of eight keys and more becomes a tree, whose order is not followed here.
 
         Kafka: UnifiedLog.loadProducersFromRecords.
         """
@@ -258,8 +263,8 @@ class ProducerState:
             scan, producer_ids, lambda _producer, first, _marker, _type: self._ongoing.pop(first, None)
         )
         rows = _rows(scan)
-        for place in java_hash_map_order(scan.producers["producer_id"]).tolist():
-            self._take_row(rows[place], keeps_batches_on_return=True)
+        for row in reversed(rows):
+            self._take_row(row, keeps_batches_on_return=True)
 
     def _follow_transactions(
         self, scan: RawScan, producer_ids: list[int], complete: Callable[[int, int, int, int], object]

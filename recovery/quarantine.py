@@ -150,9 +150,13 @@ def _copy(path: str, target: str, position: int) -> None:
     with open(path, "rb", buffering=0) as source, open(target, "xb", buffering=0) as copy:
         source.seek(position)
         while chunk := source.read(_COPY_BYTES):
-            view = memoryview(chunk)
-            while view:
-                view = view[copy.write(view) :]
+            if any(chunk):
+                view = memoryview(chunk)
+                while view:
+                    view = view[copy.write(view) :]
+            else:
+                copy.seek(len(chunk), os.SEEK_CUR)  # zeros stay a hole: a cut tail may be a gigabyte of them
+        copy.truncate(copy.tell())
         found = os.fstat(source.fileno())
         os.fchmod(copy.fileno(), found.st_mode & 0o777)
         with contextlib.suppress(PermissionError):

@@ -52,8 +52,8 @@ class PartitionReport:
 
     @property
     def truncated_bytes(self) -> int:
-        """Bytes of `.log` files that left the live log."""
-        return sum(cut.size_bytes for cut in self.cuts)
+        """Bytes of `.log` files that left the live log, preallocated zeros not counted."""
+        return sum(cut.size_bytes for cut in self.cuts if not cut.is_preallocated)
 
     @property
     def truncated_batches(self) -> int:

@@ -1,7 +1,9 @@
-"""Where the bytes of one partition come from: files read with `pread`, in windows that each thread owns.
+"""Where the bytes of one partition come from.
 
-A read can be short or fail, and says so; nothing that somebody else does to a file can end the process. What a window holds is
-scanned before the next is read, so memory follows the number of threads, not the size of a segment.
+Closed segments on local file systems are mapped: the page cache is scanned in place. The active segment, and everything on a network
+file system, is read with `pread` into windows that each thread owns. A mapping that faults is given up for `pread`, which can say
+what is wrong; nothing that somebody else does to a file ends the process. Memory follows the number of threads, not the size of a
+segment.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import numpy.typing as npt
 
 from native.raw_scan import ControlKind, RawScan
 from native.segment_scan import SegmentScanner
+from recovery.mapping import MappedFile
 from recovery.model import LogSettings, ScanMode, ScanRequest
 from segfmt import layout
 from segfmt.control_record import read_end_transaction_marker
@@ -25,6 +28,8 @@ from segfmt.record_batch import read_record_batch_header
 from segfmt.time_index import max_entries as max_time_index_entries
 
 WINDOW_BYTES = 2 << 20
+MAPPED_WINDOW_BYTES = 16 << 20
+"""How much of a mapping is scanned between two looks at the clock and at the signals."""
 SLACK_BYTES = 256
 """Readable bytes before a window: the kernels' masked loads may look behind a batch's start."""
 
@@ -39,15 +44,22 @@ class PartitionFiles:
     Args:
         folder: path of the folder.
         settings: of the log.
+        mappable: names of the closed segments that may be mapped.
         on_bytes: told after each window how many bytes of a recovery were scanned, from the thread that did it; may raise to
             end the work.
     """
 
     def __init__(
-        self, folder: str, settings: LogSettings, on_bytes: Callable[[int], None] = lambda _: None
+        self,
+        folder: str,
+        settings: LogSettings,
+        *,
+        mappable: Collection[str] = (),
+        on_bytes: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._folder = folder
         self._settings = settings
+        self._mappable = mappable
         self._on_bytes = on_bytes
 
     def read(self, file: str) -> bytes:
@@ -61,25 +73,18 @@ class PartitionFiles:
         Raises:
             OSError: a read failed, or the file is shorter than it was.
         """
-        recover = request.mode is ScanMode.RECOVER
-        scanner = SegmentScanner(
-            base_offset=request.base_offset,
-            size_bytes=request.end_position,
-            start_position=request.start_position,
-            index_interval_bytes=self._settings.index_interval_bytes,
-            max_index_entries=max_offset_index_entries(self._settings.segment_index_bytes),
-            max_time_index_entries=max_time_index_entries(self._settings.segment_index_bytes),
-            check_crc=recover,
-            build_index=recover,
-        )
-        if scanner.finished:
-            return scanner.result()
-        descriptor = os.open(os.path.join(self._folder, request.file), os.O_RDONLY | os.O_CLOEXEC)
+        if request.start_position >= request.end_position:
+            return self._scanner(request).result()
+        path = os.path.join(self._folder, request.file)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._feed(scanner, descriptor, request)
+            if request.file in self._mappable and request.end_position <= os.fstat(descriptor).st_size:
+                scan = self._scan_mapped(descriptor, request)
+                if scan is not None:
+                    return scan
+            return self._scan_windows(descriptor, request, path)
         finally:
             os.close(descriptor)
-        return scanner.result()
 
     def search(self, file: str, end_position: int, start_position: int, target_offset: int) -> int | None:
         """Return the position of the batch that holds *target_offset*, None where no batch reaches so far.
@@ -95,9 +100,10 @@ class PartitionFiles:
             while position < end_position - layout.HEADER_UP_TO_MAGIC_BYTES:
                 opened.seek(position)
                 header = opened.read(layout.RECORD_BATCH_OVERHEAD_BYTES)
-                base_offset, last_offset, size_bytes = _offsets_and_size(header, position)
+                size_bytes = _size_bytes(header, position)
                 if position > end_position - size_bytes:
                     break
+                base_offset, last_offset = _offsets(header)
                 if base_offset == target_offset:
                     return position
                 if base_offset > target_offset:
@@ -106,22 +112,61 @@ class PartitionFiles:
                 position += size_bytes
             return before[0] if before is not None and before[1] >= target_offset else None
 
-    def _feed(self, scanner: SegmentScanner, descriptor: int, request: ScanRequest) -> None:
+    def is_zero(self, file: str, start_position: int, end_position: int) -> bool:
+        """Return whether the bytes [start_position, end_position) of a file are all zero."""
+        with open(os.path.join(self._folder, file), "rb", buffering=0) as opened:
+            opened.seek(start_position)
+            left = end_position - start_position
+            while left > 0:
+                chunk = opened.read(min(left, WINDOW_BYTES))
+                if not chunk or np.frombuffer(chunk, np.uint8).any():
+                    return False
+                left -= len(chunk)
+        return True
+
+    def _scanner(self, request: ScanRequest) -> SegmentScanner:
+        recover = request.mode is ScanMode.RECOVER
+        return SegmentScanner(
+            base_offset=request.base_offset,
+            size_bytes=request.end_position,
+            start_position=request.start_position,
+            index_interval_bytes=self._settings.index_interval_bytes,
+            max_index_entries=max_offset_index_entries(self._settings.segment_index_bytes),
+            max_time_index_entries=max_time_index_entries(self._settings.segment_index_bytes),
+            check_crc=recover,
+            build_index=recover,
+        )
+
+    def _scan_mapped(self, descriptor: int, request: ScanRequest) -> RawScan | None:
+        """Scan the page cache in place; None where a page could not be read."""
+        scanner = self._scanner(request)
+        with MappedFile(descriptor, request.end_position) as mapped:
+            while not scanner.finished and not mapped.has_faulted:
+                position = scanner.position
+                slack = min(position, SLACK_BYTES)
+                end = min(position + max(MAPPED_WINDOW_BYTES, scanner.needed_bytes), request.end_position)
+                self._feed(scanner, mapped.view[position - slack : end], slack, request)
+            return None if mapped.has_faulted else scanner.result()
+
+    def _scan_windows(self, descriptor: int, request: ScanRequest, path: str) -> RawScan:
+        scanner = self._scanner(request)
         while not scanner.finished:
             position = scanner.position
             window = _window(max(WINDOW_BYTES, scanner.needed_bytes))
             wanted = min(window.size - SLACK_BYTES, request.end_position - position)
-            _read_fully(
-                descriptor,
-                window[SLACK_BYTES : SLACK_BYTES + wanted],
-                position,
-                os.path.join(self._folder, request.file),
-            )
-            scanner.feed(window[: SLACK_BYTES + wanted], SLACK_BYTES)
-            while scanner.paused_control:
-                _decide_control(scanner, window[SLACK_BYTES + scanner.control_position - position :])
-            reached = request.end_position if scanner.finished else scanner.position
-            self._on_bytes(reached - position if request.mode is ScanMode.RECOVER else 0)
+            _read_fully(descriptor, window[SLACK_BYTES : SLACK_BYTES + wanted], position, path)
+            self._feed(scanner, window[: SLACK_BYTES + wanted], SLACK_BYTES, request)
+        return scanner.result()
+
+    def _feed(
+        self, scanner: SegmentScanner, window: npt.NDArray[np.uint8], slack: int, request: ScanRequest
+    ) -> None:
+        position = scanner.position
+        scanner.feed(window, slack)
+        while scanner.paused_control:
+            _decide_control(scanner, window[slack + scanner.control_position - position :])
+        reached = request.end_position if scanner.finished else scanner.position
+        self._on_bytes(reached - position if request.mode is ScanMode.RECOVER else 0)
 
 
 def _window(size_bytes: int) -> npt.NDArray[np.uint8]:
@@ -137,7 +182,7 @@ def _window(size_bytes: int) -> npt.NDArray[np.uint8]:
 
 
 def _read_fully(descriptor: int, target: npt.NDArray[np.uint8], position: int, path: str) -> None:
-    view = memoryview(target)
+    view = memoryview(target.data)
     while view:
         count = os.preadv(descriptor, [view], position)
         if count == 0:
@@ -145,17 +190,23 @@ def _read_fully(descriptor: int, target: npt.NDArray[np.uint8], position: int, p
         view, position = view[count:], position + count
 
 
-def _offsets_and_size(header: bytes, position: int) -> tuple[int, int, int]:
-    """Return base offset, last offset and total bytes of the batch that begins with *header*."""
-    offset = int.from_bytes(header[: layout.LENGTH_POSITION], "big", signed=True)
+def _size_bytes(header: bytes, position: int) -> int:
+    """Return the total bytes of the batch that begins with *header*."""
     length = int.from_bytes(header[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES], "big", signed=True)
     if length < layout.MIN_MESSAGE_BYTES:
         raise CorruptBatchError(f"position {position}: batch length {length}", position=position)
-    size_bytes = layout.LOG_OVERHEAD_BYTES + length
+    return layout.LOG_OVERHEAD_BYTES + length
+
+
+def _offsets(header: bytes) -> tuple[int, int]:
+    """Return base offset and last offset of the batch that begins with *header*."""
+    offset = int.from_bytes(header[: layout.LENGTH_POSITION], "big", signed=True)
     magic = int.from_bytes(header[layout.MAGIC_POSITION : layout.MAGIC_POSITION + 1], "big", signed=True)
-    if magic < layout.MAGIC_V2:
-        return offset, offset, size_bytes
-    return offset, read_record_batch_header(header).last_offset, size_bytes
+    return (
+        (offset, offset)
+        if magic < layout.MAGIC_V2
+        else (offset, read_record_batch_header(header).last_offset)
+    )
 
 
 def _decide_control(scanner: SegmentScanner, batch: npt.NDArray[np.uint8]) -> None:

@@ -1,0 +1,39 @@
+"""Which file systems are local: only there may a segment be mapped."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_NETWORK_MAGICS = frozenset(
+    {
+        0x6969,  # NFS
+        0x517B,  # SMB
+        0xFE534D42,  # SMB2
+        0xFF534D42,  # CIFS
+        0x65735546,  # FUSE, which may be anything
+        0x00C36400,  # Ceph
+        0x5346414F,  # AFS
+        0x01021997,  # 9P
+        0x0BD00BD0,  # Lustre
+        0x47504653,  # GPFS
+        0x19830326,  # BeeGFS
+        0x7461636F,  # OCFS2
+    }
+)
+"""Types by statfs(2). Another machine may change or take away a file of theirs under a mapping."""
+
+_STATFS_BYTES = 120  # struct statfs of 64-bit Linux; the type is its first word
+
+
+def is_local(path: str) -> bool:
+    """Return whether *path* lies on a file system of this machine.
+
+    Raises:
+        OSError: the path cannot be asked.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = (ctypes.c_ulong * (_STATFS_BYTES // 8 + 1))()
+    if libc.statfs(os.fsencode(path), ctypes.byref(buffer)) != 0:
+        raise OSError(ctypes.get_errno(), "statfs", path)
+    return (buffer[0] & 0xFFFFFFFF) not in _NETWORK_MAGICS
