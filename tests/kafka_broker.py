@@ -60,6 +60,7 @@ _COMPLAINT = re.compile(
 )
 _RUNNING = "RECOVERY to RUNNING"
 _STARTED = "Kafka Server started"
+_TIERING_READY = "Initialized topic-based RLMM resources successfully"
 
 
 class BrokerError(RuntimeError):
@@ -148,10 +149,14 @@ class Broker:
         self._run_java("kafka.tools.StorageTool", *arguments, *(["-g"] if ignore_formatted else []))
 
     def start(self, *, wait_seconds: float = 120) -> None:
-        """Start the broker and wait until it is RUNNING."""
+        """Start the broker, wait until it is RUNNING and its tiered storage, if it has one, is ready."""
         self.launch()
+        lines = [_RUNNING, _STARTED]
+        if "remote.log.storage.system.enable=true" in self.config.read_text().splitlines():
+            # A broker that is stopped before that hangs for minutes.
+            lines.append(_TIERING_READY)
         try:
-            self.wait_for(_RUNNING, _STARTED, wait_seconds=wait_seconds)
+            self.wait_for(*lines, wait_seconds=wait_seconds)
         except BrokerError:
             self.kill()
             raise
