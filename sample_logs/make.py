@@ -76,6 +76,7 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="*", default=SAMPLE_NAMES)
     parser.add_argument("--old-log-dir", type=Path, help="log dir of a crashed 2.8.2 broker")
+    parser.add_argument("--into", type=Path, default=SAMPLE_DIR, help="where the archives go")
     arguments = parser.parse_args()
     for name in arguments.names:
         with tempfile.TemporaryDirectory() as scratch:
@@ -87,8 +88,9 @@ def main() -> None:
             else:
                 _make_clean(root, life=name)
             _describe(root)
-            _pack(root)
-    _update_readme()
+            _pack(root, arguments.into)
+    if arguments.into == SAMPLE_DIR:
+        _update_readme()
 
 
 def _make_crashed(root: Path) -> None:
@@ -173,8 +175,8 @@ def _describe(root: Path) -> None:
     (root / "topic-configs.json").write_text(json.dumps(configs, indent=1, sort_keys=True) + "\n")
 
 
-def _pack(root: Path) -> None:
-    archive = SAMPLE_DIR / f"{root.name}.tar.xz"
+def _pack(root: Path, into: Path) -> None:
+    archive = into / f"{root.name}.tar.xz"
     options = ["--sparse", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner", "--sort=name"]
     command = ["tar", *options, "-C", str(root.parent), "-cf", "-", root.name]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as tar, archive.open("wb") as out:
