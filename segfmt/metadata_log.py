@@ -49,6 +49,7 @@ class MetadataLogPart:
     Attributes:
         batches: the data batches up to the end or the first bad batch.
         valid_bytes: position behind the last good batch, control batches included.
+        first_offset: int64, of the first batch of any kind; None without one.
         next_offset: int64, behind the last good batch of any kind; None without one.
         damage: why the bytes from `valid_bytes` on are no batch; None where all bytes are good.
         has_snapshot_footer: a snapshot footer was seen: the file is a finished snapshot.
@@ -56,6 +57,7 @@ class MetadataLogPart:
 
     batches: tuple[MetadataBatch, ...]
     valid_bytes: int
+    first_offset: int | None
     next_offset: int | None
     damage: str | None
     has_snapshot_footer: bool
@@ -78,12 +80,14 @@ def read_metadata_log(
     """
     octets = view_octets(data)
     batches: list[MetadataBatch] = []
-    valid_bytes, next_offset, damage, has_footer = 0, None, None, False
+    valid_bytes, has_footer = 0, False
+    first_offset = next_offset = damage = None
     try:
         for place in walk_batches(octets):
             header = check_record_batch(
                 octets[place.position : place.position + place.size_bytes], crc32c=crc32c
             )
+            first_offset = header.base_offset if first_offset is None else first_offset
             valid_bytes, next_offset = place.position + place.size_bytes, header.last_offset + 1
             if header.is_control:
                 has_footer |= _is_snapshot_footer(octets, place.position, header)
@@ -98,6 +102,7 @@ def read_metadata_log(
     return MetadataLogPart(
         batches=tuple(batches),
         valid_bytes=valid_bytes,
+        first_offset=first_offset,
         next_offset=next_offset,
         damage=damage,
         has_snapshot_footer=has_footer,

@@ -1,0 +1,163 @@
+"""Settings as Kafka reads them: text in layers, and the types and limits that turn it into values.
+
+A layer is one place that can hold settings: the properties file, `--property`, dynamic records. The first
+layer that has a key decides. Values are trimmed and parsed as Kafka's ConfigDef does it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from recovery.errors import UsageError
+from segfmt.java_text import parse_int
+
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Kind(Protocol[_T_co]):
+    """A type with its limits."""
+
+    @property
+    def expected(self) -> str:
+        """What a valid value is, to stand behind 'expected'."""
+
+    def read(self, text: str) -> _T_co | None:
+        """Return the value of *text*, None where Kafka throws a ConfigException."""
+
+
+@dataclass(frozen=True, slots=True)
+class IntKind:
+    """An int32 of at least *minimum*. Kafka: ConfigDef.Type.INT, Range.atLeast."""
+
+    minimum: int
+
+    @property
+    def expected(self) -> str:
+        """See `Kind`."""
+        return f"an int32 of at least {self.minimum}"
+
+    def read(self, text: str) -> int | None:
+        """See `Kind`."""
+        value = parse_int(text.strip(_JAVA_BLANKS))
+        return value if value is not None and value >= self.minimum else None
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanKind:
+    """Kafka: ConfigDef.Type.BOOLEAN."""
+
+    expected: str = "true or false"
+
+    def read(self, text: str) -> bool | None:
+        """See `Kind`."""
+        return {"true": True, "false": False}.get(text.strip(_JAVA_BLANKS).lower())
+
+
+@dataclass(frozen=True, slots=True)
+class TextKind:
+    """Kafka: ConfigDef.Type.STRING."""
+
+    expected: str = "a text"
+
+    def read(self, text: str) -> str | None:
+        """See `Kind`."""
+        return text.strip(_JAVA_BLANKS)
+
+
+@dataclass(frozen=True, slots=True)
+class ListKind:
+    """Names between commas, each counted once. Kafka: ConfigDef.Type.LIST, ValidList.
+
+    Attributes:
+        is_empty_allowed: whether the list may have no entry; an entry may never be empty.
+        choices: the only entries allowed; none means any.
+    """
+
+    is_empty_allowed: bool = True
+    choices: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """See `Kind`."""
+        entries = f"out of {', '.join(self.choices)}" if self.choices else "that are not empty"
+        return f"{'' if self.is_empty_allowed else 'one or more '}entries {entries}, separated by commas"
+
+    def read(self, text: str) -> tuple[str, ...] | None:
+        """See `Kind`."""
+        trimmed = text.strip(_JAVA_BLANKS)
+        entries = tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
+        if not entries:
+            return () if self.is_empty_allowed else None
+        if "" in entries or (self.choices and not set(self.choices).issuperset(entries)):
+            return None
+        return entries
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Generic[_T_co]):
+    """A setting's name and kind."""
+
+    name: str
+    kind: Kind[_T_co]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Settings from one place.
+
+    Attributes:
+        origin: the place as the user knows it: a file name, an option, a record.
+        values: text by key.
+    """
+
+    origin: str
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Layers of settings, the one that decides first in front."""
+
+    layers: tuple[Layer, ...]
+
+    def find(self, key: Key[_T_co]) -> _T_co | None:
+        """Return the value of *key* from the first layer that has it, None without one.
+
+        Raises:
+            UsageError: that value is not of its kind, or stands for another one (`${provider:...}`).
+        """
+        for layer in self.layers:
+            if key.name in layer.values:
+                return self._read(key, layer)
+        return None
+
+    def _read(self, key: Key[_T_co], layer: Layer) -> _T_co:
+        text = layer.values[key.name]
+        remedy = f"correct it there, or override it with --property {key.name}=..."
+        if "${" in text and any("config.providers" in one.values for one in self.layers):
+            raise UsageError(
+                f"{layer.origin}: {key.name}={text} asks a config provider, and those are not run here; "
+                f"override it with --property {key.name}=..."
+            )
+        value = key.kind.read(text)
+        if value is None:
+            raise UsageError(f"{layer.origin}: {key.name}={text}: expected {key.kind.expected}; {remedy}")
+        return value
+
+
+def valid_entries(values: Mapping[str, str], keys: tuple[Key[object], ...]) -> dict[str, str]:
+    """Return what of *values* belongs to *keys* and is valid; a broker leaves out the rest.
+
+    Kafka: DynamicBrokerConfig.removeInvalidConfigs.
+    """
+    return {
+        key.name: values[key.name]
+        for key in keys
+        if key.name in values and key.kind.read(values[key.name]) is not None
+    }

@@ -1,0 +1,135 @@
+"""The settings of each topic's logs: from the command line, the metadata log, the broker.
+
+    --topic-config  over  topic records  over  the broker's defaults (dynamic records, --property, file)
+
+Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from recovery.config import BrokerConfig, LogConfig
+from recovery.errors import UsageError
+from recovery.model import LogSettings
+from recovery.setting import Layer
+
+Configs = Mapping[str, str]
+
+TOPIC_CONFIG_OPTION = "--topic-config"
+
+_EXPECTED = "JSON {topic: {key: value}}"
+
+TOPIC_CONFIG_NAMES = frozenset(
+    {
+        "cleanup.policy",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "internal.segment.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    }
+)
+"""Every setting that a topic of 4.3.1 can have; most do not matter here. Kafka: LogConfig.configNames."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigs:
+    """What is known of the topics' settings.
+
+    Attributes:
+        broker: gives the defaults.
+        records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
+        overrides: settings by topic from `--topic-config`, over the records key by key.
+    """
+
+    broker: BrokerConfig
+    records: Mapping[str, Configs] = field(default_factory=dict)
+    overrides: Mapping[str, Configs] = field(default_factory=dict)
+
+    def config_of(self, topic: str) -> LogConfig:
+        """Return the settings of *topic*'s logs; a topic that nobody knows (a stray log) has the defaults.
+
+        Raises:
+            UsageError: a value that Kafka refuses; a broker dies of one in a record when it loads its logs.
+        """
+        layers = (
+            Layer(f"{TOPIC_CONFIG_OPTION}, topic {topic}", self.overrides.get(topic, {})),
+            Layer(f"metadata log, topic {topic}", self.records.get(topic, {})),
+        )
+        return self.broker.log_defaults.overridden(layers)
+
+    def settings_of(self, topic: str) -> LogSettings:
+        """Return what the recovery of a log of *topic* needs. Raises like `config_of`."""
+        return self.config_of(topic).settings(
+            topic, is_remote_log_storage_system_enabled=self.broker.is_remote_log_storage_system_enabled
+        )
+
+
+def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
+    """Return the settings in the argument of `--topic-config`, JSON `{topic: {key: value}}`.
+
+    Values may be JSON strings, numbers or booleans.
+
+    Raises:
+        UsageError: no such JSON, or a key that no topic has.
+    """
+    try:
+        topics = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{TOPIC_CONFIG_OPTION}: {error}; expected JSON {{topic: {{key: value}}}}"
+        ) from error
+    if not isinstance(topics, dict):
+        raise UsageError(f"{TOPIC_CONFIG_OPTION}: expected {_EXPECTED}, found {text[:80]}")
+    return {topic: _read_one_topic(topic, configs) for topic, configs in topics.items()}
+
+
+def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
+    if not isinstance(configs, dict):
+        raise UsageError(f"{TOPIC_CONFIG_OPTION}, topic {topic}: expected {{key: value}}, found {configs!r}")
+    return {key: _read_value(topic, key, value) for key, value in configs.items()}
+
+
+def _read_value(topic: str, key: str, value: object) -> str:
+    place = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
+    if key not in TOPIC_CONFIG_NAMES:
+        similar = difflib.get_close_matches(key, TOPIC_CONFIG_NAMES, n=1)
+        hint = f"; is {similar[0]} meant?" if similar else ""
+        raise UsageError(f"{place}: {key} is no setting of a topic{hint}")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int):
+        raise UsageError(f"{place}: {key}={value!r}: expected a string, an integer, true or false")
+    return str(value)
