@@ -1,8 +1,8 @@
 """The only writer. It carries out plans, one durable step after another.
 
-A file that is written is written beside its place, synced, renamed over it, and its folder synced. New files take owner, group
-and mode from what they replace, else from the folder they lie in, so that a broker that runs as somebody else can open them.
-Whatever fails raises `OSError` and leaves what is there as it was.
+A file that is written is written beside its place, synced, renamed over it, and its folder synced. New files
+take owner, group and mode from what they replace, else from the folder they lie in, so that a broker that
+runs as somebody else can open them. Whatever fails raises `OSError` and leaves what is there as it was.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def apply_partition(folder: str, plan: PartitionPlan, quarantine: Quarantine) ->
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Bring the bytes of existing files to disk: a clean marker must not vouch for pages that only the cache holds.
+    """Bring the bytes of existing files to disk: a clean marker must not vouch for pages that only the cache
+    holds.
 
     Kafka: UnifiedLog.flush at a clean shutdown.
     """

@@ -1,7 +1,7 @@
 """The local driver: all log dirs of a broker, one pool of threads each.
 
-Data flows one way: inventory, then for each partition scan, fold, plan, apply, then the hand-off of the dir. Settings, the clock and
-the locks are settled before the first byte is read.
+Data flows one way: inventory, then for each partition scan, fold, plan, apply, then the hand-off of the dir.
+Settings, the clock and the locks are settled before the first byte is read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Errors of a recovery, each with the exit code that the command line gives for it.
 
-Damage met while scanning is a value, never one of these. These are what ends a partition (`PartitionRefusedError`), a log dir
-(`LogDirOfflineError`) or the run (the others). Messages say what, where (file, position), which rule, and what to do.
+Damage met while scanning is a value, never one of these. These are what ends a partition
+(`PartitionRefusedError`), a log dir (`LogDirOfflineError`) or the run (the others). Messages say what, where
+(file, position), which rule, and what to do.
 """
 
 from __future__ import annotations

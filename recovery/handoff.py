@@ -1,6 +1,7 @@
 """Handing a log dir back: the checkpoints and the marker that let a broker skip what is done.
 
-Kafka: LogManager.shutdown: checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir, CleanShutdownFileHandler.write.
+Kafka: LogManager.shutdown: checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir,
+CleanShutdownFileHandler.write.
 """
 
 from __future__ import annotations

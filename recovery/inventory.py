@@ -1,4 +1,5 @@
-"""What lies in a log dir: the partitions' folders, the checkpoints, the marker. Reads names, sizes and checkpoints, no segment.
+"""What lies in a log dir: the partitions' folders, the checkpoints, the marker. Reads names, sizes and
+checkpoints, no segment.
 
 Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 """
@@ -42,7 +43,8 @@ class LogDirInventory:
     Attributes:
         tasks: one for each log that a broker would load, the largest amount of work first.
         refused: folders with which a broker would not start.
-        passed_over: folders that a broker does not load (`__cluster_metadata-0`, the cache of remote indexes).
+        passed_over: folders that a broker does not load (`__cluster_metadata-0`, the cache of remote
+            indexes).
         recovery_points, log_start_offsets: the checkpoints' lines.
     """
 

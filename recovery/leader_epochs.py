@@ -1,7 +1,7 @@
 """The leader epochs of one partition: which epoch began at which offset.
 
-A pure twin of Kafka's cache. Whether the file must be written again is part of the value: Kafka rewrites it only on some of
-the changes, and an untouched file keeps its bytes.
+A pure twin of Kafka's cache. Whether the file must be written again is part of the value: Kafka rewrites it
+only on some of the changes, and an untouched file keeps its bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ class LeaderEpochs:
     """
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        """Assign *entries*, pairs (epoch, start offset), in file order; conflicting earlier ones drop out in memory only.
+        """Assign *entries*, pairs (epoch, start offset), in file order; conflicting earlier ones drop out in
+        memory only.
 
         Kafka: LeaderEpochFileCache constructor: it assigns each entry and does not rewrite the file.
         """

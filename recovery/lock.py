@@ -1,8 +1,8 @@
 """The broker's own lock on each log dir.
 
-`.lock` is locked with a POSIX record lock on the whole file, which is what Java's FileChannel.tryLock takes; `flock` would keep
-no broker out. A record lock is gone as soon as *any* descriptor of the process on that file is closed, so each file is opened
-once, here, and nowhere else.
+`.lock` is locked with a POSIX record lock on the whole file, which is what Java's FileChannel.tryLock takes;
+`flock` would keep no broker out. A record lock is gone as soon as *any* descriptor of the process on that
+file is closed, so each file is opened once, here, and nowhere else.
 
 Kafka: LogManager.lockLogDirs, FileLock.
 """

@@ -1,7 +1,8 @@
 """One log dir: a pool of recovery threads, its partitions as jobs, and the hand-off at the end.
 
-Pools belong to log dirs, as in a broker: a slow or failing disk does not hold up the others. An I/O error takes the dir offline:
-its other partitions are not begun, nothing is handed over, and the run goes on with the other dirs.
+Pools belong to log dirs, as in a broker: a slow or failing disk does not hold up the others. An I/O error
+takes the dir offline: its other partitions are not begun, nothing is handed over, and the run goes on with
+the other dirs.
 
 Kafka: LogManager.loadLogs, LogManager.shutdown.
 """
@@ -193,7 +194,8 @@ class LogDirRun:
             self._notify(self._finished(report, None))
 
     def _before_change(self) -> None:
-        """Take the marker of a clean dir away before anything in it changes: a kill must leave an unclean dir.
+        """Take the marker of a clean dir away before anything in it changes: a kill must leave an unclean
+        dir.
 
         Kafka: LogManager.loadLogs deletes it first of all.
         """

@@ -1,11 +1,13 @@
 """Files mapped into memory whose faults do not end the process.
 
-Reading a mapped page fails with SIGBUS where the disk has a bad sector, or where somebody has cut the file; the default answer is
-death. Here a handler puts zeros under the rest of the mapping and marks it faulted. The thread that was reading goes on, over
-zeros; its caller sees the mark, throws the result away and reads again with `pread`, which tells errno and position.
+Reading a mapped page fails with SIGBUS where the disk has a bad sector, or where somebody has cut the file;
+the default answer is death. Here a handler puts zeros under the rest of the mapping and marks it faulted. The
+thread that was reading goes on, over zeros; its caller sees the mark, throws the result away and reads again
+with `pread`, which tells errno and position.
 
-The handler is a ctypes callback. It runs in the thread that faulted, inside a kernel that holds neither the GIL nor any lock of the
-C library, so to wait for the GIL there is an ordinary call. A fault anywhere else gets what it had before: the previous handler.
+The handler is a ctypes callback. It runs in the thread that faulted, inside a kernel that holds neither the
+GIL nor any lock of the C library, so to wait for the GIL there is an ordinary call. A fault anywhere else
+gets what it had before: the previous handler.
 """
 
 from __future__ import annotations

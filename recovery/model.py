@@ -1,7 +1,8 @@
 """The values that travel from the inventory to the plan: frozen, picklable, and free of any file handle.
 
-`PartitionTask` says what lies in a partition's folder and what the broker knows of it. `ScanRequest` asks a driver for the
-scan of one segment. `PartitionOutcome` is the tree that the broker would leave, told as origins of bytes, with its reasons.
+`PartitionTask` says what lies in a partition's folder and what the broker knows of it. `ScanRequest` asks a
+driver for the scan of one segment. `PartitionOutcome` is the tree that the broker would leave, told as
+origins of bytes, with its reasons.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class ScanRequest:
 
     Attributes:
         file: name of the file as it was when the task was made.
-        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 where the scan is not part of that walk.
+        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 where the scan is
+            not part of that walk.
     """
 
     file: str

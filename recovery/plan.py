@@ -1,8 +1,9 @@
 """From the tree that should be to the ordered actions that make it, nothing touched yet.
 
-The order is a promise: killed between any two actions, the folder is one from which a broker, or the next run, reaches the same
-end. So what would be lost is saved first; interrupted swaps are finished in Kafka's order; segments behind a cut go before the
-cut itself, the last one first; and a `.index`, whose presence tells a broker that its segment is sound, is written last.
+The order is a promise: killed between any two actions, the folder is one from which a broker, or the next
+run, reaches the same end. So what would be lost is saved first; interrupted swaps are finished in Kafka's
+order; segments behind a cut go before the cut itself, the last one first; and a `.index`, whose presence
+tells a broker that its segment is sound, is written last.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def plan_partition(
     """Return the actions from *task*'s files to *outcome*'s tree.
 
     Args:
-        read: returns the bytes of a file of the task; made files that are already there as they should be are left alone.
+        read: returns the bytes of a file of the task; made files that are already there as they should be are
+            left alone.
         keep_deleted: whether `.deleted` files found at the start go to quarantine, too.
     """
     planner = _Planner(task, outcome, read, keep_deleted)

@@ -1,7 +1,8 @@
 """The producers of one partition: who wrote last, in which epoch, with which transaction open.
 
-A pure twin of Kafka's producer state manager, fed with scans instead of batches. A scan holds one row a producer and the
-transaction events in log order, so the cost here follows producers and transactions, never batches.
+A pure twin of Kafka's producer state manager, fed with scans instead of batches. A scan holds one row a
+producer and the transaction events in log order, so the cost here follows producers and transactions, never
+batches.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ class ProducerState:
         self.map_end_offset = offset
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """List the snapshots again; of those that no segment begins at, keep only the largest, and that only above the last segment.
+        """List the snapshots again; of those that no segment begins at, keep only the largest, and that only
+        above the last segment.
 
         Kafka: ProducerStateManager.removeStraySnapshots.
         """
@@ -251,9 +253,10 @@ class ProducerState:
     def replay(self, scan: RawScan) -> None:
         """Take in the scan of a segment that is only read; the map's end stays.
 
-        Kafka collects the read in a temporary HashMap by computeIfAbsent, which puts a new key at the front of its bucket, and then
-        puts what it iterates into its own map. Keys that share a bucket there share one in the temporary map, so new producers
-        arrive in the reverse order of their first batches, as far as the order can be seen.
+        Kafka collects the read in a temporary HashMap by computeIfAbsent, which puts a new key at the front
+        of its bucket, and then puts what it iterates into its own map. Keys that share a bucket there share
+        one in the temporary map, so new producers arrive in the reverse order of their first batches, as far
+        as the order can be seen.
         Differs: a temporary bucket of eight keys and more becomes a tree, whose order is not followed here.
 
         Kafka: UnifiedLog.loadProducersFromRecords.
@@ -293,8 +296,8 @@ class ProducerState:
     def _take_row(self, row: _Row, *, keeps_batches_on_return: bool) -> None:
         """Bring one producer to its state after the scan.
 
-        An epoch change empties the retained batches. While recovering, Kafka compares batch by batch; while replaying, only the
-        last epoch of the read with the one before it (*keeps_batches_on_return*).
+        An epoch change empties the retained batches. While recovering, Kafka compares batch by batch; while
+        replaying, only the last epoch of the read with the one before it (*keeps_batches_on_return*).
 
         Kafka: ProducerStateEntry.update, ProducerStateEntry.addBatch.
         """

@@ -1,12 +1,13 @@
 """The place where bytes go before they leave a log dir.
 
     <log dir>.quarantine/<run>/manifest.jsonl            one line for each saved file or tail
-    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked where the file system allows it
-    <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
+    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked where the file system
+    allows it <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
 
-A sibling of the log dir is on the same file system in most set-ups. Where it is not (the log dir is a mount point), or where the
-parent folder may not be written, quarantine lies inside, in a folder that a broker passes over because its name parses as a log
-of `__cluster_metadata`. Nothing is created before the first byte is saved.
+A sibling of the log dir is on the same file system in most set-ups. Where it is not (the log dir is a mount
+point), or where the parent folder may not be written, quarantine lies inside, in a folder that a broker
+passes over because its name parses as a log of `__cluster_metadata`. Nothing is created before the first byte
+is saved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What a run did, or would do: values, their exit code, and the two ways to print them.
 
-The JSON form is an interface: `"version": 1`, names in Kafka's camelCase, nothing that depends on the order of threads.
+The JSON form is an interface: `"version": 1`, names in Kafka's camelCase, nothing that depends on the order
+of threads.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ class PartitionReport:
     """What became of one partition's folder.
 
     Attributes:
-        status: unchanged; recovered (nothing lost); truncated (batches or whole segments left the live log); refused (a broker would
-            halt, or this version must not guess: untouched); failed (an I/O error, or not reached after one).
+        status: unchanged; recovered (nothing lost); truncated (batches or whole segments left the live log);
+            refused (a broker would halt, or this version must not guess: untouched); failed (an I/O error, or
+            not reached after one).
         actions: what was done in the folder, or would be, in order and in words.
         quarantined: paths that now hold what left the log; empty in a dry run.
         to_quarantine: what goes there, by name, in a dry run as well.
@@ -95,7 +97,8 @@ class LogDirReport:
     """What became of one log dir.
 
     Attributes:
-        status: unchanged, recovered, partial (some partitions refused or failed) or offline (an I/O error ended the work).
+        status: unchanged, recovered, partial (some partitions refused or failed) or offline (an I/O error
+            ended the work).
         marker: whether `.kafka_cleanshutdown` is there now, or would be.
         actions: on the files of the log dir itself.
         passed_over: folders that are not the tool's to touch.

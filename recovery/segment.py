@@ -1,7 +1,8 @@
 """One loaded segment of the log being folded, and the ordered map of them.
 
-A segment answers what Kafka asks a segment: where an offset lies, what comes after the last batch. A recovered one answers from
-its scan; one that was not recovered answers, as in Kafka, from its index file and a walk over the headers behind it.
+A segment answers what Kafka asks a segment: where an offset lies, what comes after the last batch. A
+recovered one answers from its scan; one that was not recovered answers, as in Kafka, from its index file and
+a walk over the headers behind it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from native.raw_scan import RawScan
 from recovery.tree import PartitionTree
 from segfmt.filenames import log_name, offset_index_name, time_index_name, txn_index_name
+from segfmt.layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.offset_index import view_offset_index
 
 
@@ -24,7 +26,8 @@ class Segment:
 
     Attributes:
         scan: the result of its recovery, None while it was not recovered.
-        opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log is closed.
+        opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log
+            is closed.
     """
 
     base_offset: int
@@ -50,6 +53,11 @@ class Segment:
     def txn_index(self) -> str:
         """Name of its `.txnindex`."""
         return txn_index_name(self.base_offset)
+
+    @property
+    def mapped_indexes(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """Name and entry size in bytes of the two index files that Kafka maps."""
+        return (self.offset_index, OFFSET_INDEX_DTYPE.itemsize), (self.time_index, TIME_INDEX_DTYPE.itemsize)
 
     def index_entries(self, tree: PartitionTree) -> npt.NDArray[np.void]:
         """Return the entries of the offset index, OFFSET_INDEX_DTYPE, shape (n,). Opens it, in Kafka's sense."""

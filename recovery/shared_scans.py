@@ -1,7 +1,8 @@
 """The scans of one partition, shared among the threads of its log dir.
 
-The thread that owns a partition folds its scans in order. Threads without a partition of their own take the next scan that nobody
-has begun. So one large partition keeps all threads of its log dir busy, and a scan is made once, by whoever comes first.
+The thread that owns a partition folds its scans in order. Threads without a partition of their own take the
+next scan that nobody has begun. So one large partition keeps all threads of its log dir busy, and a scan is
+made once, by whoever comes first.
 """
 
 from __future__ import annotations

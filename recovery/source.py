@@ -1,9 +1,9 @@
 """Where the bytes of one partition come from.
 
-Closed segments on local file systems are mapped: the page cache is scanned in place. The active segment, and everything on a network
-file system, is read with `pread` into windows that each thread owns. A mapping that faults is given up for `pread`, which can say
-what is wrong; nothing that somebody else does to a file ends the process. Memory follows the number of threads, not the size of a
-segment.
+Closed segments on local file systems are mapped: the page cache is scanned in place. The active segment, and
+everything on a network file system, is read with `pread` into windows that each thread owns. A mapping that
+faults is given up for `pread`, which can say what is wrong; nothing that somebody else does to a file ends
+the process. Memory follows the number of threads, not the size of a segment.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class PartitionFiles:
         folder: path of the folder.
         settings: of the log.
         mappable: names of the closed segments that may be mapped.
-        on_bytes: told after each window how many bytes of a recovery were scanned, from the thread that did it; may raise to
-            end the work.
+        on_bytes: told after each window how many bytes of a recovery were scanned, from the thread that did
+            it; may raise to end the work.
     """
 
     def __init__(
@@ -92,7 +92,8 @@ class PartitionFiles:
         Raises:
             CorruptBatchError: a batch length that cannot be.
 
-        Kafka: FileRecords.searchForOffsetFromPosition. Differs: the base offset of a compressed message set is inside it; here the
+        Kafka: FileRecords.searchForOffsetFromPosition. Differs: the base offset of a compressed message set
+            is inside it; here the
         last offset decides, which names the same batch while offsets ascend.
         """
         with open(os.path.join(self._folder, file), "rb", buffering=_SEARCH_BUFFER_BYTES) as opened:

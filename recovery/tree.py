@@ -1,7 +1,8 @@
 """A partition's folder as a value: names, and where the bytes behind each name come from.
 
-The fold plays Kafka's load on this tree instead of on the disk. What it leaves is the plan: a name still stands for its own
-first bytes, for another file's, for a shorter piece, or for bytes that were made. Nothing here touches a file.
+The fold plays Kafka's load on this tree instead of on the disk. What it leaves is the plan: a name still
+stands for its own first bytes, for another file's, for a shorter piece, or for bytes that were made. Nothing
+here touches a file.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class PartitionTree:
         return self.read(name)
 
     def write_snapshot(self, offset: int, data: bytes) -> str:
-        """Write the snapshot of *offset* as Kafka does: over what is there, without cutting a longer file first.
+        """Write the snapshot of *offset* as Kafka does: over what is there, without cutting a longer file
+        first.
 
         Kafka: ProducerStateManager.writeSnapshot.
         """

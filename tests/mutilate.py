@@ -1,7 +1,8 @@
 """Damage for log dirs: a table of what can happen to one partition's folder, applied by seed.
 
-Each damage is a function of a `Victim`, a fresh log dir that holds one partition's folder of a sample, and a random generator. It
-changes files in place and returns words for the report, or None where it has nothing to bite on in this partition.
+Each damage is a function of a `Victim`, a fresh log dir that holds one partition's folder of a sample, and a
+random generator. It changes files in place and returns words for the report, or None where it has nothing to
+bite on in this partition.
 """
 
 from __future__ import annotations

@@ -1,0 +1,158 @@
+"""What the load asks of the `.log` files: scans, offsets to positions, the end of a segment.
+
+Names are those of the tree; the reader knows which file of the start each one stands for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from native.raw_scan import RawScan, Stop
+from recovery.errors import PartitionRefusedError
+from recovery.model import Original, PartitionSource, ScanMode, ScanRequest
+from recovery.segment import Segment
+from recovery.stops import refusal_of_stop
+from recovery.tree import PartitionTree
+from segfmt.errors import FormatError
+from segfmt.filenames import INDEX_SUFFIX, LOG_SUFFIX
+from segfmt.offset_index import last_offset, lookup
+
+
+class LogReader:
+    """Reads the segments of one log as they stand in its tree."""
+
+    def __init__(self, tree: PartitionTree, source: PartitionSource) -> None:
+        self._tree = tree
+        self._source = source
+        self._recovered_scans: dict[tuple[str, int], RawScan] = {}
+        self.scanned_bytes = 0
+
+    def recovery_scan(self, request: ScanRequest) -> RawScan:
+        """Return the scan of a segment to be recovered; one that was recovered before is not read again."""
+        file = self._file(request.file)
+        known = self._recovered_scans.get((file, request.end_position))
+        if known is not None:
+            return known
+        scan = self._source.scan(replace(request, file=file))
+        self.scanned_bytes += request.end_position
+        self._recovered_scans[file, scan.valid_bytes] = scan._replace(stop=Stop.END)
+        return scan
+
+    def replay_scan(self, segment: Segment, start_offset: int, end_offset: int | None) -> RawScan | None:
+        """Return the producers' doings from *start_offset* on, up to *end_offset* or the end; None without any.
+
+        Kafka: LogSegment.read in UnifiedLog.rebuildProducerState.
+        """
+        end_position = self._tree.size_bytes(segment.log)
+        if end_offset is not None:
+            found = self._translate(segment, end_offset)
+            end_position = end_position if found is None else found
+        start_position = self._translate(segment, start_offset)
+        if start_position is None or start_position >= end_position:
+            return None
+        scan = self._source.scan(
+            ScanRequest(
+                file=self._file(segment.log),
+                base_offset=segment.base_offset,
+                start_position=start_position,
+                end_position=end_position,
+                mode=ScanMode.REPLAY,
+            )
+        )
+        if scan.stop not in (Stop.END, Stop.TORN):
+            raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=True)
+        return scan
+
+    def next_offset(self, segment: Segment) -> int:
+        """Return the offset behind the last batch of *segment*. Kafka: LogSegment.readNextOffset."""
+        entries = segment.index_entries(self._tree)
+        if segment.scan is not None:
+            return self._offset_behind(segment.log, segment.base_offset, entries, segment.scan)
+        return self.walk_to_end(segment.log, segment.base_offset, entries)
+
+    def walk_to_end(self, log: str, base_offset: int, entries: npt.NDArray[np.void]) -> int:
+        """Return the offset behind the last batch of the file *log*, found from its last index entry on."""
+        target_offset = last_offset(entries, base_offset)
+        scan = self._source.scan(
+            ScanRequest(
+                file=self._file(log),
+                base_offset=base_offset,
+                start_position=_checked_position(log, lookup(entries, base_offset, target_offset).position),
+                end_position=self._tree.size_bytes(log),
+                mode=ScanMode.WALK,
+            )
+        )
+        if scan.stop not in (Stop.END, Stop.TORN):
+            raise refusal_of_stop(log, base_offset, scan, while_loading=True)
+        return self._offset_behind(log, base_offset, entries, scan)
+
+    def count_batches(self, original: Original, base_offset: int, start_position: int) -> int:
+        """Return how many batches a file of the start has from *start_position* on, by their headers alone."""
+        request = ScanRequest(
+            file=original.file,
+            base_offset=base_offset,
+            start_position=start_position,
+            end_position=original.size_bytes,
+            mode=ScanMode.WALK,
+        )
+        return self._source.scan(request).batch_count
+
+    def is_zero(self, original: Original, start_position: int) -> bool:
+        """Return whether a file of the start holds nothing but zeros from *start_position* on."""
+        return self._source.is_zero(original.file, start_position, original.size_bytes)
+
+    def _offset_behind(self, log: str, base_offset: int, entries: npt.NDArray[np.void], scan: RawScan) -> int:
+        """Return the end that Kafka sees: without the last indexed offset it takes the segment for empty."""
+        if not scan.batch_count:
+            return base_offset
+        target_offset = last_offset(entries, base_offset)
+        if scan.last_offset >= target_offset:
+            return scan.last_offset + 1
+        is_found = self._search(log, entries, base_offset, target_offset) is not None
+        return scan.last_offset + 1 if is_found else base_offset
+
+    def _translate(self, segment: Segment, target_offset: int) -> int | None:
+        """Return the position of the batch that holds *target_offset*. Kafka: LogSegment.translateOffset."""
+        entries = segment.index_entries(self._tree)
+        return self._search(segment.log, entries, segment.base_offset, target_offset)
+
+    def _search(
+        self, log: str, entries: npt.NDArray[np.void], base_offset: int, target_offset: int
+    ) -> int | None:
+        position = _checked_position(log, lookup(entries, base_offset, target_offset).position)
+        size_bytes = self._tree.size_bytes(log)
+        if not size_bytes:
+            return None
+        try:
+            return self._source.search(self._file(log), size_bytes, position, target_offset)
+        except FormatError as error:
+            raise PartitionRefusedError(
+                file=log,
+                position=error.position,
+                rule=f"{error}, met on the way to offset {target_offset} ({error.kafka} stops the broker)",
+                remedy="remove .kafka_cleanshutdown from the log dir and run recover again: "
+                "the log is then checked",
+            ) from error
+
+    def _file(self, log: str) -> str:
+        """Return the first name of the file behind *log*; a segment that the load made is empty and has none."""
+        original = self._tree.original(log)
+        return log if original is None else original.file
+
+
+def _checked_position(log: str, position: int) -> int:
+    """Return *position*, from an index; the broker dies on a negative one.
+
+    Java: FileChannel.read(ByteBuffer, long).
+    """
+    if position < 0:
+        raise PartitionRefusedError(
+            file=log.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX,
+            position=None,
+            rule=f"an index entry points at byte {position} (IllegalArgumentException stops the broker)",
+            remedy="move the index away: it is rebuilt from the log",
+        )
+    return position

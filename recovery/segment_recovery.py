@@ -1,0 +1,179 @@
+"""The recovery of one segment: what its scan says becomes indexes, epochs, producers, and a cut where bytes are bad.
+
+Kafka: LogLoader.recoverSegment, LogSegment.recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from native.raw_scan import RawScan
+from recovery.errors import PartitionRefusedError
+from recovery.leader_epochs import LeaderEpochs
+from recovery.log_reader import LogReader
+from recovery.model import Cut, Original, PartitionTask, ScanRequest
+from recovery.producer_rebuild import rebuild_producer_state
+from recovery.producer_state import InvalidTxnStateError, ProducerState
+from recovery.segment import Segment, SegmentMap
+from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason, refusal_of_stop
+from recovery.tree import PartitionTree
+from segfmt.layout import OFFSET_INDEX_DTYPE
+from segfmt.offset_index import encode_offset_index
+from segfmt.time_index import encode_time_index
+from segfmt.transaction_index import encode_transaction_index
+
+
+class SegmentRecovery:
+    """Recovers segments of one log, in the order in which it is asked.
+
+    Attributes:
+        cuts: what was cut off so far.
+        recovered: valid bytes of each recovered segment by base offset.
+    """
+
+    def __init__(
+        self,
+        task: PartitionTask,
+        tree: PartitionTree,
+        segments: SegmentMap,
+        reader: LogReader,
+        epochs: LeaderEpochs,
+        new_state: Callable[[], ProducerState],
+    ) -> None:
+        self._task = task
+        self._tree = tree
+        self._segments = segments
+        self._reader = reader
+        self._epochs = epochs
+        self._new_state = new_state
+        self.cuts: list[Cut] = []
+        self.recovered: dict[int, int] = {}
+
+    def recover(self, segment: Segment, *, ordinal: int = 0, count: int = 0) -> int:
+        """Recover *segment* and return the bytes cut from its `.log`.
+
+        Args:
+            ordinal: from 1, its place among the *count* unflushed segments; 0 in the load pass, where what Kafka
+                catches among the unflushed ones stops the broker.
+
+        Raises:
+            PartitionRefusedError: the broker would halt.
+        """
+        state = self._new_state()
+        rebuild_producer_state(
+            state,
+            self._segments,
+            self._reader,
+            log_start_offset=self._task.log_start_offset,
+            last_offset=segment.base_offset,
+            from_clean_shutdown=False,
+        )
+        size_bytes = self._tree.size_bytes(segment.log)
+        scan = self._scan(
+            ScanRequest(
+                file=segment.log,
+                base_offset=segment.base_offset,
+                end_position=size_bytes,
+                ordinal=ordinal,
+                count=count,
+            )
+        )
+        self._observe_epochs(segment, scan)
+        self._write(segment, scan, self._take_producers(segment, state, scan))
+        state.take_snapshot()
+        self.recovered[segment.base_offset] = scan.valid_bytes
+        return size_bytes - scan.valid_bytes
+
+    def note_deleted(self, segment: Segment, reason: str) -> None:
+        """Count a whole segment among the cuts."""
+        original = self._tree.original(segment.log)
+        if original is not None and original.size_bytes:
+            self._note_cut(original, segment.base_offset, 0, reason)
+
+    def _scan(self, request: ScanRequest) -> RawScan:
+        scan = self._reader.recovery_scan(request)
+        reason = None
+        if scan.stop in OUT_OF_ORDER_STOPS and request.count:
+            # Differs: Kafka empties the segment; here the batches before the one out of order stay.
+            reason = cut_reason(scan)
+            scan = self._reader.recovery_scan(
+                ScanRequest(
+                    file=request.file, base_offset=request.base_offset, end_position=scan.stop_position
+                )
+            )
+        elif scan.stop not in CUTTING_STOPS:
+            raise refusal_of_stop(request.file, request.base_offset, scan, while_loading=not request.count)
+        original = self._tree.original(request.file)
+        if scan.valid_bytes < request.end_position and original is not None:
+            self._note_cut(original, request.base_offset, scan.valid_bytes, reason or cut_reason(scan))
+        return scan
+
+    def _note_cut(self, original: Original, base_offset: int, position: int, reason: str) -> None:
+        is_preallocated = (
+            position > 0 and self._task.settings.preallocate and self._reader.is_zero(original, position)
+        )
+        self.cuts.append(
+            Cut(
+                file=original.file,
+                base_offset=base_offset,
+                position=position,
+                size_bytes=original.size_bytes - position,
+                batch_count=self._reader.count_batches(original, base_offset, position),
+                reason="preallocated and never written" if is_preallocated else reason,
+                is_preallocated=is_preallocated,
+            )
+        )
+
+    def _observe_epochs(self, segment: Segment, scan: RawScan) -> None:
+        positions = scan.epoch_positions.tolist()
+        for (epoch, base_offset), position in zip(scan.epochs.tolist(), positions, strict=True):
+            latest = self._epochs.latest_epoch
+            if base_offset < 0 and (latest is None or epoch > latest):
+                raise PartitionRefusedError(
+                    file=segment.log,
+                    position=position,
+                    rule=f"leader epoch {epoch} begins at the negative offset {base_offset} "
+                    "(IllegalArgumentException stops the broker)",
+                    remedy="restore the partition from another replica",
+                )
+            self._epochs.observe(epoch, base_offset)
+
+    def _take_producers(self, segment: Segment, state: ProducerState, scan: RawScan) -> npt.NDArray[np.void]:
+        """Return the transactions that were aborted in *segment*, ABORTED_TXN_DTYPE, shape (n,)."""
+        try:
+            aborted = state.recover(scan)
+        except InvalidTxnStateError as error:
+            raise PartitionRefusedError(
+                file=segment.log,
+                position=error.position,
+                rule=f"{error} (InvalidTxnStateException stops the broker)",
+                remedy="cut the log before this batch, or restore the partition from another replica",
+            ) from error
+        if np.any(np.diff(aborted["last_offset"]) <= 0):
+            raise PartitionRefusedError(
+                file=segment.log,
+                position=None,
+                rule="aborted transactions do not end in ascending order "
+                "(IllegalArgumentException stops the broker)",
+                remedy="restore the partition from another replica",
+            )
+        return aborted
+
+    def _write(self, segment: Segment, scan: RawScan, aborted: npt.NDArray[np.void]) -> None:
+        self._tree.cut(segment.log, scan.valid_bytes)
+        self._tree.put(segment.offset_index, encode_offset_index(_index_entries(scan)))
+        self._tree.put(segment.time_index, encode_time_index(scan.time_index))
+        if len(aborted) or segment.txn_index in self._tree:
+            self._tree.put(segment.txn_index, encode_transaction_index(aborted))
+        segment.scan = scan
+        segment.opened_indexes.update((segment.offset_index, segment.time_index))
+
+
+def _index_entries(scan: RawScan) -> npt.NDArray[np.void]:
+    entries = np.empty(len(scan.offset_index), OFFSET_INDEX_DTYPE)
+    entries["relative_offset"] = scan.offset_index[:, 0]
+    entries["position"] = scan.offset_index[:, 1]
+    return entries
