@@ -56,6 +56,7 @@ class Engine:
         settings: returns the settings of a topic's logs; called once the locks are held.
         thread_count: `num.recovery.threads.per.data.dir`.
         now_ms: the clock by which producers expire.
+        remarks: what the caller found out before, for the observers.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Engine:
         quarantine_dir: str | None = None,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
+        remarks: Iterable[Remark] = (),
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
@@ -84,6 +86,7 @@ class Engine:
         self._quarantine_dir = quarantine_dir
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
+        self._remarks = tuple(remarks)
         self._offline: dict[str, LogDirOfflineError] = {}
 
     def run(self) -> RecoveryReport:
@@ -108,6 +111,8 @@ class Engine:
             self._notify(
                 RunStarted(log_dirs=self._log_dirs, threads_per_dir=self._thread_count, dry_run=self._dry_run)
             )
+            for remark in self._remarks:
+                self._notify(remark)
             inventories = self._list_log_dirs()
             reports, interrupted = self._recover(inventories)
         order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}

@@ -1,0 +1,1 @@
+"""The command line: one module for each command. Only here are argv and the environment read."""

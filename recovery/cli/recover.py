@@ -1,0 +1,183 @@
+"""`kafka-log-recovery recover`: recover log dirs and hand them back to the broker."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from recovery.errors import UsageError
+
+if TYPE_CHECKING:
+    from recovery.engine import StopRequest
+
+_EPILOG = """\
+exit codes:
+  0  done, nothing lost
+  1  usage or I/O error; no log dir could be processed
+  2  data was cut off (recover), or would be (--dry-run); what was cut is in quarantine
+  3  a log dir is locked or unsafe to touch; nothing was changed
+  4  some partitions or log dirs could not be recovered, the rest were
+  130, 143  interrupted; start again to go on
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "recover",
+        help="recover log dirs and hand them back to the broker",
+        description="Do what a 4.3.1 broker does to its log dirs after an unclean shutdown, so that it has nothing left to do.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    where = parser.add_argument_group("what to recover (one of the two is needed)")
+    where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
+    where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")
+    settings = parser.add_argument_group("settings")
+    settings.add_argument(
+        "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
+    )
+    settings.add_argument(
+        "--topic-config",
+        metavar="JSON",
+        help='{"topic": {"key": "value"}}, or the name of a file that holds it; wins over the metadata log',
+    )
+    settings.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
+    )
+    settings.add_argument(
+        "--now",
+        metavar="MS",
+        type=int,
+        help="the clock by which producers expire, ms since 1970 (default: now)",
+    )
+    outcome = parser.add_argument_group("outcome")
+    outcome.add_argument("--dry-run", action="store_true", help="change nothing, list what would be done")
+    outcome.add_argument(
+        "--handoff",
+        choices=("clean-shutdown", "recovery-point", "none"),
+        default="clean-shutdown",
+        help="what the broker finds: a clean-shutdown marker and recovery points at the log ends (default), recovery points "
+        "only, or neither",
+    )
+    outcome.add_argument(
+        "--quarantine-dir",
+        metavar="DIR",
+        help="where cut bytes go (default: LOG_DIR.quarantine, on the same file system)",
+    )
+    outcome.add_argument(
+        "--exit-zero-on-truncation",
+        action="store_true",
+        help="exit with 0 where the only thing to tell is a cut",
+    )
+    watching = parser.add_argument_group("watching")
+    watching.add_argument(
+        "--progress",
+        choices=("auto", "bar", "log", "json", "none"),
+        default="auto",
+        help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
+    )
+    watching.add_argument(
+        "--metrics-port",
+        metavar="P",
+        type=int,
+        help="serve the KIP-831 gauges and more to Prometheus on 127.0.0.1:P",
+    )
+    watching.add_argument(
+        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    from recovery.engine import StopRequest
+    from recovery.local import recover
+    from recovery.watching import open_observers
+
+    stop = StopRequest()
+    with _signals(stop), open_observers(arguments.progress, arguments.metrics_port) as observers:
+        report = recover(
+            _log_dirs(arguments),
+            config=_properties(arguments),
+            topic_configs=_topic_configs(arguments.topic_config),
+            now_ms=arguments.now,
+            dry_run=arguments.dry_run,
+            handoff=arguments.handoff,
+            threads=arguments.threads,
+            quarantine_dir=arguments.quarantine_dir,
+            observers=observers,
+            stop=stop,
+        )
+    sys.stdout.write((report.to_json() if arguments.format == "json" else report.to_text()) + "\n")
+    sys.stdout.flush()
+    if report.exit_code == 2 and arguments.exit_zero_on_truncation:
+        return 0
+    return report.exit_code
+
+
+def _log_dirs(arguments: argparse.Namespace) -> list[str] | None:
+    if arguments.log_dirs is None:
+        if arguments.config is None:
+            raise UsageError("recover needs -c/--config FILE or --log-dirs A,B")
+        return None
+    return [part.strip() for part in arguments.log_dirs.split(",") if part.strip()]
+
+
+def _properties(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the properties file with `--property` on top."""
+    from segfmt.errors import MalformedPropertiesError
+    from segfmt.properties import read_properties
+
+    properties: dict[str, str] = {}
+    if arguments.config is not None:
+        try:
+            properties = dict(read_properties(Path(arguments.config).read_bytes()))
+        except OSError as error:
+            raise UsageError(f"--config {arguments.config}: {error.strerror}") from error
+        except MalformedPropertiesError as error:
+            raise UsageError(f"--config {arguments.config}: {error}") from error
+    for item in arguments.property:
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--property {item}: expected KEY=VALUE")
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+def _topic_configs(text: str | None) -> dict[str, dict[str, str]] | None:
+    """Return the overrides in JSON *text*, or in the file of that name."""
+    from recovery.topic_configs import read_topic_configs
+
+    if text is None:
+        return None
+    if not text.lstrip().startswith("{"):
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--topic-config {text}: {error}") from error
+    return read_topic_configs(text)
+
+
+@contextmanager
+def _signals(stop: StopRequest) -> Iterator[None]:
+    """Let SIGTERM and SIGINT end the run at the next safe place."""
+
+    def request(number: int, _frame: FrameType | None) -> None:
+        stop.request(number)
+
+    previous = {number: signal.signal(number, request) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,94 @@
+"""The files of a node's metadata log, read for the settings in them and left alone otherwise.
+
+Kafka: KafkaRaftLog, Snapshots. A combined node opens its metadata log before it locks its log dirs, so the
+files may change under the reading: what changed is read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import numpy as np
+
+from native.crc32c import crc32c
+from recovery.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from segfmt.errors import FileNameError
+from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
+
+_READ_ATTEMPTS = 5
+
+
+def find_metadata_folder(dirs: Iterable[str]) -> str | None:
+    """Return the first `__cluster_metadata-0` in *dirs*, None without one."""
+    for one in dirs:
+        folder = os.path.join(one, CLUSTER_METADATA_FOLDER)
+        if os.path.isdir(folder):
+            return folder
+    return None
+
+
+def load_cluster_metadata(folder: str) -> ClusterMetadata:
+    """Return what the metadata log in *folder* says.
+
+    Raises:
+        FormatError: the node would not start on it.
+        OSError: a file cannot be read, or the log changes faster than it is read.
+    """
+    for _ in range(_READ_ATTEMPTS):
+        before = _stamps(folder)
+        metadata = _read(folder, sorted(before))
+        if _stamps(folder) == before:
+            return metadata
+    raise OSError(f"{folder}: changes while it is read: is the broker running?")
+
+
+def _read(folder: str, names: list[str]) -> ClusterMetadata:
+    checkpoint, name = _newest_checkpoint(folder, names)
+    end_offset = name.end_offset if name is not None else 0
+    logs = [(int(log.removesuffix(LOG_SUFFIX)), log) for log in names if _is_segment(log)]
+    needed = [
+        log
+        for (_, log), following in zip(logs, [*logs[1:], None], strict=True)
+        if following is None or following[0] > end_offset
+    ]
+    return read_cluster_metadata(
+        checkpoint,
+        (_bytes_of(folder, log) for log in needed),
+        checkpoint_end_offset=end_offset,
+        crc32c=_checksum,
+    )
+
+
+def _newest_checkpoint(folder: str, names: list[str]) -> tuple[bytes | None, KraftSnapshotName | None]:
+    found: list[tuple[int, int, str, KraftSnapshotName]] = []
+    for file in names:
+        try:
+            name = read_kraft_snapshot_name(file)
+        except FileNameError:
+            continue  # a node stops at it; for its settings the others do
+        if name is not None and not (name.is_partial or name.is_deleted):
+            found.append((name.end_offset, name.epoch, file, name))
+    if not found:
+        return None, None
+    _, _, file, name = max(found, key=lambda one: one[:2])
+    return _bytes_of(folder, file), name
+
+
+def _is_segment(name: str) -> bool:
+    return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal()
+
+
+def _bytes_of(folder: str, name: str) -> bytes:
+    with open(os.path.join(folder, name), "rb") as file:
+        return file.read()
+
+
+def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
+    return {name: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found}
+
+
+def _checksum(data: bytes) -> int:
+    return crc32c(np.frombuffer(data, dtype=np.uint8))
