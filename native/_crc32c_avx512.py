@@ -20,7 +20,9 @@ import numpy as np
 
 from native import _gf2
 from native._crc32c_folding import fold, fold_constants
+from native._hints import opaque
 from native._jit import inlined
+from native._memory import load_le32
 from native._vector import (
     crc32q,
     high_half,
@@ -34,13 +36,21 @@ from native._vector import (
 
 _BLOCK_BYTES = 256
 
-_BYTE_NUMBERS = np.arange(_BLOCK_BYTES, dtype=np.uint8)
-_INITIAL_STATES = np.array(_gf2.states_before(0xFFFFFFFF, _BLOCK_BYTES, _gf2.CASTAGNOLI), np.uint32)
-"""By the number of padding bytes in the first block."""
-_TO_NEXT_BLOCK = fold_constants([8 * _BLOCK_BYTES] * 4)
-# Lane i of register j stands 512 (3 - j) + 128 (3 - i) bits before the last lane.
-_TO_LAST_LANE = np.stack(
-    [fold_constants([512 * (3 - j) + 128 * (3 - i) for i in range(4)]) for j in range(4)]
+# All constants stand in one array, so that one register reaches them.
+_NUMBERS = 0
+"""uint8 0, 1, ... 255: the number of each byte of a block."""
+_TO_LAST_LANE = _NUMBERS + _BLOCK_BYTES
+"""Four registers; lane i of register j stands 512 (3 - j) + 128 (3 - i) bits before the last lane."""
+_TO_NEXT_BLOCK = _TO_LAST_LANE + 4 * 64
+_INITIAL_STATES = _TO_NEXT_BLOCK + 64
+"""uint32, by the number of padding bytes in the first block."""
+_CONSTANTS = np.concatenate(
+    [
+        np.arange(_BLOCK_BYTES, dtype=np.uint8),
+        fold_constants([512 * (3 - j) + 128 * (3 - i) for j in range(4) for i in range(4)]).view(np.uint8),
+        fold_constants([8 * _BLOCK_BYTES] * 4).view(np.uint8),
+        np.array(_gf2.states_before(0xFFFFFFFF, _BLOCK_BYTES, _gf2.CASTAGNOLI), np.uint32).view(np.uint8),
+    ]
 )
 _ALL_ONES = np.uint64(0xFFFFFFFF)
 
@@ -48,7 +58,9 @@ _ALL_ONES = np.uint64(0xFFFFFFFF)
 @inlined
 def checksum(address, size):
     """Return the CRC-32C of *size* bytes at *address*, int64, 0 <= checksum < 2**32; size >= 1."""
-    numbers = np.int64(_BYTE_NUMBERS.ctypes.data)
+    constants = opaque(np.int64(_CONSTANTS.ctypes.data))
+    numbers = constants + _NUMBERS
+    to_last = constants + _TO_LAST_LANE
     padding = -size & (_BLOCK_BYTES - 1)
     block = address - padding
     last_block = address + size - _BLOCK_BYTES
@@ -56,15 +68,15 @@ def checksum(address, size):
     b = load_v512_from(block + 64, load_v512(numbers + 64), padding)
     c = load_v512_from(block + 128, load_v512(numbers + 128), padding)
     d = load_v512_from(block + 192, load_v512(numbers + 192), padding)
-    a = xor(a, v512_of(np.uint64(_INITIAL_STATES[np.uint64(padding)])))
-    to_next = load_v512(np.int64(_TO_NEXT_BLOCK.ctypes.data))
+    a = xor(a, v512_of(np.uint64(load_le32(constants + _INITIAL_STATES + 4 * padding))))
     while block != last_block:
-        block += _BLOCK_BYTES
+        # Opaque: LLVM would unroll the loop, and a small message pays more for the remainder's branches.
+        block = opaque(block + _BLOCK_BYTES)
+        to_next = load_v512(constants + _TO_NEXT_BLOCK)
         a = xor(fold(a, to_next), load_v512(block))
         b = xor(fold(b, to_next), load_v512(block + 64))
         c = xor(fold(c, to_next), load_v512(block + 128))
         d = xor(fold(d, to_next), load_v512(block + 192))
-    to_last = np.int64(_TO_LAST_LANE.ctypes.data)
     a = fold(a, load_v512(to_last))
     b = fold(b, load_v512(to_last + 64))
     c = fold(c, load_v512(to_last + 128))

@@ -56,6 +56,16 @@ def load_le64(typing_context, address):
 
 
 @intrinsic
+def load_le32(typing_context, address):
+    """Return the 4 bytes at *address* as the CPU has them, int64, 0..2**32 - 1."""
+
+    def generate(context, builder, signature, args):
+        return builder.zext(_load(builder, args[0], 32), ir.IntType(64))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
 def load_be16(typing_context, address):
     """Return the big-endian int16 at *address*, int64."""
 

@@ -6,9 +6,13 @@ It follows LogSegment.recover statement by statement; the order of the checks is
 result. It does not raise, allocate or call: it leaves with a status and goes on where it was when called
 again.
 
+Small batches are bound by the number of instructions, so what hardly ever happens is kept out of the way: a
+batch with everything in order meets one comparison for where it ends, one for its checksum, and then one
+each for range, timestamp, index point, leader epoch, kind and transaction. Counters that change seldom stay
+in memory.
+
 Kafka: LogSegment.recover, FileLogInputStream.nextBatch, DefaultRecordBatch.ensureValid,
-LegacyRecord.ensureValid, OffsetIndex.append, TimeIndex.maybeAppend, LeaderEpochFileCache.assign,
-ProducerAppendInfo.append.
+LegacyRecord.ensureValid, LeaderEpochFileCache.assign, ProducerAppendInfo.appendDataBatch.
 """
 
 from __future__ import annotations
@@ -19,23 +23,25 @@ import numpy as np
 from numba import types
 from numba.np import numpy_support
 
-from native import _crc32
+from native import _crc32, _scan_rules
 from native._cpu_type import CpuPathType
 from native._crc32c import checksum
+from native._hints import unlikely
 from native._jit import inlined, kernel
 from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8
+from native._scan_rules import KIND_MARKER, KIND_UNKNOWN, stop
 from native._scan_state import (
     FULL,
     NEED_BYTES,
     PAUSED,
     PRODUCER_ROW_DTYPE,
+    RUNNING,
     STATE_DTYPE,
-    TXN_NONE,
     TXN_NONE_BEFORE_MARKER,
     TXN_OPEN,
     TXN_UNKNOWN,
 )
-from native.raw_scan import TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, ControlKind, Stop, TxnEventKind
+from native.raw_scan import TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, Stop, TxnEventKind
 from segfmt import layout
 
 # numba freezes module-level integers; it does not look through an enum's members as cheaply.
@@ -44,169 +50,22 @@ _TORN = int(Stop.TORN)
 _BAD_LENGTH = int(Stop.BAD_LENGTH)
 _CRC_MISMATCH = int(Stop.CRC_MISMATCH)
 _OFFSET_OVERFLOW = int(Stop.OFFSET_OVERFLOW)
-_INDEX_FULL = int(Stop.INDEX_FULL)
-_INVALID_OFFSET = int(Stop.INVALID_OFFSET)
-_TIME_INDEX_FULL = int(Stop.TIME_INDEX_FULL)
-_TIME_INDEX_INVALID_OFFSET = int(Stop.TIME_INDEX_INVALID_OFFSET)
 _INVALID_TXN = int(Stop.INVALID_TXN)
 _CONTROL_FATAL = int(Stop.CONTROL_FATAL)
 _SHORT_HEADER = int(Stop.SHORT_HEADER)
-_KIND_MARKER = int(ControlKind.MARKER)
-_KIND_NOTHING = int(ControlKind.NOTHING)
-_KIND_UNKNOWN = 0
 _EVENT_BEGIN = int(TxnEventKind.BEGIN)
 _EVENT_NON_TRANSACTIONAL = int(TxnEventKind.NON_TRANSACTIONAL)
 _EVENT_INVALID_TXN = int(TxnEventKind.INVALID_TXN)
 _EVENT_MARKER = int(TxnEventKind.MARKER)
 
-_MAX_INT32 = 0x7FFFFFFF
+_MAX_INT32 = np.uint64(0x7FFFFFFF)
 _UINT32_MASK = np.int64(0xFFFFFFFF)
-_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio, odd: neighbouring ids land far apart
-_HASH_SHIFT = np.uint64(32)
+_NEVER = np.int64(-1) << np.int64(62)
 
 _HEADER_BYTES = layout.HEADER_UP_TO_MAGIC_BYTES
 _LOG_OVERHEAD = layout.LOG_OVERHEAD_BYTES
 _BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD_BYTES
 _MIN_LENGTH = layout.MIN_MESSAGE_BYTES
-_TRANSACTIONAL = layout.TRANSACTIONAL_MASK
-_CONTROL = layout.CONTROL_MASK
-_LOG_APPEND_TIME = layout.TIMESTAMP_TYPE_MASK
-_COMPRESSION = layout.COMPRESSION_CODEC_MASK
-_RECORDS = layout.RECORDS_POSITION
-
-# The one shape of a marker that is decoded here: varints of one byte, key 4 bytes, value 6, no headers.
-#   0 size | 1 attributes | 2 timestampDelta | 3 offsetDelta | 4 keyLength | 5 version i16 | 7 type i16
-#   9 valueLength | 10 version i16 | 12 coordinatorEpoch i32 | 16 headerCount
-_MARKER_BYTES = 17
-_MARKER_SIZE_VARINT = 2 * (_MARKER_BYTES - 1)
-_MARKER_KEY_VARINT = 2 * layout.CONTROL_KEY_BYTES
-_MARKER_VALUE_VARINT = 2 * layout.END_TXN_MARKER_VALUE_BYTES
-
-
-@inlined
-def _int32(value):
-    """Return *value* as Java's int arithmetic would leave it."""
-    return np.int64(np.int32(value))
-
-
-@inlined
-def _last_sequence(base_sequence, last_offset_delta):
-    """Kafka: DefaultRecordBatch.lastSequence and incrementSequence, overflows included."""
-    if base_sequence == -1:
-        return np.int64(-1)
-    if base_sequence > _int32(_MAX_INT32 - last_offset_delta):
-        return _int32(last_offset_delta - (_MAX_INT32 - base_sequence) - 1)
-    return _int32(base_sequence + last_offset_delta)
-
-
-@inlined
-def _find_producer(producers, slots, producer_count, producer_id):
-    """Return the row of *producer_id*, which is *producer_count* if it was made just now.
-
-    *slots* is an open hash table, a power of two long and at most half full: 0 free, otherwise row + 1.
-    """
-    mask = np.uint64(slots.size - 1)
-    slot = ((np.uint64(producer_id) * _HASH_FACTOR) >> _HASH_SHIFT) & mask
-    while True:
-        row = np.int64(slots[slot]) - 1
-        if row < 0:
-            slots[slot] = producer_count + 1
-            new = producers[producer_count]
-            new.producer_id = producer_id
-            new.last_offset = -1
-            new.timestamp_ms = -1
-            new.data_timestamp_ms = -1
-            new.last_sequence = -1
-            new.offset_delta = 0
-            new.coordinator_epoch = -1
-            new.first_epoch = -1
-            new.epoch = -1
-            new.has_data = False
-            new.has_marker = False
-            new.cleared = False
-            new.txn = TXN_UNKNOWN
-            return producer_count
-        if producers[row].producer_id == producer_id:
-            return row
-        slot = (slot + np.uint64(1)) & mask
-
-
-@inlined
-def _add_event(
-    events, count, kind, producer, offset, last_offset, position, marker_type, coordinator_epoch, epoch
-):
-    event = events[count]
-    event.kind = kind
-    event.producer = producer
-    event.offset = offset
-    event.last_offset = last_offset
-    event.position = position
-    event.marker_type = marker_type
-    event.coordinator_epoch = coordinator_epoch
-    event.epoch = epoch
-
-
-@inlined
-def _apply_marker(row, epoch, coordinator_epoch, timestamp_ms):
-    """Kafka: ProducerAppendInfo.appendEndTxnMarker, ProducerStateEntry.update."""
-    if row.has_data or row.has_marker:
-        if row.epoch != epoch:
-            row.cleared = True
-    else:
-        row.first_epoch = epoch
-    row.epoch = epoch
-    row.coordinator_epoch = coordinator_epoch
-    row.timestamp_ms = timestamp_ms
-    row.has_marker = True
-    row.txn = TXN_NONE
-
-
-@inlined
-def _decode_marker(batch, total_bytes, attributes):
-    """Return (kind, marker type, coordinator epoch, timestamp) of the control batch at address *batch*.
-
-    Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: anything but the shape that
-    brokers write is left to the caller (kind 0); it may still be a marker.
-    """
-    record_count = load_be32(batch + layout.RECORD_COUNT_POSITION)
-    if record_count == 0:
-        return _KIND_NOTHING, np.int64(0), np.int64(0), np.int64(0)
-    record = batch + _RECORDS
-    if (
-        record_count != 1
-        or attributes & _COMPRESSION != 0
-        or total_bytes != _RECORDS + _MARKER_BYTES
-        or load_u8(record) != _MARKER_SIZE_VARINT
-        or load_u8(record + 2) >= 128
-        or load_u8(record + 3) >= 128
-        or load_u8(record + 4) != _MARKER_KEY_VARINT
-        or load_u8(record + 9) != _MARKER_VALUE_VARINT
-        or load_u8(record + 16) != 0
-        or load_be16(record + 5) < 0
-        or load_be16(record + 10) < 0
-    ):
-        return _KIND_UNKNOWN, np.int64(0), np.int64(0), np.int64(0)
-    marker_type = load_be16(record + 7)
-    if marker_type != layout.CONTROL_TYPE_ABORT and marker_type != layout.CONTROL_TYPE_COMMIT:
-        return _KIND_UNKNOWN, np.int64(0), np.int64(0), np.int64(0)
-    if attributes & _LOG_APPEND_TIME != 0:
-        timestamp_ms = load_be64(batch + layout.MAX_TIMESTAMP_POSITION)
-    else:
-        zigzag = load_u8(record + 2)
-        delta_ms = (zigzag >> 1) ^ -(zigzag & 1)
-        timestamp_ms = load_be64(batch + layout.BASE_TIMESTAMP_POSITION) + delta_ms
-    return _KIND_MARKER, marker_type, load_be32(record + 12), timestamp_ms
-
-
-@kernel
-def rebuild_slots(producers, producer_count, slots):
-    """Enter the first *producer_count* rows of *producers* into *slots*, which are all free."""
-    mask = np.uint64(slots.size - 1)
-    for row in range(producer_count):
-        slot = ((np.uint64(producers[row].producer_id) * _HASH_FACTOR) >> _HASH_SHIFT) & mask
-        while slots[slot] != 0:
-            slot = (slot + np.uint64(1)) & mask
-        slots[slot] = row + 1
 
 
 @functools.cache
@@ -232,6 +91,116 @@ def entry(path):
     return functools.partial(compiled, path)
 
 
+@inlined
+def _examine(path, state, batch, position, window_bytes, left_bytes):
+    """Examine a batch, every case, in Kafka's order; return (status, total bytes, magic).
+
+    The batch is at address *batch*; from there on the window has *window_bytes* and the file *left_bytes*. The
+    status is RUNNING for a batch that may be taken.
+    """
+    check_crc = state.check_crc != 0
+    state.needed_bytes = _BATCH_OVERHEAD
+    none = np.int64(0)
+    if left_bytes <= _HEADER_BYTES:
+        return stop(state, _END, position, 0, 0), none, none
+    if window_bytes < _HEADER_BYTES:
+        return np.int64(NEED_BYTES), none, none
+    length = load_be32(batch + layout.LENGTH_POSITION)
+    if length < _MIN_LENGTH:
+        return stop(state, _BAD_LENGTH, position, length, _MIN_LENGTH), none, none
+    total_bytes = _LOG_OVERHEAD + length
+    if left_bytes < total_bytes:
+        return stop(state, _TORN, position, length, left_bytes - _LOG_OVERHEAD), none, none
+    if window_bytes < total_bytes:
+        state.needed_bytes = max(total_bytes, _BATCH_OVERHEAD)
+        return np.int64(NEED_BYTES), none, none
+    magic = load_i8(batch + layout.MAGIC_POSITION)
+    if magic < layout.MAGIC_V2:
+        if check_crc:
+            stored = load_be32(batch + layout.MESSAGE_CRC_POSITION) & _UINT32_MASK
+            start = layout.MESSAGE_CRC_START_POSITION
+            computed = _crc32.checksum(batch + start, total_bytes - start)
+            if stored != computed:
+                return stop(state, _CRC_MISMATCH, position, stored, computed), none, none
+    elif check_crc:
+        if total_bytes < _BATCH_OVERHEAD:
+            return stop(state, _BAD_LENGTH, position, length, _BATCH_OVERHEAD - _LOG_OVERHEAD), none, none
+        stored = load_be32(batch + layout.BATCH_CRC_POSITION) & _UINT32_MASK
+        start = layout.ATTRIBUTES_POSITION
+        computed = checksum(path, batch + start, total_bytes - start)
+        if stored != computed:
+            return stop(state, _CRC_MISMATCH, position, stored, computed), none, none
+    elif total_bytes < _BATCH_OVERHEAD:
+        # Without ensureValid Kafka reads a whole header from the file, wherever the batch ends.
+        if left_bytes < _BATCH_OVERHEAD:
+            return stop(state, _SHORT_HEADER, position, total_bytes, left_bytes), none, none
+        if window_bytes < _BATCH_OVERHEAD:
+            return np.int64(NEED_BYTES), none, none
+    return np.int64(RUNNING), total_bytes, magic
+
+
+@inlined
+def _take_decision(state, producers, slots, events):
+    """Do to the control batch at which the scan paused what its caller says."""
+    row = _scan_rules.find_producer(state, producers, slots, state.control_producer_id)
+    if state.control_kind == KIND_MARKER:
+        _scan_rules.apply_marker(
+            producers[row], state.control_epoch, state.control_coordinator_epoch, state.control_timestamp_ms
+        )
+        _scan_rules.add_event(
+            state,
+            events,
+            _EVENT_MARKER,
+            row,
+            state.control_base_offset,
+            state.control_last_offset,
+            state.control_position,
+            state.control_marker_type,
+            state.control_coordinator_epoch,
+            state.control_epoch,
+        )
+    state.producer_end_offset = state.control_last_offset + 1
+    state.control_kind = 0
+
+
+@inlined
+def _control_batch(
+    state, producers, slots, events, batch, total_bytes, position, attributes, producer_id, last_offset
+):
+    """Take in a control batch of a producer; return RUNNING, PAUSED or why the scan stops."""
+    base_offset = load_be64(batch)
+    epoch = load_be16(batch + layout.PRODUCER_EPOCH_POSITION)
+    if total_bytes < _BATCH_OVERHEAD:
+        # Only without CRC check: the records' iterator reads the count from the batch's own bytes.
+        return stop(state, _CONTROL_FATAL, position, producer_id, base_offset)
+    kind, marker_type, coordinator_epoch, timestamp_ms = _scan_rules.decode_marker(
+        batch, total_bytes, attributes
+    )
+    if kind == KIND_UNKNOWN:
+        state.control_position = position
+        state.control_producer_id = producer_id
+        state.control_epoch = epoch
+        state.control_base_offset = base_offset
+        state.control_last_offset = last_offset
+        return stop(state, PAUSED, position, producer_id, base_offset)
+    row = _scan_rules.find_producer(state, producers, slots, producer_id)
+    if kind == KIND_MARKER:
+        _scan_rules.apply_marker(producers[row], epoch, coordinator_epoch, timestamp_ms)
+        _scan_rules.add_event(
+            state,
+            events,
+            _EVENT_MARKER,
+            row,
+            base_offset,
+            last_offset,
+            position,
+            marker_type,
+            coordinator_epoch,
+            epoch,
+        )
+    return np.int64(RUNNING)
+
+
 @kernel
 def _scan(path, address, window_bytes, states, offset_index, time_index, epochs, producers, slots, events):
     """Scan the whole batches of one window.
@@ -250,297 +219,155 @@ def _scan(path, address, window_bytes, states, offset_index, time_index, epochs,
         events: TXN_EVENT_DTYPE, shape (n,). Written.
 
     Returns:
-        NEED_BYTES, FULL, PAUSED or a Stop; the same in the state. Never raises.
+        NEED_BYTES, FULL, PAUSED or a Stop. Never raises.
     """
     state = states[0]
     base_offset_of_segment = state.base_offset
-    size_bytes = state.size_bytes
-    interval_bytes = state.index_interval_bytes
-    check_crc = state.check_crc != 0
-    check_range = state.check_range != 0
-    position = state.position
-    batch_count = state.batch_count
-    last_offset = state.last_offset
     max_timestamp_ms = state.max_timestamp_ms
-    last_indexed_position = state.last_indexed_position
     highest_epoch = state.highest_epoch
-    producer_end_offset = state.producer_end_offset
-    producer_count = state.producer_count
-    event_count = state.event_count
+    batch_count = state.batch_count
 
-    # A table that has become full ends the call behind the batch that filled it: every batch finds room in
-    # all of them, and pays for it only when it adds a row.
-    has_room = (
-        state.index_count < offset_index.shape[0]
-        and state.time_index_count < time_index.size
-        and state.epoch_count < epochs.shape[0]
-        and producer_count < producers.size
-        and event_count < events.size
-    )
-    origin = address - position  # where the file's first byte would be
-    window_end = position + min(window_bytes, size_bytes - position)
-    stop_position = position
-    detail_0 = np.int64(0)
-    detail_1 = np.int64(0)
-    needed_bytes = np.int64(_BATCH_OVERHEAD)
+    # Addresses instead of positions: one value less to keep. `origin` is where the file's first byte would
+    # be.
+    origin = address - state.position
+    file_end = origin + state.size_bytes
+    window_end = min(address + window_bytes, file_end)
+    index_beyond = origin + state.last_indexed_position + state.index_interval_bytes
+    batch = address
+    # Up to here a record batch needs no second look; without checksums all of them do.
+    plain_end = window_end if state.check_crc != 0 else _NEVER
+
     status = np.int64(FULL)
-
-    pending = state.control_kind
-    if pending != 0 and has_room:
-        row_number = _find_producer(producers, slots, producer_count, state.control_producer_id)
-        producer_count += row_number == producer_count
-        if pending == _KIND_MARKER:
-            _apply_marker(
-                producers[row_number],
-                state.control_epoch,
-                state.control_coordinator_epoch,
-                state.control_timestamp_ms,
+    room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
+    if state.control_kind != 0 and room:
+        _take_decision(state, producers, slots, events)
+        room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
+    while room:
+        available_bytes = plain_end - batch
+        total_bytes = np.int64(0)
+        is_plain = False
+        if not unlikely(available_bytes < _BATCH_OVERHEAD):
+            total_bytes = _LOG_OVERHEAD + load_be32(batch + layout.LENGTH_POSITION)
+            # One unsigned comparison: not shorter than its header, and all there.
+            fits = np.uint64(total_bytes - _BATCH_OVERHEAD) <= np.uint64(available_bytes - _BATCH_OVERHEAD)
+            is_plain = fits and load_i8(batch + layout.MAGIC_POSITION) >= layout.MAGIC_V2
+        if unlikely(not is_plain):
+            status, total_bytes, magic = _examine(
+                path, state, batch, batch - origin, window_end - batch, file_end - batch
             )
-            _add_event(
-                events,
-                event_count,
-                _EVENT_MARKER,
-                row_number,
-                state.control_base_offset,
-                state.control_last_offset,
-                state.control_position,
-                state.control_marker_type,
-                state.control_coordinator_epoch,
-                state.control_epoch,
+            if status != RUNNING:
+                break
+            status = np.int64(FULL)
+        else:
+            magic = np.int64(layout.MAGIC_V2)
+            stored = load_be32(batch + layout.BATCH_CRC_POSITION) & _UINT32_MASK
+            computed = checksum(
+                path, batch + layout.ATTRIBUTES_POSITION, total_bytes - layout.ATTRIBUTES_POSITION
             )
-            event_count += 1
-        producer_end_offset = state.control_last_offset + 1
-        state.control_kind = 0
-        has_room = producer_count < producers.size and event_count < events.size
+            if unlikely(stored != computed):
+                status = stop(state, _CRC_MISMATCH, batch - origin, stored, computed)
+                break
 
-    while has_room:
-        stop_position = position
-        if position >= size_bytes - _HEADER_BYTES:
-            status = _END
-            break
-        if window_end - position < _HEADER_BYTES:
-            status = NEED_BYTES
-            break
-        batch = origin + position
-        length = load_be32(batch + layout.LENGTH_POSITION)
-        if length < _MIN_LENGTH:
-            status, detail_0, detail_1 = _BAD_LENGTH, length, _MIN_LENGTH
-            break
-        if position > size_bytes - _LOG_OVERHEAD - length:
-            status, detail_0, detail_1 = _TORN, length, size_bytes - _LOG_OVERHEAD - position
-            break
-        total_bytes = _LOG_OVERHEAD + length
-        if window_end - position < total_bytes:
-            status, needed_bytes = NEED_BYTES, max(total_bytes, _BATCH_OVERHEAD)
-            break
         base_offset = load_be64(batch)
-        is_legacy = load_i8(batch + layout.MAGIC_POSITION) < layout.MAGIC_V2
-        if is_legacy:
-            if check_crc:
-                stored = load_be32(batch + layout.MESSAGE_CRC_POSITION) & _UINT32_MASK
-                computed = _crc32.checksum(
-                    batch + layout.MESSAGE_CRC_START_POSITION, total_bytes - layout.MESSAGE_CRC_START_POSITION
-                )
-                if stored != computed:
-                    status, detail_0, detail_1 = _CRC_MISMATCH, stored, computed
-                    break
-            batch_last_offset = base_offset
+        if unlikely(magic < layout.MAGIC_V2):
             last_offset_delta = np.int64(0)
+            last_offset = base_offset
             # Only magic 0 has no timestamp: a negative magic is read as magic 1.
-            if load_i8(batch + layout.MAGIC_POSITION) == layout.MAGIC_V0:
-                timestamp_ms = np.int64(layout.NO_TIMESTAMP_MS)
-            else:
+            timestamp_ms = np.int64(layout.NO_TIMESTAMP_MS)
+            if magic != layout.MAGIC_V0:
                 timestamp_ms = load_be64(batch + layout.MESSAGE_TIMESTAMP_POSITION)
         else:
-            if check_crc:
-                if total_bytes < _BATCH_OVERHEAD:
-                    status, detail_0, detail_1 = _BAD_LENGTH, length, _BATCH_OVERHEAD - _LOG_OVERHEAD
-                    break
-                stored = load_be32(batch + layout.BATCH_CRC_POSITION) & _UINT32_MASK
-                computed = checksum(
-                    path, batch + layout.ATTRIBUTES_POSITION, total_bytes - layout.ATTRIBUTES_POSITION
-                )
-                if stored != computed:
-                    status, detail_0, detail_1 = _CRC_MISMATCH, stored, computed
-                    break
-            elif total_bytes < _BATCH_OVERHEAD:
-                # Without ensureValid Kafka reads a whole header from the file, wherever the batch ends.
-                if size_bytes - position < _BATCH_OVERHEAD:
-                    status, detail_0, detail_1 = _SHORT_HEADER, total_bytes, size_bytes - position
-                    break
-                if window_end - position < _BATCH_OVERHEAD:
-                    status = NEED_BYTES
-                    break
             last_offset_delta = load_be32(batch + layout.LAST_OFFSET_DELTA_POSITION)
-            batch_last_offset = base_offset + last_offset_delta
+            last_offset = base_offset + last_offset_delta
             timestamp_ms = load_be64(batch + layout.MAX_TIMESTAMP_POSITION)
-
-        relative_offset = batch_last_offset - base_offset_of_segment
-        if check_range and (relative_offset < 0 or relative_offset > _MAX_INT32):
-            status, detail_0, detail_1 = _OFFSET_OVERFLOW, batch_last_offset, base_offset_of_segment
+        if unlikely(np.uint64(last_offset - base_offset_of_segment) > _MAX_INT32) and state.check_range != 0:
+            status = stop(state, _OFFSET_OVERFLOW, batch - origin, last_offset, base_offset_of_segment)
             break
         if timestamp_ms > max_timestamp_ms:
             max_timestamp_ms = timestamp_ms
-            state.max_timestamp_offset = batch_last_offset
-            state.max_timestamp_position = position
-        if position - last_indexed_position > interval_bytes:
-            # Rare enough (once in index.interval.bytes) for its state to stay in memory.
-            index_count = state.index_count
-            if index_count >= state.max_index_entries:
-                status, detail_0, detail_1 = _INDEX_FULL, index_count, state.max_index_entries
+            state.max_timestamp_offset = last_offset
+            state.max_timestamp_position = batch - origin
+        if unlikely(batch > index_beyond):
+            status = _scan_rules.append_index_entries(
+                state, offset_index, time_index, last_offset, batch - origin, max_timestamp_ms
+            )
+            if status != RUNNING:
                 break
-            if index_count > 0 and batch_last_offset <= state.last_index_offset:
-                status, detail_0, detail_1 = _INVALID_OFFSET, batch_last_offset, state.last_index_offset
-                break
-            offset_index[index_count, 0] = relative_offset
-            offset_index[index_count, 1] = position
-            state.index_count = index_count + 1
-            state.last_index_offset = batch_last_offset
-            time_index_count = state.time_index_count
-            if time_index_count >= state.max_time_index_entries - 1:
-                status, detail_0, detail_1 = _TIME_INDEX_FULL, time_index_count, state.max_time_index_entries
-                break
-            if time_index_count > 0 and state.max_timestamp_offset < state.last_time_index_offset:
-                status = _TIME_INDEX_INVALID_OFFSET
-                detail_0, detail_1 = state.max_timestamp_offset, state.last_time_index_offset
-                stop_position = state.max_timestamp_position
-                break
-            if max_timestamp_ms > state.last_time_index_ms:
-                time_index[time_index_count].timestamp_ms = max_timestamp_ms
-                time_index[time_index_count].relative_offset = (
-                    state.max_timestamp_offset - base_offset_of_segment
-                )
-                state.time_index_count = time_index_count + 1
-                state.last_time_index_ms = max_timestamp_ms
-                state.last_time_index_offset = state.max_timestamp_offset
-            last_indexed_position = position
-            if index_count + 1 >= offset_index.shape[0] or time_index_count + 1 >= time_index.size:
-                has_room = False
+            status = np.int64(FULL)
+            index_beyond = batch + state.index_interval_bytes
+            room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
 
-        position += total_bytes
+        # Kafka's validBytes moves here: what is found below concerns a batch that stays.
+        this = batch
+        batch += total_bytes
         batch_count += 1
-        last_offset = batch_last_offset
-        if is_legacy:
+        state.last_offset = last_offset
+        if unlikely(magic < layout.MAGIC_V2):
             state.legacy_batch_count += 1
             continue
-
-        leader_epoch = load_be32(batch + layout.PARTITION_LEADER_EPOCH_POSITION)
-        if leader_epoch > highest_epoch:
-            epochs[state.epoch_count, 0] = leader_epoch
-            epochs[state.epoch_count, 1] = base_offset
-            epochs[state.epoch_count, 2] = stop_position
-            state.epoch_count += 1
+        leader_epoch = load_be32(this + layout.PARTITION_LEADER_EPOCH_POSITION)
+        if unlikely(leader_epoch > highest_epoch):
             highest_epoch = leader_epoch
-            if state.epoch_count >= epochs.shape[0]:
-                has_room = False
-
-        producer_id = load_be64(batch + layout.PRODUCER_ID_POSITION)
+            _scan_rules.add_epoch(state, epochs, leader_epoch, base_offset, this - origin)
+            room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
+        producer_id = load_be64(this + layout.PRODUCER_ID_POSITION)
         if producer_id >= 0:
-            epoch = load_be16(batch + layout.PRODUCER_EPOCH_POSITION)
-            attributes = load_u8(batch + layout.ATTRIBUTES_LOW_BYTE_POSITION)
-            if attributes & _CONTROL != 0:
-                if total_bytes < _BATCH_OVERHEAD:
-                    # Only without CRC check: the records' iterator reads the count from the batch's own
-                    # bytes.
-                    status, detail_0, detail_1 = _CONTROL_FATAL, producer_id, base_offset
-                    break
-                kind, marker_type, coordinator_epoch, marker_timestamp_ms = _decode_marker(
-                    batch, total_bytes, attributes
+            attributes = load_u8(this + layout.ATTRIBUTES_LOW_BYTE_POSITION)
+            if unlikely(attributes & layout.CONTROL_MASK != 0):
+                status = _control_batch(
+                    state,
+                    producers,
+                    slots,
+                    events,
+                    this,
+                    total_bytes,
+                    this - origin,
+                    attributes,
+                    producer_id,
+                    last_offset,
                 )
-                if kind == _KIND_UNKNOWN:
-                    state.control_position = stop_position
-                    state.control_producer_id = producer_id
-                    state.control_epoch = epoch
-                    state.control_base_offset = base_offset
-                    state.control_last_offset = batch_last_offset
-                    status, detail_0, detail_1 = PAUSED, producer_id, base_offset
+                if status != RUNNING:
                     break
-                row_number = _find_producer(producers, slots, producer_count, producer_id)
-                if row_number == producer_count:
-                    producer_count += 1
-                    if producer_count >= producers.size:
-                        has_room = False
-                if kind == _KIND_MARKER:
-                    _apply_marker(producers[row_number], epoch, coordinator_epoch, marker_timestamp_ms)
-                    _add_event(
-                        events,
-                        event_count,
-                        _EVENT_MARKER,
-                        row_number,
-                        base_offset,
-                        batch_last_offset,
-                        stop_position,
-                        marker_type,
-                        coordinator_epoch,
-                        epoch,
-                    )
-                    event_count += 1
-                    if event_count >= events.size:
-                        has_room = False
+                status = np.int64(FULL)
+                room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
             else:
-                row_number = _find_producer(producers, slots, producer_count, producer_id)
-                if row_number == producer_count:
-                    producer_count += 1
-                    if producer_count >= producers.size:
-                        has_room = False
-                row = producers[row_number]
-                txn = row.txn
-                event = np.int64(0)
-                if attributes & _TRANSACTIONAL != 0:
-                    if txn != TXN_OPEN:
-                        event = _EVENT_BEGIN
-                        row.txn = TXN_OPEN
-                elif txn < TXN_NONE_BEFORE_MARKER:
-                    if txn == TXN_OPEN:
-                        event = _EVENT_INVALID_TXN
+                row = _scan_rules.find_producer(state, producers, slots, producer_id)
+                producer = producers[row]
+                epoch = load_be16(this + layout.PRODUCER_EPOCH_POSITION)
+                txn = producer.txn
+                is_transactional = attributes & layout.TRANSACTIONAL_MASK != 0
+                if unlikely(is_transactional != (txn == TXN_OPEN) or txn == TXN_UNKNOWN):
+                    if is_transactional:
+                        event = np.int64(_EVENT_BEGIN)
+                    elif txn == TXN_OPEN:
+                        event = np.int64(_EVENT_INVALID_TXN)
                     else:
-                        event = _EVENT_NON_TRANSACTIONAL
-                        row.txn = TXN_NONE_BEFORE_MARKER
-                if event != 0:
-                    _add_event(
-                        events,
-                        event_count,
-                        event,
-                        row_number,
-                        base_offset,
-                        batch_last_offset,
-                        stop_position,
-                        -1,
-                        -1,
-                        epoch,
+                        event = np.int64(_EVENT_NON_TRANSACTIONAL)
+                    _scan_rules.add_event(
+                        state, events, event, row, base_offset, last_offset, this - origin, -1, -1, epoch
                     )
-                    event_count += 1
-                    if event_count >= events.size:
-                        has_room = False
                     if event == _EVENT_INVALID_TXN:
-                        status, detail_0, detail_1 = _INVALID_TXN, producer_id, base_offset
+                        status = stop(state, _INVALID_TXN, this - origin, producer_id, base_offset)
                         break
-                if not (row.has_data or row.has_marker):
-                    row.first_epoch = epoch
-                row.epoch = epoch
-                row.last_offset = batch_last_offset
-                row.offset_delta = last_offset_delta
-                row.last_sequence = _last_sequence(
-                    load_be32(batch + layout.BASE_SEQUENCE_POSITION), last_offset_delta
+                    if txn == TXN_UNKNOWN:
+                        producer.first_epoch = epoch
+                    producer.txn = TXN_OPEN if is_transactional else TXN_NONE_BEFORE_MARKER
+                    room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
+                producer.epoch = epoch
+                producer.last_offset = last_offset
+                producer.offset_delta = last_offset_delta
+                producer.last_sequence = _scan_rules.last_sequence(
+                    load_be32(this + layout.BASE_SEQUENCE_POSITION), last_offset_delta
                 )
-                row.timestamp_ms = timestamp_ms
-                row.data_timestamp_ms = timestamp_ms
-                row.has_data = True
-                row.cleared = False
-        producer_end_offset = batch_last_offset + 1
+                producer.timestamp_ms = timestamp_ms
+                producer.data_timestamp_ms = timestamp_ms
+                producer.has_data = True
+                producer.cleared = False
+        state.producer_end_offset = last_offset + 1
 
-    state.position = position
-    state.needed_bytes = needed_bytes
-    state.status = status
-    state.stop_position = stop_position
-    state.detail_0 = detail_0
-    state.detail_1 = detail_1
-    state.batch_count = batch_count
-    state.last_offset = last_offset
+    state.position = batch - origin
+    state.last_indexed_position = index_beyond - origin - state.index_interval_bytes
     state.max_timestamp_ms = max_timestamp_ms
-    state.last_indexed_position = last_indexed_position
     state.highest_epoch = highest_epoch
-    state.producer_end_offset = producer_end_offset
-    state.producer_count = producer_count
-    state.event_count = event_count
+    state.batch_count = batch_count
     return status

@@ -9,6 +9,8 @@ import numpy as np
 from native.raw_scan import PRODUCER_DTYPE
 
 # What the kernel returns besides a Stop.
+RUNNING: Final = -4
+"""Inside of the kernel only: nothing stops the scan."""
 NEED_BYTES: Final = -1
 """The window ends before the next batch does."""
 FULL: Final = -2
@@ -16,28 +18,51 @@ FULL: Final = -2
 PAUSED: Final = -3
 """A control batch was met that the caller must decode."""
 
-STATE_DTYPE: Final = np.dtype(
-    [
-        (name, "<i8")
-        for name in (
-            # fixed
-            "base_offset", "size_bytes", "index_interval_bytes", "max_index_entries",
-            "max_time_index_entries", "check_crc", "check_range",
-            # the walk
-            "position", "needed_bytes", "status", "stop_position", "detail_0", "detail_1",
-            "batch_count", "legacy_batch_count", "last_offset",
-            "max_timestamp_ms", "max_timestamp_offset", "max_timestamp_position",
-            "last_indexed_position", "last_index_offset", "last_time_index_ms", "last_time_index_offset",
-            "highest_epoch", "producer_end_offset",
-            # rows in use
-            "index_count", "time_index_count", "epoch_count", "producer_count", "event_count",
-            # the control batch at which the scan paused, and what its caller says it is
-            "control_position", "control_producer_id", "control_epoch", "control_base_offset",
-            "control_last_offset", "control_kind", "control_marker_type", "control_coordinator_epoch",
-            "control_timestamp_ms",
-        )
-    ]
-)  # fmt: skip
+STATE_NAMES: Final = (
+    # fixed
+    "base_offset",
+    "size_bytes",
+    "index_interval_bytes",
+    "max_index_entries",
+    "max_time_index_entries",
+    "check_crc",
+    "check_range",
+    # the walk
+    "position",
+    "needed_bytes",
+    "stop_position",
+    "detail_0",
+    "detail_1",
+    "batch_count",
+    "legacy_batch_count",
+    "last_offset",
+    "max_timestamp_ms",
+    "max_timestamp_offset",
+    "max_timestamp_position",
+    "last_indexed_position",
+    "last_index_offset",
+    "last_time_index_ms",
+    "last_time_index_offset",
+    "highest_epoch",
+    "producer_end_offset",
+    # rows in use
+    "index_count",
+    "time_index_count",
+    "epoch_count",
+    "producer_count",
+    "event_count",
+    # the control batch at which the scan paused, and what its caller says it is
+    "control_position",
+    "control_producer_id",
+    "control_epoch",
+    "control_base_offset",
+    "control_last_offset",
+    "control_kind",
+    "control_marker_type",
+    "control_coordinator_epoch",
+    "control_timestamp_ms",
+)
+STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
 """int64 throughout. The index interval is 2**62 where no index is built."""
 
 # Where a producer stands with its transactions, as far as this segment tells.

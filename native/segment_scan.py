@@ -47,7 +47,11 @@ __all__ = [
 
 _FIRST_ROWS: Final = 64
 """Rows that a table begins with; it doubles when it is full."""
+_SLOTS_PER_ROW: Final = 4
+"""Size of the producers' hash table: few ids meet, and it still fits the first-level cache."""
 _NO_INDEX_INTERVAL: Final = 1 << 62
+_INDEX_OF: Final = {name: index for index, name in enumerate(_scan_state.STATE_NAMES)}
+_POSITION: Final = _INDEX_OF["position"]
 _STOPS_WITH_FINAL_TIME_ENTRY: Final = frozenset(
     {Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL}
 )
@@ -99,39 +103,44 @@ class SegmentScanner:
         self._cpu_path = None if cpu_path is None else cpu.choose(cpu_path)
         self._build_index = build_index
         self._states = np.zeros(1, _scan_state.STATE_DTYPE)
-        state = self._states[0]
-        state["base_offset"] = base_offset
-        state["size_bytes"] = size_bytes
-        state["position"] = start_position
-        state["index_interval_bytes"] = index_interval_bytes if build_index else _NO_INDEX_INTERVAL
-        state["max_index_entries"] = max_index_entries
-        state["max_time_index_entries"] = max_time_index_entries
-        state["check_crc"] = check_crc
-        state["check_range"] = check_crc or build_index
-        state["max_timestamp_ms"] = layout.NO_TIMESTAMP_MS
-        state["max_timestamp_offset"] = base_offset
-        state["max_timestamp_position"] = start_position
-        state["last_time_index_ms"] = layout.NO_TIMESTAMP_MS
-        state["last_indexed_position"] = start_position
-        for name in ("last_offset", "highest_epoch", "producer_end_offset"):
-            state[name] = -1
+        # The same integers one by one: a thousand windows make some thousand accesses, and numpy's are slow.
+        self._state = self._states.view(np.int64).data
+        for name, value in {
+            "base_offset": base_offset,
+            "size_bytes": size_bytes,
+            "position": start_position,
+            "index_interval_bytes": index_interval_bytes if build_index else _NO_INDEX_INTERVAL,
+            "max_index_entries": max_index_entries,
+            "max_time_index_entries": max_time_index_entries,
+            "check_crc": int(check_crc),
+            "check_range": int(check_crc or build_index),
+            "max_timestamp_ms": layout.NO_TIMESTAMP_MS,
+            "max_timestamp_offset": base_offset,
+            "max_timestamp_position": start_position,
+            "last_time_index_ms": layout.NO_TIMESTAMP_MS,
+            "last_indexed_position": start_position,
+            "needed_bytes": layout.RECORD_BATCH_OVERHEAD_BYTES,
+            "last_offset": -1,
+            "highest_epoch": -1,
+            "producer_end_offset": -1,
+        }.items():
+            self._write(name, value)
         self._offset_index = np.empty((_FIRST_ROWS, 2), np.int32)
         self._time_index = np.empty(_FIRST_ROWS, TIME_INDEX_ROW_DTYPE)
         self._epochs = np.empty((_FIRST_ROWS, 3), np.int64)
         self._producers = np.zeros(_FIRST_ROWS, _scan_state.PRODUCER_ROW_DTYPE)
-        self._slots = np.zeros(2 * _FIRST_ROWS, np.int32)
+        self._slots = np.zeros(_SLOTS_PER_ROW * _FIRST_ROWS, np.int32)
         self._events = np.zeros(_FIRST_ROWS, TXN_EVENT_DTYPE)
         self._stop: Stop | None = None
         self._paused = False
         if start_position >= size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
             self._stop = Stop.END
-            state["stop_position"] = start_position
-        state["needed_bytes"] = layout.RECORD_BATCH_OVERHEAD_BYTES
+            self._write("stop_position", start_position)
 
     @property
     def position(self) -> int:
         """Position in the file of the first byte not consumed: where the next window begins."""
-        return self._read("position")
+        return self._state[_POSITION]
 
     @property
     def needed_bytes(self) -> int:
@@ -171,7 +180,7 @@ class SegmentScanner:
         Raises:
             ScanUsageError: the scan has ended or waits for `resume_control`.
         """
-        if self.finished or self._paused:
+        if self._stop is not None or self._paused:
             raise ScanUsageError(
                 "feed() after the scan has ended, or while a control batch waits for its decision"
             )
@@ -179,7 +188,8 @@ class SegmentScanner:
             raise ScanUsageError(
                 f"a window is contiguous uint8 of one dimension, not {window.dtype} {window.shape}"
             )
-        self._run(window.ctypes.data + slack_before, window.size - slack_before)
+        address: int = window.__array_interface__["data"][0]
+        self._run(address + slack_before, window.size - slack_before)
 
     def resume_control(
         self, kind: ControlKind, marker_type: int = 0, coordinator_epoch: int = 0, timestamp_ms: int = 0
@@ -198,14 +208,13 @@ class SegmentScanner:
         if not self._paused:
             raise ScanUsageError("resume_control() without a control batch that waits")
         self._paused = False
-        state = self._states[0]
         if kind in (ControlKind.INVALID, ControlKind.FATAL):
             self._stop = Stop.INVALID_CONTROL if kind is ControlKind.INVALID else Stop.CONTROL_FATAL
             return
-        state["control_kind"] = kind
-        state["control_marker_type"] = marker_type
-        state["control_coordinator_epoch"] = coordinator_epoch
-        state["control_timestamp_ms"] = timestamp_ms
+        self._write("control_kind", kind)
+        self._write("control_marker_type", marker_type)
+        self._write("control_coordinator_epoch", coordinator_epoch)
+        self._write("control_timestamp_ms", timestamp_ms)
         self._run(0, 0)
 
     def result(self) -> RawScan:
@@ -216,7 +225,6 @@ class SegmentScanner:
         """
         if self._stop is None and not self._paused:
             raise ScanUsageError(f"the scan has not ended: it needs bytes from position {self.position} on")
-        state = self._states[0]
         stop = Stop.CONTROL_PAUSED if self._stop is None else self._stop
         stop_position = self._read("stop_position")
         detail = (self._read("detail_0"), self._read("detail_1"))
@@ -224,8 +232,7 @@ class SegmentScanner:
             stop = Stop.TIME_INDEX_INVALID_OFFSET
             stop_position = self._read("max_timestamp_position")
             detail = (self._read("max_timestamp_offset"), self._read("last_time_index_offset"))
-        epochs = self._epochs[: state["epoch_count"]].copy()
-        producers = self._producers[: state["producer_count"]]
+        epochs = self._epochs[: self._read("epoch_count")]
         return RawScan(
             stop=stop,
             valid_bytes=self.position,
@@ -236,17 +243,20 @@ class SegmentScanner:
             last_offset=self._read("last_offset"),
             max_timestamp_ms=self._read("max_timestamp_ms"),
             max_timestamp_offset=self._read("max_timestamp_offset"),
-            offset_index=self._offset_index[: state["index_count"]].copy(),
-            time_index=self._time_index[: state["time_index_count"]].copy(),
-            epochs=np.ascontiguousarray(epochs[:, :2]),
-            epoch_positions=np.ascontiguousarray(epochs[:, 2]),
-            producers=_public_rows(producers),
-            txn_events=self._events[: state["event_count"]].copy(),
+            offset_index=self._offset_index[: self._read("index_count")].copy(),
+            time_index=self._time_index[: self._read("time_index_count")].copy(),
+            epochs=epochs[:, :2].copy(),
+            epoch_positions=epochs[:, 2].copy(),
+            producers=_public_rows(self._producers[: self._read("producer_count")]),
+            txn_events=self._events[: self._read("event_count")].copy(),
             producer_end_offset=self._read("producer_end_offset"),
         )
 
     def _read(self, name: str) -> int:
-        return int(self._states[name][0])
+        return self._state[_INDEX_OF[name]]
+
+    def _write(self, name: str, value: int) -> None:
+        self._state[_INDEX_OF[name]] = value
 
     def _run(self, address: int, window_bytes: int) -> None:
         from native import _scan_kernel
@@ -255,7 +265,7 @@ class SegmentScanner:
             self._cpu_path = cpu.choose()
         scan = _scan_kernel.entry(self._cpu_path)
         while True:
-            position = self.position
+            position = self._state[_POSITION]
             status = scan(
                 address,
                 window_bytes,
@@ -270,7 +280,7 @@ class SegmentScanner:
             if status != _scan_state.FULL:
                 break
             self._grow()
-            consumed = self.position - position
+            consumed = self._state[_POSITION] - position
             address += consumed
             window_bytes -= consumed
         self._paused = status == _scan_state.PAUSED
@@ -279,36 +289,34 @@ class SegmentScanner:
 
     def _grow(self) -> None:
         """Double every table that is more than half full, so that one kernel call adds many rows."""
-        from native import _scan_kernel
+        from native import _scan_rules
 
-        state = self._states[0]
-        self._offset_index = _with_room(self._offset_index, state["index_count"])
-        self._time_index = _with_room(self._time_index, state["time_index_count"])
-        self._epochs = _with_room(self._epochs, state["epoch_count"])
-        self._events = _with_room(self._events, state["event_count"])
-        producers = _with_room(self._producers, state["producer_count"])
+        self._offset_index = _with_room(self._offset_index, self._read("index_count"))
+        self._time_index = _with_room(self._time_index, self._read("time_index_count"))
+        self._epochs = _with_room(self._epochs, self._read("epoch_count"))
+        self._events = _with_room(self._events, self._read("event_count"))
+        producers = _with_room(self._producers, self._read("producer_count"))
         if producers is not self._producers:
             self._producers = producers
-            self._slots = np.zeros(2 * producers.size, np.int32)
-            _scan_kernel.rebuild_slots(producers, int(state["producer_count"]), self._slots)
+            self._slots = np.zeros(_SLOTS_PER_ROW * producers.size, np.int32)
+            _scan_rules.rebuild_slots(producers, self._read("producer_count"), self._slots)
 
     def _append_final_time_entry(self) -> bool:
         """Append the greatest timestamp if it is newer than the last entry; False if its offset is refused.
 
         Kafka: TimeIndex.maybeAppend(maxTimestampSoFar, shallowOffsetOfMaxTimestampSoFar, skipFullCheck=true).
         """
-        state = self._states[0]
-        count = int(state["time_index_count"])
-        if count > 0 and state["max_timestamp_offset"] < state["last_time_index_offset"]:
+        count = self._read("time_index_count")
+        timestamp_ms, offset = self._read("max_timestamp_ms"), self._read("max_timestamp_offset")
+        if count > 0 and offset < self._read("last_time_index_offset"):
             return False
-        if state["max_timestamp_ms"] > state["last_time_index_ms"]:
+        if timestamp_ms > self._read("last_time_index_ms"):
             if count == self._time_index.size:
                 self._time_index = _with_room(self._time_index, count)
-            relative_offset = state["max_timestamp_offset"] - state["base_offset"]
-            self._time_index[count] = (state["max_timestamp_ms"], relative_offset)
-            state["time_index_count"] = count + 1
-            state["last_time_index_ms"] = state["max_timestamp_ms"]
-            state["last_time_index_offset"] = state["max_timestamp_offset"]
+            self._time_index[count] = (timestamp_ms, offset - self._read("base_offset"))
+            self._write("time_index_count", count + 1)
+            self._write("last_time_index_ms", timestamp_ms)
+            self._write("last_time_index_offset", offset)
         return True
 
 
@@ -350,7 +358,7 @@ def scan_segment(
 
 def _with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:
     """Return *table*, or one twice as long with its first *used* rows if more than half is used."""
-    if 2 * int(used) <= len(table):
+    if 2 * used <= len(table):
         return table
     longer = np.zeros((2 * len(table), *table.shape[1:]), table.dtype)
     longer[:used] = table[:used]
