@@ -95,7 +95,7 @@ def entry(path):
 def _examine(path, state, batch, position, window_bytes, left_bytes):
     """Examine a batch, every case, in Kafka's order; return (status, total bytes, magic).
 
-    The batch is at address *batch*; from there on the window has *window_bytes* and the file *left_bytes*. The
+    The batch is at address *batch*; from there the window has *window_bytes* and the file *left_bytes*. The
     status is RUNNING for a batch that may be taken.
     """
     check_crc = state.check_crc != 0
