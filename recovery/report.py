@@ -186,7 +186,7 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
             yield f"  {log_dir.error}"
         for partition in log_dir.partitions:
             if partition.status != "unchanged" or partition.warnings:
-                yield from _partition_lines(partition)
+                yield from _partition_lines(partition, with_actions=report.dry_run)
         for folder in log_dir.passed_over:
             yield f"  {folder}: left alone"
         for action in log_dir.actions:
@@ -219,7 +219,7 @@ def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
     return f"{words or 'no partitions'}; {marker}" + (" (dry run)" if dry_run else "")
 
 
-def _partition_lines(partition: PartitionReport) -> Iterable[str]:
+def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Iterable[str]:
     words = f"  {partition.folder}: {partition.status}"
     if partition.log_end_offset >= 0:
         words += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
@@ -228,8 +228,11 @@ def _partition_lines(partition: PartitionReport) -> Iterable[str]:
     for cut in partition.cuts:
         place = "whole segment" if cut.position == 0 else f"from byte {cut.position}"
         yield f"    {cut.file} {place}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
-    for reason in partition.reasons:
+    for reason in partition.reasons if not partition.cuts else ():
         yield f"    {reason}"
+    if with_actions:
+        yield from (f"    save {save}" for save in partition.to_quarantine)
+        yield from (f"    {action}" for action in partition.actions)
     for warning in partition.warnings:
         yield f"    note: {warning}"
 

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Make this project's environment, then run the demonstration or the tests in it.
+
+    python3 dev.py demo        recover a copy of sample_logs and show what happened
+    python3 dev.py test        run all tests; further arguments go to pytest
+    python3 dev.py check       ruff, mypy and the import contracts
+    python3 dev.py run ...     kafka-log-recovery with these arguments
+
+Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. Everything goes into `.venv`;
+nothing else on the machine is touched. The environment is made again when pyproject.toml changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+ENVIRONMENT = ROOT / ".venv"
+STAMP = ENVIRONMENT / "made-from"
+SAMPLE = "crashed"
+
+
+def main(arguments: list[str]) -> int:
+    """Run one of the commands above and return its exit code."""
+    commands = {"demo": demo, "test": test, "check": check, "run": run}
+    if sys.version_info < (3, 11):
+        print(f"dev.py: Python 3.11 or newer is needed, this is {sys.version.split()[0]}", file=sys.stderr)
+        return 1
+    if not arguments or arguments[0] not in commands:
+        print(__doc__, file=sys.stderr)
+        return 1
+    make_environment()
+    return commands[arguments[0]](arguments[1:])
+
+
+def demo(_arguments: list[str]) -> int:
+    """Unpack the logs of a killed broker, recover them with progress, and recover them again."""
+    with tempfile.TemporaryDirectory(prefix="kafka-log-recovery-") as folder:
+        unpacked = python("-m", "tests.samples", SAMPLE, folder, capture=True)
+        config = unpacked.stdout.strip()
+        print(f"A copy of sample_logs/{SAMPLE}.tar.xz: the log dirs of a 4.3.1 broker that was killed.\n")
+        now = sample_now_ms(Path(config).parent)
+        print(f"$ kafka-log-recovery recover -c {config} --now {now}", flush=True)
+        first = python("-m", "recovery", "recover", "-c", config, "--now", now).returncode
+        print("\nOnce more: there is nothing left to do.\n")
+        print(f"$ kafka-log-recovery recover -c {config} --now {now} --progress none", flush=True)
+        second = python("-m", "recovery", "recover", "-c", config, "--now", now, "--progress", "none").returncode
+        return first or second
+
+
+def test(arguments: list[str]) -> int:
+    """Run the tests; without Java or Maven those against the real Kafka are skipped, with the reason."""
+    missing = [command for command in ("java", "mvn") if shutil.which(command) is None]
+    if missing:
+        print(f"{', '.join(missing)} not found: the suites that need the real Kafka will be skipped", file=sys.stderr)
+    return python("-m", "pytest", *arguments).returncode
+
+
+def check(_arguments: list[str]) -> int:
+    """Run what CI runs beside the tests."""
+    commands = (
+        ("-m", "ruff", "check"),
+        ("-m", "ruff", "format", "--check"),
+        ("-m", "mypy"),
+        ("-c", "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"),
+    )
+    return max([python(*command).returncode for command in commands])
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line from this checkout."""
+    return python("-m", "recovery", *arguments).returncode
+
+
+def make_environment() -> None:
+    """Create `.venv` and install the project with its developers' tools, unless that is done already."""
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    if STAMP.exists() and STAMP.read_text() == wanted:
+        return
+    print("Making the environment in .venv (once; some minutes on a slow line) ...", file=sys.stderr, flush=True)
+    venv.create(ENVIRONMENT, with_pip=True, clear=True)
+    python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", ".[dev]", check=True)
+    STAMP.write_text(wanted)
+
+
+def sample_now_ms(sample: Path) -> str:
+    """Return the clock that recoveries of a sample use, so that its producers have not expired since."""
+    import json
+
+    return str(json.loads((sample / "sample.json").read_text())["now_ms"])
+
+
+def python(*arguments: str, capture: bool = False, check: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run the environment's Python in the project's folder."""
+    interpreter = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
+    return subprocess.run(
+        [str(interpreter), *arguments], cwd=ROOT, text=True, check=check or capture, stdout=subprocess.PIPE if capture else None
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
