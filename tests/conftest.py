@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,17 @@ def oracle() -> Iterator[Oracle]:
     """One JVM with Kafka's own LogManager for the whole run."""
     with Oracle() as running:
         yield running
+
+
+@pytest.fixture
+def ram_path(tmp_path: Path) -> Iterator[Path]:
+    """A folder like tmp_path, in memory where the machine has /dev/shm: Kafka's fsyncs cost nothing there."""
+    shared_memory = Path("/dev/shm")
+    if not os.access(shared_memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=shared_memory, prefix="kafka-log-recovery-") as folder:
+        yield Path(folder)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -28,8 +28,8 @@ def partition(sample: Sample, name: str) -> Path:
     return next(sample.root.glob(f"d?/{name}"))
 
 
-def test_an_unclean_load_ends_as_a_clean_shutdown(tmp_path: Path, oracle: Oracle) -> None:
-    sample = unpack("crashed", tmp_path)
+def test_an_unclean_load_ends_as_a_clean_shutdown(ram_path: Path, oracle: Oracle) -> None:
+    sample = unpack("crashed", ram_path)
     outcome = load(oracle, sample, log=True)
     assert outcome.outcome == "loaded"
     assert outcome.error is None
@@ -44,19 +44,19 @@ def test_an_unclean_load_ends_as_a_clean_shutdown(tmp_path: Path, oracle: Oracle
     assert [line for line in again if "-delete/" not in line] == []
 
 
-def test_a_broker_that_would_halt_is_fatal_and_the_next_dirs_load(tmp_path: Path, oracle: Oracle) -> None:
-    damaged = unpack("intact", tmp_path / "damaged")
+def test_a_broker_that_would_halt_is_fatal_and_the_next_dirs_load(ram_path: Path, oracle: Oracle) -> None:
+    damaged = unpack("intact", ram_path / "damaged")
     (damaged.log_dirs[0] / "plain-1" / "abc.log").write_bytes(b"")
     outcome = load(oracle, damaged)
     assert outcome.outcome == "fatal"
     assert "NumberFormatException" in outcome.error
     assert outcome.failed_logs == (str(damaged.log_dirs[0] / "plain-1"),)
     assert not any((log_dir / ".lock").exists() for log_dir in damaged.log_dirs)
-    assert load(oracle, unpack("intact", tmp_path / "sound")).outcome == "loaded"
+    assert load(oracle, unpack("intact", ram_path / "sound")).outcome == "loaded"
 
 
-def test_a_dir_that_fails_is_offline_and_the_other_is_closed(tmp_path: Path, oracle: Oracle) -> None:
-    sample = unpack("crashed", tmp_path)
+def test_a_dir_that_fails_is_offline_and_the_other_is_closed(ram_path: Path, oracle: Oracle) -> None:
+    sample = unpack("crashed", ram_path)
     partition(sample, "late-0").joinpath("leader-epoch-checkpoint").write_text("7\n0\n")
     outcome = load(oracle, sample)
     offline = partition(sample, "late-0").parent
@@ -67,8 +67,8 @@ def test_a_dir_that_fails_is_offline_and_the_other_is_closed(tmp_path: Path, ora
     assert not (offline / MARKER).exists()
 
 
-def test_one_dir_that_fails_alone_is_offline(tmp_path: Path, oracle: Oracle) -> None:
-    sample = unpack("crashed-v0-v1", tmp_path)
+def test_one_dir_that_fails_alone_is_offline(ram_path: Path, oracle: Oracle) -> None:
+    sample = unpack("crashed-v0-v1", ram_path)
     log_dir = sample.log_dirs[0]
     (log_dir / "recovery-point-offset-checkpoint").write_text("1\n0\n")
     outcome = oracle.load([log_dir], now_ms=sample.now_ms)
@@ -76,10 +76,10 @@ def test_one_dir_that_fails_alone_is_offline(tmp_path: Path, oracle: Oracle) -> 
     assert not (log_dir / MARKER).exists()
 
 
-def test_topic_configs_change_the_index(tmp_path: Path, oracle: Oracle) -> None:
+def test_topic_configs_change_the_index(ram_path: Path, oracle: Oracle) -> None:
     sizes = {}
     for interval_bytes in ("64", "4096"):
-        sample = unpack("crashed", tmp_path / interval_bytes)
+        sample = unpack("crashed", ram_path / interval_bytes)
         configs = dict(sample.topic_configs)
         configs["late"] = dict(configs["late"]) | {"index.interval.bytes": interval_bytes}
         load(oracle, sample, topic_configs=configs)
@@ -87,10 +87,10 @@ def test_topic_configs_change_the_index(tmp_path: Path, oracle: Oracle) -> None:
     assert sizes["64"] > sizes["4096"] > 0
 
 
-def test_the_clock_decides_which_producers_have_expired(tmp_path: Path, oracle: Oracle) -> None:
+def test_the_clock_decides_which_producers_have_expired(ram_path: Path, oracle: Oracle) -> None:
     trees = []
     for days in (0, -4):
-        sample = unpack("crashed", tmp_path / str(days))
+        sample = unpack("crashed", ram_path / str(days))
         load(oracle, sample, now_ms=sample.now_ms + days * DAY_MS)
         trees.append(tree_of(partition(sample, "out-of-order-0")))
     changed = differences(*trees)
@@ -98,10 +98,10 @@ def test_the_clock_decides_which_producers_have_expired(tmp_path: Path, oracle: 
     assert all(".snapshot" in line for line in changed)
 
 
-def test_pending_deletes_wait_unless_they_are_run(tmp_path: Path, oracle: Oracle) -> None:
+def test_pending_deletes_wait_unless_they_are_run(ram_path: Path, oracle: Oracle) -> None:
     left = {}
     for run_deletes in (False, True):
-        sample = unpack("crashed", tmp_path / str(run_deletes))
+        sample = unpack("crashed", ram_path / str(run_deletes))
         first = partition(sample, "late-1") / ("0" * 20 + ".log")
         with first.open("r+b") as file:
             file.truncate(first.stat().st_size - 1)
@@ -115,12 +115,12 @@ def test_pending_deletes_wait_unless_they_are_run(tmp_path: Path, oracle: Oracle
     assert left[True] == {"late": 0, "folders": 0}
 
 
-def test_hundreds_of_loads_leave_no_files_and_no_threads_open(tmp_path: Path, oracle: Oracle) -> None:
+def test_hundreds_of_loads_leave_no_files_and_no_threads_open(ram_path: Path, oracle: Oracle) -> None:
     def open_count() -> tuple[int, int]:
         process = f"/proc/{oracle.pid}"
         return len(os.listdir(f"{process}/fd")), len(os.listdir(f"{process}/task"))
 
-    sample = unpack("stopped", tmp_path)
+    sample = unpack("stopped", ram_path)
     bad = sample.log_dirs[0] / "stranger"
     load(oracle, sample)
     files, threads = open_count()
@@ -136,6 +136,6 @@ def test_hundreds_of_loads_leave_no_files_and_no_threads_open(tmp_path: Path, or
     assert threads_now < threads + 5
 
 
-def test_a_request_that_makes_no_sense_is_an_error_here(tmp_path: Path, oracle: Oracle) -> None:
+def test_a_request_that_makes_no_sense_is_an_error_here(ram_path: Path, oracle: Oracle) -> None:
     with pytest.raises(RuntimeError, match="refused"):
-        oracle.load([tmp_path], now_ms=0, properties={"log.index.interval.bytes": "many"})
+        oracle.load([ram_path], now_ms=0, properties={"log.index.interval.bytes": "many"})

@@ -175,9 +175,12 @@ def _is_log_end(tree: dict[str, bytes], path: str, offset: int) -> bool:
 
 
 def _with_leadership(content: bytes, epoch: int, start: int) -> bytes:
-    """LeaderEpochFileCache.assign: later and conflicting entries go, the new one comes."""
-    kept = [entry for entry in _entries(content) if entry[0] < epoch and entry[1] < start]
-    lines = ["0", str(len(kept) + 1), *(f"{epoch} {start}" for epoch, start in [*kept, (epoch, start)])]
+    """LeaderEpochFileCache.assign, entry by entry: later and conflicting entries go, the new one comes."""
+    kept: list[tuple[int, int]] = []
+    for one in [*_entries(content), (epoch, start)]:
+        if not kept or one[0] != kept[-1][0] or one[1] < kept[-1][1]:
+            kept = [entry for entry in kept if entry[0] < one[0] and entry[1] < one[1]] + [one]
+    lines = ["0", str(len(kept)), *(f"{epoch} {start}" for epoch, start in kept)]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
