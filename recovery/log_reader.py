@@ -17,7 +17,6 @@ from recovery.segment import Segment
 from recovery.stops import refusal_of_stop
 from recovery.tree import PartitionTree
 from segfmt.errors import FormatError
-from segfmt.filenames import INDEX_SUFFIX, LOG_SUFFIX
 from segfmt.offset_index import last_offset, lookup
 
 
@@ -80,7 +79,7 @@ class LogReader:
             ScanRequest(
                 file=self._file(log),
                 base_offset=base_offset,
-                start_position=_checked_position(log, lookup(entries, base_offset, target_offset).position),
+                start_position=_position(entries, base_offset, target_offset),
                 end_position=self._tree.size_bytes(log),
                 mode=ScanMode.WALK,
             )
@@ -122,7 +121,7 @@ class LogReader:
     def _search(
         self, log: str, entries: npt.NDArray[np.void], base_offset: int, target_offset: int
     ) -> int | None:
-        position = _checked_position(log, lookup(entries, base_offset, target_offset).position)
+        position = _position(entries, base_offset, target_offset)
         size_bytes = self._tree.size_bytes(log)
         if not size_bytes:
             return None
@@ -143,16 +142,9 @@ class LogReader:
         return log if original is None else original.file
 
 
-def _checked_position(log: str, position: int) -> int:
-    """Return *position*, from an index; the broker dies on a negative one.
+def _position(entries: npt.NDArray[np.void], base_offset: int, target_offset: int) -> int:
+    """Return where to look for *target_offset*; a negative position in an index counts as 0.
 
-    Java: FileChannel.read(ByteBuffer, long).
+    Kafka: LogSegment.translateOffset(long, int).
     """
-    if position < 0:
-        raise PartitionRefusedError(
-            file=log.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX,
-            position=None,
-            rule=f"an index entry points at byte {position} (IllegalArgumentException stops the broker)",
-            remedy="move the index away: it is rebuilt from the log",
-        )
-    return position
+    return max(0, lookup(entries, base_offset, target_offset).position)

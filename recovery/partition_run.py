@@ -188,7 +188,7 @@ class PartitionRun:
         finally:
             self.scans.cancel()
         self._tell(outcome)
-        plan = plan_partition(self._task, outcome, self._files.read)
+        plan = self._plan(outcome)
         saved: list[str] = []
         if quarantine is not None:
             if not plan.is_empty:
@@ -201,6 +201,16 @@ class PartitionRun:
             report=self._report(outcome, plan, saved, started_s),
             is_changed=not plan.is_empty,
         )
+
+    def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:
+        """Return what to do in the folder.
+
+        Differs: a folder that waits for its deletion (`-delete`) in a cleanly shut down log dir is left as it is. The broker
+        would drop one of its snapshots at every start, and the folder itself a minute later.
+        """
+        if self._task.had_clean_shutdown and self._task.is_delete_folder:
+            return PartitionPlan(folder=self._task.folder, saves=(), actions=())
+        return plan_partition(self._task, outcome, self._files.read)
 
     def _is_recovered(self) -> bool:
         return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
