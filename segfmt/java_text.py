@@ -77,22 +77,30 @@ def read_lines(data: bytes) -> Iterator[str]:
     """Yield the lines of UTF-8 *data* as `BufferedReader.readLine` hands them out.
 
     Lines end with LF, CR or CR LF; an unfinished last line counts if it is not empty. The reader decodes 8192
-    characters ahead, so lines before the window that holds the first invalid byte are still yielded.
+    characters ahead, so lines before the window that holds the first invalid byte are still yielded; a
+    character that is cut off by the end of the data is noticed only there.
 
     Raises:
         UnicodeDecodeError: at the first window with invalid UTF-8 (Kafka: MalformedInputException, an
             IOException).
     """
+    damage: UnicodeDecodeError | None = None
     try:
-        text, damage = data.decode("utf-8"), None
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        text, damage = data[: error.start].decode("utf-8"), error
-        units = len(text.encode("utf-16-le")) // 2  # Java's window counts UTF-16 units
-        readable = units // _READER_WINDOW_CHARS * _READER_WINDOW_CHARS
-        text = text.encode("utf-16-le")[: 2 * readable].decode("utf-16-le", "surrogatepass")
+        text, damage = _readable_text(data, error), error
     *lines, last = _LINE_END.split(text)
     yield from lines
     if damage is not None:
         raise damage
     if last:
         yield last
+
+
+def _readable_text(data: bytes, error: UnicodeDecodeError) -> str:
+    text = data[: error.start].decode("utf-8")
+    if error.reason == "unexpected end of data":
+        return text
+    units = text.encode("utf-16-le")  # Java's window counts UTF-16 units
+    readable_units = len(units) // 2 // _READER_WINDOW_CHARS * _READER_WINDOW_CHARS
+    return units[: 2 * readable_units].decode("utf-16-le", "surrogatepass")

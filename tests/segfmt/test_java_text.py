@@ -103,3 +103,10 @@ def test_lines_of_earlier_windows_are_read_before_bad_utf8():
     assert [next(lines) for _ in range(4096)] == ["0"] * 4096  # 8192 characters are decoded ahead
     with pytest.raises(UnicodeDecodeError):
         next(lines)
+
+
+def test_character_cut_off_by_the_end_is_noticed_behind_the_lines_before():
+    lines = read_lines(b"0\n1\nx \xe2\x82")
+    assert [next(lines), next(lines)] == ["0", "1"]
+    with pytest.raises(UnicodeDecodeError):
+        next(lines)
