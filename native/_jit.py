@@ -4,6 +4,10 @@
 on disk, because compiling the scan takes a second or two and the command line starts often; division by zero
 does not raise (error_model="numpy"), because a kernel that cannot raise has no exception paths in its loop.
 
+Neither counts references (_nrt=False): a kernel allocates nothing, its caller keeps the arrays alive, and
+each array handed to an inlined function would otherwise cost a pair of locked additions and the vector
+registers.
+
 `inlined`: called by kernels only. It is inlined always: a call would put the vector registers on the stack.
 
 Traps that are avoided here (each was seen):
@@ -33,7 +37,7 @@ from numba.core.registry import cpu_target
 import segfmt.layout
 
 _config: Any = numba.core.config  # its settings come and go with the environment; no type knows them
-_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False}
+_FLAGS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False, "_nrt": False}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
