@@ -14,7 +14,7 @@ from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.model import Original, PartitionSource, ScanMode, ScanRequest
 from recovery.segment import Segment
-from recovery.stops import refusal_of_stop
+from recovery.stops import CUTTING_STOPS, refusal_of_stop
 from recovery.tree import PartitionTree
 from segfmt.errors import FormatError
 from segfmt.offset_index import last_offset, lookup
@@ -37,7 +37,8 @@ class LogReader:
             return known
         scan = self._source.scan(replace(request, file=file))
         self.scanned_bytes += request.end_position
-        self._recovered_scans[file, scan.valid_bytes] = scan._replace(stop=Stop.END)
+        if scan.stop in CUTTING_STOPS:  # others end before the last entry of the time index
+            self._recovered_scans[file, scan.valid_bytes] = scan._replace(stop=Stop.END)
         return scan
 
     def replay_scan(self, segment: Segment, start_offset: int, end_offset: int | None) -> RawScan | None:

@@ -96,15 +96,16 @@ class SegmentRecovery:
     def _scan(self, request: ScanRequest) -> RawScan:
         scan = self._reader.recovery_scan(request)
         reason = None
-        if scan.stop in OUT_OF_ORDER_STOPS and request.count:
-            # Differs: Kafka empties the segment; here the batches before the one out of order stay.
+        while scan.stop in OUT_OF_ORDER_STOPS and request.count:
+            # Differs: Kafka empties the segment; here the batches before the one out of order stay. What is left
+            # may end in another one: the greatest timestamp then has an offset that the time index has passed.
             reason = cut_reason(scan)
             scan = self._reader.recovery_scan(
                 ScanRequest(
                     file=request.file, base_offset=request.base_offset, end_position=scan.stop_position
                 )
             )
-        elif scan.stop not in CUTTING_STOPS:
+        if scan.stop not in CUTTING_STOPS:
             raise refusal_of_stop(request.file, request.base_offset, scan, while_loading=not request.count)
         original = self._tree.original(request.file)
         if scan.valid_bytes < request.end_position and original is not None:
