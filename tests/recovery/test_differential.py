@@ -1,0 +1,154 @@
+"""The recovery against Kafka's own LogManager: the samples whole, and hundreds of damaged partitions.
+
+`python -m tests.campaign` runs any number of the seeded cases; a case that once was a bug has a name here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.campaign import IDENTICAL, OUT_OF_ORDER, REFUSED, UNEXPLAINED, Campaign, promises
+from tests.kafka import Oracle
+from tests.mutilate import DAMAGES, PLAIN_DAMAGES
+from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of, recover
+from tests.samples import MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
+
+pytestmark = pytest.mark.java
+
+PLAIN_CASES, ALL_CASES, COMBINED_CASES = 200, 150, 150
+
+
+@pytest.fixture(scope="module")
+def broker_trees(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """What a broker leaves of each sample's log dirs."""
+    root = tmp_path_factory.mktemp("broker")
+    trees = {}
+    for name in SAMPLE_NAMES:
+        sample = unpack(name, root)
+        outcome = oracle.load(
+            sample.log_dirs,
+            now_ms=sample.now_ms,
+            properties=sample.properties,
+            topic_configs=sample.topic_configs,
+        )
+        assert outcome.outcome == "loaded", outcome.error
+        trees[name] = tree_of_log_dirs(sample)
+        shutil.rmtree(sample.root)
+    return trees
+
+
+@pytest.fixture(scope="module")
+def campaign(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    root = tmp_path_factory.mktemp("campaign")
+    yield Campaign(oracle, root)
+    shutil.rmtree(root)
+
+
+def tree_of_log_dirs(sample: Sample) -> dict[str, bytes]:
+    return {
+        f"{log_dir.name}/{path}": data
+        for log_dir in sample.log_dirs
+        for path, data in tree_of(log_dir).items()
+    }
+
+
+def without_locks(tree: dict[str, bytes]) -> dict[str, bytes]:
+    return {path: data for path, data in tree.items() if not path.endswith("/.lock")}
+
+
+def contents_of(log_dir: Path) -> dict[str, tuple[int, ...]]:
+    """The footprint of all that lies in *log_dir*: the folder itself changes while it is locked."""
+    return {path: found for path, found in footprint(log_dir).items() if path not in (".", ".lock")}
+
+
+@pytest.mark.parametrize("thread_count", [1, 2, 8])
+@pytest.mark.parametrize("name", SAMPLE_NAMES)
+def test_a_sample_is_left_as_the_broker_leaves_it(
+    name: str, thread_count: int, tmp_path: Path, broker_trees: dict[str, dict[str, bytes]]
+) -> None:
+    sample = unpack(name, tmp_path)
+    before = {log_dir: log_bytes(log_dir) for log_dir in sample.log_dirs}
+    report = recover(sample, thread_count=thread_count)
+    assert differences(broker_trees[name], tree_of_log_dirs(sample)) == []
+    assert report.exit_code == 0
+    for log_dir in sample.log_dirs:
+        assert (log_dir / MARKER).exists()
+        assert own_leftovers(log_dir) == []
+        assert lost_batches(before[log_dir], log_dir) == []
+        assert quarantine_of(log_dir).parent == log_dir.parent
+
+
+@pytest.mark.parametrize("name", SAMPLE_NAMES)
+def test_a_second_recovery_changes_nothing_and_says_so(
+    name: str, tmp_path: Path, broker_trees: dict[str, dict[str, bytes]]
+) -> None:
+    sample = unpack(name, tmp_path)
+    recover(sample)
+    found = {log_dir: contents_of(log_dir) for log_dir in sample.log_dirs}
+    saved = {log_dir: sorted(quarantine_of(log_dir).rglob("*")) for log_dir in sample.log_dirs}
+    report = recover(sample)
+    assert differences(broker_trees[name], tree_of_log_dirs(sample)) == []
+    for log_dir in sample.log_dirs:
+        assert contents_of(log_dir) == found[log_dir]
+        assert sorted(quarantine_of(log_dir).rglob("*")) == saved[log_dir]
+        assert own_leftovers(log_dir) == []
+    assert_unchanged(report)
+
+
+def test_an_intact_log_dir_is_not_touched(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    tree = without_locks(tree_of_log_dirs(sample))
+    found = {log_dir: contents_of(log_dir) for log_dir in sample.log_dirs}
+    report = recover(sample)
+    assert without_locks(tree_of_log_dirs(sample)) == tree
+    for log_dir in sample.log_dirs:
+        assert contents_of(log_dir) == found[log_dir]
+        assert own_leftovers(log_dir) == []
+        assert not quarantine_of(log_dir).exists()
+    assert_unchanged(report)
+    assert report.exit_code == 0
+
+
+def assert_unchanged(report: object) -> None:
+    assert {log_dir.status for log_dir in report.log_dirs} == {"unchanged"}
+    assert {partition.status for partition in report.partitions} == {"unchanged"}
+    for log_dir in report.log_dirs:
+        assert f"{log_dir.log_dir}: nothing to recover, nothing changed" in report.to_text().splitlines()
+
+
+@pytest.mark.parametrize("name", SAMPLE_NAMES)
+def test_a_dry_run_changes_nothing_and_lists_what_is_then_done(name: str, tmp_path: Path) -> None:
+    sample = unpack(name, tmp_path)
+    found = footprint(sample.root)
+    announced = recover(sample, dry_run=True)
+    assert footprint(sample.root) == found
+    done = recover(sample)
+    assert promises(announced) == promises(done)
+    assert [len(partition.quarantined) for partition in done.partitions] == [
+        len(partition.to_quarantine) for partition in announced.partitions
+    ]
+    assert not any(partition.quarantined for partition in announced.partitions)
+
+
+class TestSeededDamage:
+    """Each case is one partition with damage by seed: `pytest -k "plain and 17"` runs case 17 again, in detail
+    `python -m tests.campaign --plain --only 1/17`."""
+
+    @pytest.mark.parametrize("number", range(PLAIN_CASES))
+    def test_plain_damage_that_a_broker_loads_is_never_refused(self, number: int, campaign: Campaign) -> None:
+        result = campaign.run(1, number, names=PLAIN_DAMAGES)
+        assert result.verdict in (IDENTICAL, REFUSED, OUT_OF_ORDER), str(result)
+
+    @pytest.mark.parametrize("number", range(ALL_CASES))
+    def test_any_damage_ends_as_with_the_broker(self, number: int, campaign: Campaign) -> None:
+        result = campaign.run(2, number, names=tuple(DAMAGES))
+        assert result.verdict != UNEXPLAINED, str(result)
+
+    @pytest.mark.parametrize("number", range(COMBINED_CASES))
+    def test_up_to_three_damages_end_as_with_the_broker(self, number: int, campaign: Campaign) -> None:
+        result = campaign.run(3, number, names=tuple(DAMAGES), most_damages=3)
+        assert result.verdict != UNEXPLAINED, str(result)
