@@ -94,13 +94,21 @@ def read_end_transaction_marker(
         InvalidControlRecordError, UnsupportedCodecError, DecompressionError: it does not.
         BufferUnderflowError: the buffer ends within the batch.
 
-    Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize.
+    Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: of a compressed marker whose
+    stream is damaged behind a record that does not parse, Kafka sees the record first (InvalidRecordError),
+    this the stream; brokers do not compress markers.
     """
     if header is None:
         header = read_record_batch_header(data, position)
     _check_first_size(data, position, header)
-    record = next(read_records(data, position, header=header), None)
-    return None if record is None else read_marker_record(record)
+    records = read_records(data, position, header=header)
+    first = next(records, None)
+    if first is None:
+        return None
+    if header.codec is not Codec.NONE:
+        for _ in records:  # a compressed batch is read to its end before its first record is looked at
+            pass
+    return read_marker_record(first)
 
 
 def read_marker_record(record: Record) -> EndTransactionMarker:

@@ -82,14 +82,14 @@ def read_records(
         raise BufferUnderflowError(
             f"position {position}: {len(batch)} of {header.size_bytes} bytes are there", position=position
         )
-    if header.record_count < 0:
-        raise InvalidRecordError(f"record count {header.record_count} is negative", position=position)
     if header.record_count == 0:
         return
     codec = header.codec
     payload: bytes | memoryview = batch[layout.RECORDS_POSITION :]
     if codec is not Codec.NONE:
         payload = decompress(codec, bytes(payload), magic=header.magic, max_bytes=max_bytes)
+    if header.record_count < 0:
+        raise InvalidRecordError(f"record count {header.record_count} is negative", position=position)
     yield from _read_all(payload, header)
 
 

@@ -132,6 +132,10 @@ def test_compressed_marker():
     assert read_end_transaction_marker(control_batch(payload, attributes=0x31)).coordinator_epoch == 7
     with pytest.raises(DecompressionError):
         read_end_transaction_marker(control_batch(payload[:9], attributes=0x31))
+    with pytest.raises(InvalidRecordError):
+        read_end_transaction_marker(control_batch(payload, attributes=0x31, record_count=2))
+    with pytest.raises(UnsupportedCodecError):
+        read_end_transaction_marker(control_batch(payload, attributes=0x37, record_count=-1))
     with pytest.raises(UnsupportedCodecError):
         read_end_transaction_marker(control_batch(payload, attributes=0x37))
 
