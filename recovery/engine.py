@@ -10,8 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 
-from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError
+from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.handoff import Handoff
 from recovery.inventory import LogDirInventory, list_log_dir, refuse_duplicates
 from recovery.lock import LogDirLocks
@@ -57,6 +58,7 @@ class Engine:
         thread_count: `num.recovery.threads.per.data.dir`.
         now_ms: the clock by which producers expire.
         remarks: what the caller found out before, for the observers.
+        locks: on all these dirs, where the caller holds them already.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Engine:
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
+        locks: LogDirLocks | None = None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
@@ -87,6 +90,7 @@ class Engine:
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
+        self._locks = locks
         self._offline: dict[str, LogDirOfflineError] = {}
 
     def run(self) -> RecoveryReport:
@@ -94,6 +98,7 @@ class Engine:
 
         Raises:
             LogDirLockedError: somebody holds a lock; nothing was changed.
+            UnsafeError: a separate metadata.log.dir cannot be locked; nothing was changed.
         """
         try:
             report = self._run()
@@ -107,12 +112,16 @@ class Engine:
 
     def _run(self) -> RecoveryReport:
         started_s = time.monotonic()
-        with LogDirLocks(self._locked_dirs, dry_run=self._dry_run):
+        own_locks = LogDirLocks(self._locked_dirs, dry_run=self._dry_run)
+        with own_locks if self._locks is None else nullcontext(self._locks) as locks:
+            self._take_offline(locks)
             self._notify(
                 RunStarted(log_dirs=self._log_dirs, threads_per_dir=self._thread_count, dry_run=self._dry_run)
             )
             for remark in self._remarks:
                 self._notify(remark)
+            for log_dir, error in self._offline.items():
+                self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
             inventories = self._list_log_dirs()
             reports, interrupted = self._recover(inventories)
         order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
@@ -124,10 +133,22 @@ class Engine:
             signal_exit_code=interrupted.signal_exit_code if interrupted is not None else None,
         )
 
+    def _take_offline(self, locks: LogDirLocks) -> None:
+        """Leave out the log dirs that cannot be locked for an I/O error. Kafka: LogManager.lockLogDirs."""
+        for log_dir, error in locks.offline.items():
+            if log_dir not in self._log_dirs:
+                raise UnsafeError(
+                    f"metadata.log.dir {error}: it cannot be locked. Nothing was changed. "
+                    "Remedy: give this user the right to write there"
+                )
+            self._offline[log_dir] = error
+
     def _list_log_dirs(self) -> list[LogDirInventory]:
         settings_of = self._settings()
         found = []
         for log_dir in self._log_dirs:
+            if log_dir in self._offline:
+                continue
             try:
                 found.append(
                     list_log_dir(

@@ -1,4 +1,4 @@
-"""`recovery.recover`: the local run as a library call. Settings are put together here, then the engine runs."""
+"""`recovery.recover`: the local run as a library call. Settings and locks are made ready here."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
 from recovery.engine import Engine, StopRequest
 from recovery.errors import UsageError
+from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
 from recovery.report import RecoveryReport
@@ -54,31 +55,37 @@ def recover(
     Raises:
         UsageError: settings that Kafka does not accept, or no log dir.
         LogDirLockedError: a broker runs, or another recovery; nothing was changed.
+        UnsafeError: a separate metadata.log.dir cannot be locked; nothing was changed.
     """
     run_config = _broker_config(log_dirs, config or {})
     if threads is not None and threads < 1:
-        raise UsageError(f"threads: {threads}: expected at least 1")
-    paths = tuple(dict.fromkeys(os.path.abspath(path) for path in run_config.log_dirs))
-    for path in paths:
-        if not os.path.isdir(path):
-            raise UsageError(f"{path}: no such log dir")
-    metadata_dir = os.path.abspath(run_config.metadata_log_dir)
+        raise UsageError(f"--threads {threads}: expected at least 1")
+    if log_dirs is None:
+        _refuse_relative(run_config)
+    paths = _log_dir_paths(run_config)
+    locked_dirs = _with_metadata_dir(run_config, paths)
+    quarantine = None if quarantine_dir is None else os.path.abspath(quarantine_dir)
+    if quarantine is not None:
+        _refuse_quarantine_inside(quarantine, locked_dirs)
     remarks: list[Remark] = []
-    broker, topics = _settings(run_config, config or {}, topic_configs, (metadata_dir, *paths), remarks)
-    return Engine(
-        paths,
-        locked_dirs=[metadata_dir] if os.path.isdir(metadata_dir) else [],
-        settings=lambda: topics.settings_of,
-        thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
-        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
-        producer_id_expiration_ms=broker.producer_id_expiration_ms,
-        handoff=handoff,
-        dry_run=dry_run,
-        quarantine_dir=None if quarantine_dir is None else os.path.abspath(quarantine_dir),
-        observers=observers,
-        stop=stop,
-        remarks=remarks,
-    ).run()
+    # Locked before the metadata log is read: a broker would still write to it.
+    with LogDirLocks(locked_dirs, dry_run=dry_run) as locks:
+        metadata_first = tuple(dict.fromkeys((os.path.abspath(run_config.metadata_log_dir), *paths)))
+        broker, topics = _settings(run_config, config or {}, topic_configs, metadata_first, remarks)
+        return Engine(
+            paths,
+            settings=lambda: topics.settings_of,
+            thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
+            now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+            producer_id_expiration_ms=broker.producer_id_expiration_ms,
+            handoff=handoff,
+            dry_run=dry_run,
+            quarantine_dir=quarantine,
+            observers=observers,
+            stop=stop,
+            remarks=remarks,
+            locks=locks,
+        ).run()
 
 
 def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:
@@ -89,6 +96,58 @@ def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]
     return BrokerConfig.from_properties(
         properties, overrides=(Layer("--log-dirs", {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
     )
+
+
+def _refuse_relative(broker: BrokerConfig) -> None:
+    """Refuse paths that mean a folder below the one the broker is started in, which is not known here."""
+    for key, path in (
+        *(("log.dirs", path) for path in broker.log_dirs),
+        ("metadata.log.dir", broker.metadata_log_dir),
+    ):
+        if not os.path.isabs(path):
+            raise UsageError(
+                f"{key}: {path}: a relative path, which depends on the folder that the broker is started in. "
+                f"Remedy: give the absolute one with --property {key}=..."
+            )
+
+
+def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
+    """Return the log dirs as absolute paths, each of them a folder of its own.
+
+    Kafka: LogManager.createAndValidateLogDirs. Differs: a log dir that is missing is not made.
+    """
+    paths: dict[tuple[int, int], str] = {}
+    for entry in broker.log_dirs:
+        path = os.path.abspath(entry)
+        if not os.path.isdir(path):
+            raise UsageError(f"{path}: no such log dir")
+        found = os.stat(path)
+        other = paths.setdefault((found.st_dev, found.st_ino), entry)
+        if other != entry:
+            raise UsageError(
+                f"log.dirs: {other} and {entry} are the same folder (KafkaException stops the broker). "
+                "Remedy: name it once"
+            )
+    return tuple(os.path.abspath(entry) for entry in paths.values())
+
+
+def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dirs to lock: a separate metadata.log.dir is one of them."""
+    metadata_dir = os.path.abspath(broker.metadata_log_dir)
+    if not os.path.isdir(metadata_dir) or any(os.path.samefile(metadata_dir, path) for path in paths):
+        return paths
+    return (*paths, metadata_dir)
+
+
+def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
+    """Refuse a quarantine that a broker would take for a log."""
+    real = os.path.realpath(quarantine)
+    for one in dirs:
+        if os.path.commonpath((real, os.path.realpath(one))) == os.path.realpath(one):
+            raise UsageError(
+                f"--quarantine-dir {quarantine}: inside the log dir {one}, where a broker takes folders "
+                "for logs. Remedy: choose a folder outside of it, or leave the option out"
+            )
 
 
 def _settings(
@@ -112,8 +171,9 @@ def _metadata(dirs: tuple[str, ...], *, has_topic_configs: bool, remarks: list[R
         if not has_topic_configs:
             remarks.append(
                 Remark(
-                    text="no __cluster_metadata-0 in the log dirs: topics get the broker's default settings. If some "
-                    f"have their own index.interval.bytes or segment.index.bytes, give them with {TOPIC_CONFIG_OPTION}",
+                    text="no __cluster_metadata-0 in the log dirs: topics get the broker's default settings. "
+                    "If some have their own index.interval.bytes or segment.index.bytes, "
+                    f"give them with {TOPIC_CONFIG_OPTION}",
                     level="warning",
                 )
             )
@@ -129,8 +189,8 @@ def _metadata(dirs: tuple[str, ...], *, has_topic_configs: bool, remarks: list[R
             )
             return ClusterMetadata()
         raise UsageError(
-            f"{folder}: {error} ({error.kafka}: the node does not start). The topics' settings cannot be read from it. "
-            f"Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+            f"{folder}: {error} ({error.kafka}: the node does not start). The topics' settings cannot be "
+            f"read from it. Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
         ) from error
 
 

@@ -4,12 +4,16 @@
 `flock` would keep no broker out. A record lock is gone as soon as *any* descriptor of the process on that
 file is closed, so each file is opened once, here, and nowhere else.
 
+Files that are there are locked before any is created: where a broker runs on one of several log dirs, none
+of them is changed.
+
 Kafka: LogManager.lockLogDirs, FileLock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterable
@@ -17,6 +21,8 @@ from types import TracebackType
 
 from recovery.errors import LogDirLockedError, LogDirOfflineError
 from segfmt.filenames import LOCK_FILE
+
+_HELD_ERRNOS = frozenset({errno.EACCES, errno.EAGAIN})
 
 
 class LogDirLocks:
@@ -26,59 +32,75 @@ class LogDirLocks:
         log_dirs: absolute paths; a separate metadata.log.dir among them.
         dry_run: create nothing and test an existing `.lock` only.
 
+    Attributes:
+        offline: the dirs whose `.lock` cannot be opened or locked for an I/O error, once entered; a broker
+            takes such a dir offline and goes on with the others.
+
     Raises:
-        LogDirLockedError: on entering, where somebody holds a lock; nothing stays locked then.
+        LogDirLockedError: on entering, where somebody holds a lock; nothing was changed then.
     """
 
     def __init__(self, log_dirs: Iterable[str], *, dry_run: bool = False) -> None:
-        self._paths = [os.path.join(log_dir, LOCK_FILE) for log_dir in log_dirs]
+        self._log_dirs = tuple(log_dirs)
         self._dry_run = dry_run
-        self._held: list[tuple[str, int]] = []
+        self._held: dict[str, int] = {}
+        self._created: set[str] = set()
+        self.offline: dict[str, LogDirOfflineError] = {}
 
     def __enter__(self) -> LogDirLocks:
         try:
-            for path in self._paths:
-                self._lock(path)
+            for log_dir in self._log_dirs:
+                self._lock(log_dir, create=False)
+            if not self._dry_run:
+                for log_dir in self._log_dirs:
+                    if log_dir not in self._held and log_dir not in self.offline:
+                        self._lock(log_dir, create=True)
+                for log_dir, descriptor in self._held.items():
+                    _adopt_owner(descriptor, log_dir)
         except BaseException:
-            self._release()
+            self._release(self._created)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._release()
+        self._release(() if self._dry_run else self._held)  # as a broker leaves it after a clean shutdown
 
-    def _lock(self, path: str) -> None:
-        flags = os.O_RDWR | os.O_CLOEXEC | (0 if self._dry_run else os.O_CREAT)
+    def _lock(self, log_dir: str, *, create: bool) -> None:
+        path = os.path.join(log_dir, LOCK_FILE)
+        flags = os.O_CLOEXEC | (os.O_RDONLY if self._dry_run else os.O_RDWR) | (os.O_CREAT if create else 0)
         try:
             descriptor = os.open(path, flags, 0o644)
-        except FileNotFoundError:
-            if self._dry_run:
-                return
-            raise
         except OSError as error:
-            raise LogDirOfflineError(os.path.dirname(path), error) from error
-        self._held.append((path, descriptor))
+            if not (isinstance(error, FileNotFoundError) and not create):
+                self.offline[log_dir] = LogDirOfflineError(log_dir, error)
+            return
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # A dry run needs no right to write: a shared lock is refused, too, while a broker holds its own.
+            fcntl.lockf(descriptor, (fcntl.LOCK_SH if self._dry_run else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            self._held.pop()
+            if error.errno not in _HELD_ERRNOS:
+                self.offline[log_dir] = LogDirOfflineError(
+                    log_dir, OSError(error.errno, error.strerror, path)
+                )
+                return
             raise LogDirLockedError(
-                f"{path}: locked by another process: a broker runs on this log dir, or another recovery does. "
-                "Nothing was changed. Remedy: stop it, then start again"
+                f"{path}: locked by another process: a broker runs on this log dir, or another recovery "
+                "does. Nothing was changed. Remedy: stop it, then start again"
             ) from error
-        if not self._dry_run:
-            _adopt_owner(descriptor, os.path.dirname(path))
+        self._held[log_dir] = descriptor
+        if create:
+            self._created.add(log_dir)
 
-    def _release(self) -> None:
+    def _release(self, removed: Iterable[str]) -> None:
+        """Unlink the lock files of the dirs *removed*, then unlock all."""
+        for log_dir in removed:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(log_dir, LOCK_FILE))
         while self._held:
-            path, descriptor = self._held.pop()
-            if not self._dry_run:  # as a broker leaves it after a clean shutdown
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-            os.close(descriptor)
+            os.close(self._held.popitem()[1])
 
 
 def _adopt_owner(descriptor: int, log_dir: str) -> None:
