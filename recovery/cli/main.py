@@ -7,42 +7,68 @@ what to do. Heavy modules are imported by the command that needs them, so `--hel
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from recovery.cli import recover
 from recovery.errors import RecoveryError
+from recovery.printable import printable
+
+TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
+"""Set to anything, it adds the traceback to the line about an error in the tool itself."""
 
 _COMMANDS = (recover,)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Exits with 1 on a usage error, as Kafka's own tools do."""
+    """Exits with 1 on a usage error, as Kafka's own tools do, and takes options by their full names only."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
+        super().__init__(**(options | {"allow_abbrev": False}))
 
     def error(self, message: str) -> None:  # type: ignore[override]  # it does not return in either class
-        self.print_usage(sys.stderr)
-        print(f"{self.prog}: {message}", file=sys.stderr)  # noqa: T201 - the command line's own voice
+        _complain(f"{self.prog}: {message}. Remedy: see {self.prog} --help")
         sys.exit(1)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = _parser().parse_args(argv)
     try:
+        arguments = build_parser().parse_args(argv)
         return int(arguments.run(arguments))
     except RecoveryError as error:
-        print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201
+        _complain(f"kafka-log-recovery: {error}")
         return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except KeyboardInterrupt:
+        _complain("kafka-log-recovery: interrupted before anything was done")
+        return 130
     except OSError as error:
-        print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201
+        _complain(f"kafka-log-recovery: {error}")
+        return 1
+    except Exception as error:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exc()
+        _complain(
+            f"kafka-log-recovery: an error in the tool itself: {type(error).__name__}: {error}. "
+            f"Remedy: start again with {TRACEBACK_VARIABLE}=1 and report what it prints"
+        )
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _complain(text: str) -> None:
+    """Print one line to standard error, which may be gone, or not able to show every character."""
+    line = printable(text) + "\n"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(line)
+        sys.stderr.flush()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
     parser = _Parser(
         prog="kafka-log-recovery",
         description="Recover the log dirs of an Apache Kafka broker after an unclean shutdown.",

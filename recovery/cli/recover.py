@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,10 +13,11 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from recovery.errors import UsageError
+from recovery.errors import InterruptedRecoveryError, UsageError
 
 if TYPE_CHECKING:
     from recovery.engine import StopRequest
+    from recovery.report import RecoveryReport
 
 _EPILOG = """\
 exit codes:
@@ -32,7 +35,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "recover",
         help="recover log dirs and hand them back to the broker",
-        description="Do what a 4.3.1 broker does to its log dirs after an unclean shutdown, so that it has nothing left to do.",
+        description="Do what a 4.3.1 broker does to its log dirs after an unclean shutdown, so that it has nothing "
+        "left to do.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -51,13 +55,13 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     settings.add_argument(
         "--threads",
         metavar="N",
-        type=int,
+        type=_thread_count,
         help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
     )
     settings.add_argument(
         "--now",
         metavar="MS",
-        type=int,
+        type=_milliseconds,
         help="the clock by which producers expire, ms since 1970 (default: now)",
     )
     outcome = parser.add_argument_group("outcome")
@@ -66,8 +70,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "--handoff",
         choices=("clean-shutdown", "recovery-point", "none"),
         default="clean-shutdown",
-        help="what the broker finds: a clean-shutdown marker and recovery points at the log ends (default), recovery points "
-        "only, or neither",
+        help="what the broker finds: a clean-shutdown marker and recovery points at the log ends (default), "
+        "recovery points only, or neither",
     )
     outcome.add_argument(
         "--quarantine-dir",
@@ -89,7 +93,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     watching.add_argument(
         "--metrics-port",
         metavar="P",
-        type=int,
+        type=_port,
         help="serve the KIP-831 gauges and more to Prometheus on 127.0.0.1:P",
     )
     watching.add_argument(
@@ -98,18 +102,52 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser.set_defaults(run=run)
 
 
+def _port(text: str) -> int:
+    return _integer(text, 0, 65535)
+
+
+def _thread_count(text: str) -> int:
+    return _integer(text, 1, 1 << 15)
+
+
+def _milliseconds(text: str) -> int:
+    return _integer(text, 0, (1 << 63) - 1)
+
+
+def _integer(text: str, minimum: int, maximum: int) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 20 and minimum <= int(text) <= maximum:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text}: expected an integer from {minimum} to {maximum}")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    with _signals() as signals:
+        try:
+            report = _recover(arguments, signals)
+        except InterruptedRecoveryError as error:
+            print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201
+            return error.signal_exit_code
+        _print_report(report, arguments.format)
+    if report.exit_code == 2 and arguments.exit_zero_on_truncation:
+        return 0
+    return report.exit_code
+
+
+def _recover(arguments: argparse.Namespace, signals: _Signals) -> RecoveryReport:
     from recovery.engine import StopRequest
     from recovery.local import recover
     from recovery.watching import open_observers
 
     stop = StopRequest()
-    with _signals(stop), open_observers(arguments.progress, arguments.metrics_port) as observers:
-        report = recover(
+    signals.forward_to(stop)
+    properties = _properties(arguments)
+    topic_configs = _topic_configs(arguments.topic_config)
+    with open_observers(arguments.progress, arguments.metrics_port) as observers:
+        return recover(
             _log_dirs(arguments),
-            config=_properties(arguments),
-            topic_configs=_topic_configs(arguments.topic_config),
+            config=properties,
+            topic_configs=topic_configs,
             now_ms=arguments.now,
             dry_run=arguments.dry_run,
             handoff=arguments.handoff,
@@ -118,11 +156,26 @@ def run(arguments: argparse.Namespace) -> int:
             observers=observers,
             stop=stop,
         )
-    sys.stdout.write((report.to_json() if arguments.format == "json" else report.to_text()) + "\n")
-    sys.stdout.flush()
-    if report.exit_code == 2 and arguments.exit_zero_on_truncation:
-        return 0
-    return report.exit_code
+
+
+def _print_report(report: RecoveryReport, form: str) -> None:
+    """Print the result. The work is done: a reader who has gone (`| head`) changes nothing about it."""
+    if sys.stdout is None:  # closed by the caller: nobody wants to see it
+        return
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
+    try:
+        print(report.to_json() if form == "json" else report.to_text(), flush=True)  # noqa: T201
+    except BrokenPipeError:
+        _discard_output()
+    except OSError:
+        _discard_output()
+        raise
+
+
+def _discard_output() -> None:
+    """Let the interpreter's last flush succeed."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _log_dirs(arguments: argparse.Namespace) -> list[str] | None:
@@ -135,10 +188,13 @@ def _log_dirs(arguments: argparse.Namespace) -> list[str] | None:
 
 def _properties(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the properties file with `--property` on top."""
+    from recovery.config import BrokerConfig
+    from recovery.setting import Layer
     from segfmt.errors import MalformedPropertiesError
     from segfmt.properties import read_properties
 
     properties: dict[str, str] = {}
+    given: dict[str, str] = {}
     if arguments.config is not None:
         try:
             properties = dict(read_properties(Path(arguments.config).read_bytes()))
@@ -150,8 +206,10 @@ def _properties(arguments: argparse.Namespace) -> dict[str, str]:
         key, equals, value = item.partition("=")
         if not equals or not key.strip():
             raise UsageError(f"--property {item}: expected KEY=VALUE")
-        properties[key.strip()] = value.strip()
-    return properties
+        given[key.strip()] = value.strip()
+    # Looked at here, where it is still known which of them a wrong value comes from.
+    BrokerConfig.from_layers((Layer("--property", given), Layer(f"{arguments.config}", properties)))
+    return properties | given
 
 
 def _topic_configs(text: str | None) -> dict[str, dict[str, str]] | None:
@@ -168,16 +226,37 @@ def _topic_configs(text: str | None) -> dict[str, dict[str, str]] | None:
     return read_topic_configs(text)
 
 
+class _Signals:
+    """Remembers a signal until there is something to stop."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._stop: StopRequest | None = None
+
+    def receive(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal, in the main thread, at any moment."""
+        self._number = number
+        if self._stop is not None:
+            self._stop.request(number)
+
+    def forward_to(self, stop: StopRequest) -> None:
+        """Let *stop* know of signals from now on.
+
+        Raises:
+            InterruptedRecoveryError: there was one already.
+        """
+        self._stop = stop
+        if self._number:
+            raise InterruptedRecoveryError(self._number)
+
+
 @contextmanager
-def _signals(stop: StopRequest) -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the run at the next safe place."""
-
-    def request(number: int, _frame: FrameType | None) -> None:
-        stop.request(number)
-
-    previous = {number: signal.signal(number, request) for number in (signal.SIGTERM, signal.SIGINT)}
+def _signals() -> Iterator[_Signals]:
+    """Let SIGTERM and SIGINT end the run at the next safe place; from before the slow imports on."""
+    signals = _Signals()
+    previous = {number: signal.signal(number, signals.receive) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield
+        yield signals
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
