@@ -122,15 +122,18 @@ class Quarantine:
             return run
         raise FileExistsError(f"{self._root}: a thousand runs in one second")
 
-    def _adopt_owner(self, folder: str) -> None:
+    def _adopt_owner(self, path: str) -> None:
         owner = os.stat(self._log_dir)
         with contextlib.suppress(PermissionError):
-            os.chown(folder, owner.st_uid, owner.st_gid)
+            os.chown(path, owner.st_uid, owner.st_gid)
 
     def _record(self, **entry: Any) -> None:  # noqa: ANN401 - one JSON object
         assert self._run is not None
         line = json.dumps({"version": 1, "log_dir": self._log_dir, **entry}, sort_keys=False) + "\n"
-        with self._lock, open(os.path.join(self._run, MANIFEST), "ab") as manifest:
+        path = os.path.join(self._run, MANIFEST)
+        with self._lock, open(path, "ab") as manifest:
+            if manifest.tell() == 0:
+                self._adopt_owner(path)
             manifest.write(line.encode())
 
 

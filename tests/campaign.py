@@ -9,6 +9,8 @@ A case is a partition of a sample with one damage, or up to three. The verdicts:
     refused         a broker dies or takes the log dir offline; here the partition is refused and untouched
     out of order    the one deliberate difference: a batch whose offset is out of order costs its tail, not its
                     whole segment. The tree is what the broker leaves where the log was torn in that batch
+    not split       a batch whose offset is too far from its segment's base: a broker may split the segment, this
+                    version refuses the partition
     unexplained     anything else, a batch that is lost, or a report that does not say what was done
 
 Whatever the verdict: a dry run before changes nothing and announces what is then done, and every valid batch is
@@ -37,8 +39,10 @@ from tests.mutilate import DAMAGES, PLAIN_DAMAGES, Victim, make_victim
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, recover
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
 
-IDENTICAL, REFUSED, OUT_OF_ORDER, UNEXPLAINED = "identical", "refused", "out of order", "unexplained"
+IDENTICAL, REFUSED, OUT_OF_ORDER = "identical", "refused", "out of order"
+NOT_SPLIT, UNEXPLAINED = "not split", "unexplained"
 OUT_OF_ORDER_REASON = "a batch whose offset is out of order"
+OVERFLOW_REASON = "an offset that does not fit the segment's base offset"
 SAMPLES = ("crashed", "crashed-v0-v1", "intact")
 _MOST_DRAWS = 100
 
@@ -117,7 +121,8 @@ class Campaign:
             report, problems = _dry_and_wet(sample, victim.log_dir)
         except Exception:
             return UNEXPLAINED, [_broker_words(outcome), *traceback.format_exc().splitlines()[-6:]]
-        problems += [f"lost: {place}" for place in lost_batches(log_bytes(before), victim.log_dir)]
+        lost = lost_batches(log_bytes(before), victim.log_dir)
+        problems += [f"{len(lost)} batches are lost: {', '.join(lost[:5])}"] if lost else []
         problems += [f"left behind: {name}" for name in own_leftovers(victim.log_dir)]
         verdict, found = self._judge(sample, victim, outcome, broker_dir, before, report)
         if problems or verdict == UNEXPLAINED:
@@ -135,9 +140,11 @@ class Campaign:
         report: RecoveryReport,
     ) -> tuple[str, list[str]]:
         if is_refused(report):
-            if outcome.outcome == "loaded":
-                return UNEXPLAINED, ["refused although the broker loads it"]
-            return _judge_refusal(victim, before, report)
+            verdict, found = _judge_refusal(victim, before, report)
+            if outcome.outcome != "loaded":
+                return verdict, found
+            is_overflow = OVERFLOW_REASON in report.to_text()
+            return NOT_SPLIT if is_overflow else UNEXPLAINED, ["refused although the broker loads it", *found]
         cut = out_of_order_cut(report)
         if cut is not None:
             return self._judge_out_of_order(sample, victim, broker_dir, before, *cut)
@@ -293,7 +300,11 @@ def main() -> int:
         for seed, number in numbers:
             result = campaign.run(seed, number, names=names, most_damages=3 if arguments.combine else 1)
             results.append(result)
-            if result.verdict == UNEXPLAINED and len(_unexplained(results)) <= arguments.show or arguments.only:
+            if (
+                result.verdict == UNEXPLAINED
+                and len(_unexplained(results)) <= arguments.show
+                or arguments.only
+            ):
                 print(result, flush=True)
     counts = collections.Counter(result.verdict for result in results)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())

@@ -138,17 +138,19 @@ def log_bytes(log_dir: Path) -> dict[str, bytes]:
 def lost_batches(before: Mapping[str, bytes], log_dir: Path, quarantine: Path | None = None) -> list[str]:
     """Where in *before* (see `log_bytes`) a valid batch stood that is neither live nor in quarantine now.
 
-    What is called `.deleted` now is not live: the next start of a broker removes it.
+    What is called `.deleted` now is not live: the next start of a broker removes it. A file that is still there
+    under its name, whatever that is, was left alone.
     """
-    live = {path: data for path, data in log_bytes(log_dir).items() if path.endswith(".log")}
+    now = log_bytes(log_dir)
+    live = {path: data for path, data in now.items() if path.endswith(".log")}
     place = quarantine_of(log_dir) if quarantine is None else quarantine
     saved = {str(path): path.read_bytes() for path in place.rglob("*.log*")} if place.exists() else {}
     kept = [*live.values(), *saved.values()]
     lost = []
     for path, data in before.items():
-        here = live.get(path, b"")
-        if here == data:
+        if now.get(path) == data:
             continue
+        here = live.get(path, b"")
         for position, batch in valid_batches(data):
             if here[position : position + len(batch)] != batch and not any(batch in other for other in kept):
                 lost.append(f"{path} at {position} ({len(batch)} bytes)")

@@ -1,0 +1,380 @@
+"""Producers from snapshots and scans, against a twin that takes batch by batch; snapshots by Kafka's rules."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from native.raw_scan import RawScan, Stop
+from native.segment_scan import scan_segment
+from recovery.producer_state import InvalidTxnStateError, ProducerState
+from segfmt.layout import PRODUCER_ENTRY_DTYPE
+from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
+from tests.builders import BASE_TIMESTAMP_MS, control_record, data_batch, record_batch
+from tests.recovery.producer_twin import Batch, InvalidTxnError, ProducerTwin
+
+NOW_MS = BASE_TIMESTAMP_MS
+DAY_MS = 86_400_000
+
+
+class Snapshots:
+    """Snapshot files in memory."""
+
+    def __init__(self, files: dict[int, bytes] | None = None) -> None:
+        self.files = {f"{offset:020d}.snapshot": data for offset, data in (files or {}).items()}
+
+    @property
+    def offsets(self) -> list[int]:
+        return sorted(self.list_snapshots())
+
+    def list_snapshots(self) -> dict[int, str]:
+        return {int(name.removesuffix(".snapshot")): name for name in self.files}
+
+    def read_snapshot(self, name: str) -> bytes:
+        return self.files[name]
+
+    def write_snapshot(self, offset: int, data: bytes) -> str:
+        name = f"{offset:020d}.snapshot"
+        self.files[name] = data
+        return name
+
+    def delete_snapshot(self, name: str) -> None:
+        self.files.pop(name, None)
+
+
+def new_state(files: Snapshots | None = None, *, now_ms: int = NOW_MS) -> ProducerState:
+    return ProducerState(Snapshots() if files is None else files, now_ms=now_ms, expiration_ms=DAY_MS)
+
+
+def snapshot(*rows: tuple[int, ...]) -> bytes:
+    return encode_producer_snapshot(np.array(list(rows), dtype=PRODUCER_ENTRY_DTYPE))
+
+
+def entry(
+    producer_id: int, *, last_offset: int = 5, timestamp_ms: int = NOW_MS, txn_first_offset: int = -1
+) -> tuple[int, ...]:
+    return producer_id, 0, 7, last_offset, 0, timestamp_ms, -1, txn_first_offset
+
+
+def rows_of(state: ProducerState) -> list[tuple[int, ...]]:
+    """The producers, as a snapshot would hold them, by producer id."""
+    files = Snapshots()
+    copy = ProducerState(files, now_ms=NOW_MS, expiration_ms=DAY_MS)
+    copy._producers, copy.map_end_offset = state._producers, 2**62
+    copy.take_snapshot()
+    (data,) = files.files.values()
+    return sorted(read_producer_snapshot(data).tolist())
+
+
+def bytes_of(batch: Batch) -> bytes:
+    fields = {
+        "base_offset": batch.base_offset,
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.epoch,
+        "base_timestamp_ms": batch.timestamp_ms,
+        "transactional": batch.is_transactional,
+    }
+    if batch.marker is not None:
+        record = control_record(batch.marker, coordinator_epoch=batch.coordinator_epoch)
+        return record_batch(records=record, control=True, **fields)
+    count = batch.last_offset - batch.base_offset + 1
+    return data_batch(record_count=count, base_sequence=batch.base_sequence, **fields)
+
+
+def scan_of(batches: list[Batch]) -> RawScan:
+    data = b"".join(map(bytes_of, batches))
+    base_offset = batches[0].base_offset if batches else 0
+    return scan_segment(np.frombuffer(data, np.uint8), base_offset=base_offset)
+
+
+class TestAgainstTheTwin:
+    EVENT = st.fixed_dictionaries(
+        {
+            "producer_id": st.sampled_from([-1, 3, 3, 19, 2**40]),
+            "epoch": st.sampled_from([0, 0, 0, 1, 2]),
+            "base_sequence": st.sampled_from([-1, 0, 5, 2**31 - 2]),
+            "timestamp_ms": st.integers(0, 5),
+            "is_transactional": st.booleans(),
+            "marker": st.sampled_from([None, None, 0, 1]),
+            "coordinator_epoch": st.integers(0, 2),
+            "count": st.integers(1, 3),
+        }
+    )
+
+    @staticmethod
+    def batches_of(events: list[dict]) -> list[Batch]:
+        offset, batches = 0, []
+        for event in events:
+            fields = dict(event)
+            count = fields.pop("count")
+            if fields["producer_id"] < 0:
+                fields.update(is_transactional=False, marker=None, epoch=-1, base_sequence=-1)
+            if fields["marker"] is not None:
+                fields["is_transactional"], count = True, 1
+            batches.append(Batch(base_offset=offset, last_offset=offset + count - 1, **fields))
+            offset += count
+        return batches
+
+    @settings(deadline=None, max_examples=300, derandomize=True)
+    @given(st.lists(EVENT, max_size=25), st.integers(0, 25), st.booleans())
+    def test_two_segments(self, events: list[dict], cut: int, replays_first: bool) -> None:
+        batches = self.batches_of(events)
+        state, twin = new_state(), ProducerTwin()
+        for segment, is_replayed in ((batches[:cut], replays_first), (batches[cut:], False)):
+            scan = scan_of(segment)
+            try:
+                (twin.replay if is_replayed else twin.recover)(segment)
+            except InvalidTxnError:
+                if scan.stop is not Stop.INVALID_TXN:  # then the open transaction is older than the segment
+                    with pytest.raises(InvalidTxnStateError):
+                        (state.replay if is_replayed else state.recover)(scan)
+                return
+            assert scan.stop is Stop.END
+            aborted = state.replay(scan) if is_replayed else state.recover(scan)
+            assert rows_of(state) == twin.rows()
+            if not is_replayed:
+                assert [tuple(row)[1:] for row in aborted.tolist()] == twin.aborted
+                assert not segment or state.map_end_offset == twin.map_end_offset
+            twin.aborted.clear()
+
+    def test_an_epoch_bump_by_a_marker_forgets_the_last_batch(self) -> None:
+        state, twin = new_state(), ProducerTwin()
+        batches = [
+            Batch(base_offset=0, last_offset=2, producer_id=3, is_transactional=True),
+            Batch(base_offset=3, last_offset=3, producer_id=3, epoch=1, is_transactional=True, marker=1),
+        ]
+        twin.recover(batches)
+        state.recover(scan_of(batches))
+        assert rows_of(state) == twin.rows() == [(3, 1, -1, -1, 0, 0, 0, -1)]
+
+    def test_an_abort_is_stable_up_to_the_first_open_transaction_of_another_producer(self) -> None:
+        state = new_state()
+        batches = [
+            Batch(base_offset=0, last_offset=0, producer_id=1, is_transactional=True),
+            Batch(base_offset=1, last_offset=1, producer_id=2, is_transactional=True),
+            Batch(base_offset=2, last_offset=2, producer_id=2, is_transactional=True, marker=0),
+            Batch(base_offset=3, last_offset=3, producer_id=1, is_transactional=True, marker=0),
+        ]
+        assert state.recover(scan_of(batches)).tolist() == [(0, 2, 1, 2, 0), (0, 1, 0, 3, 4)]
+
+    def test_a_commit_leaves_no_aborted_transaction(self) -> None:
+        state = new_state()
+        batches = [
+            Batch(base_offset=0, last_offset=0, producer_id=1, is_transactional=True),
+            Batch(base_offset=1, last_offset=1, producer_id=1, is_transactional=True, marker=1),
+        ]
+        assert len(state.recover(scan_of(batches))) == 0
+
+    def test_a_marker_without_a_transaction_changes_the_epochs_only(self) -> None:
+        state = new_state()
+        marker = Batch(base_offset=0, last_offset=0, producer_id=1, epoch=4, marker=0, coordinator_epoch=9)
+        assert len(state.recover(scan_of([marker]))) == 0
+        assert rows_of(state) == [(1, 4, -1, -1, 0, 0, 9, -1)]
+
+    def test_a_stale_epoch_is_taken_all_the_same(self) -> None:
+        state = new_state()
+        state.recover(
+            scan_of(
+                [
+                    Batch(base_offset=0, last_offset=0, producer_id=1, epoch=5),
+                    Batch(base_offset=1, last_offset=1, producer_id=1, epoch=2, base_sequence=8),
+                ]
+            )
+        )
+        assert rows_of(state) == [(1, 2, 8, 1, 0, 0, -1, -1)]
+
+    def test_sequences_wrap_round(self) -> None:
+        state = new_state()
+        batch = Batch(base_offset=0, last_offset=2, producer_id=1, base_sequence=2**31 - 2)
+        state.recover(scan_of([batch]))
+        assert rows_of(state)[0][2] == 0
+
+    def test_a_control_batch_without_records_makes_its_producer_known(self) -> None:
+        data = record_batch(
+            base_offset=4, records=[], control=True, transactional=True, producer_id=9, producer_epoch=3
+        )
+        state = new_state()
+        state.recover(scan_segment(np.frombuffer(data, np.uint8), base_offset=4))
+        assert rows_of(state) == [(9, -1, -1, -1, 0, -1, -1, -1)]
+        assert state.map_end_offset == 5
+
+    def test_a_replay_leaves_the_end_of_the_map_alone(self) -> None:
+        state = new_state()
+        state.map_end_offset = 77
+        state.replay(scan_of([Batch(base_offset=0, last_offset=3, producer_id=1)]))
+        assert state.map_end_offset == 77
+
+    def test_a_write_outside_an_open_transaction_names_its_producer_and_position(self) -> None:
+        state = new_state()
+        state.recover(scan_of([Batch(base_offset=0, last_offset=0, producer_id=6, is_transactional=True)]))
+        first = Batch(base_offset=1, last_offset=1, producer_id=-1, epoch=-1, base_sequence=-1)
+        second = Batch(base_offset=2, last_offset=2, producer_id=6)
+        with pytest.raises(InvalidTxnStateError) as raised:
+            state.recover(scan_of([first, second]))
+        assert (raised.value.producer_id, raised.value.position) == (6, len(bytes_of(first)))
+
+
+class TestTakeSnapshot:
+    def test_an_empty_map_at_zero_is_not_written(self) -> None:
+        files = Snapshots()
+        new_state(files).take_snapshot()
+        assert files.offsets == []
+
+    def test_an_empty_map_behind_zero_is_ten_bytes(self) -> None:
+        files = Snapshots()
+        state = new_state(files)
+        state.map_end_offset = 12
+        state.take_snapshot()
+        assert [
+            (offset, len(files.read_snapshot(name))) for offset, name in files.list_snapshots().items()
+        ] == [(12, 10)]
+
+    def test_it_is_written_once_an_offset(self) -> None:
+        files = Snapshots()
+        state = new_state(files)
+        state.map_end_offset = 12
+        state.take_snapshot()
+        files.files.clear()
+        state.take_snapshot()
+        assert files.offsets == []
+
+    def test_it_is_not_written_behind_the_newest(self) -> None:
+        files = Snapshots()
+        state = new_state(files)
+        for offset in (12, 8):
+            state.map_end_offset = offset
+            state.take_snapshot()
+        assert files.offsets == [12]
+
+    def test_many_producers_stand_in_the_order_of_a_java_hash_map(self) -> None:
+        state, files = new_state(), Snapshots()
+        state = new_state(files)
+        ids = [33, 1, 17, 2**32 + 16, 0]  # buckets of 16: 1, 1, 1, 1, 0
+        state.recover(
+            scan_of([Batch(base_offset=i, last_offset=i, producer_id=pid) for i, pid in enumerate(ids)])
+        )
+        state.take_snapshot()
+        entries = read_producer_snapshot(files.read_snapshot(files.list_snapshots()[5]))
+        assert entries["producer_id"].tolist() == [0, 33, 1, 17, 2**32 + 16]
+
+
+class TestTruncateAndReload:
+    def test_snapshots_outside_the_log_are_deleted(self) -> None:
+        files = Snapshots({offset: snapshot() for offset in (2, 5, 9, 14)})
+        new_state(files).truncate_and_reload(5, 9)
+        assert files.offsets == [9]
+
+    def test_the_newest_snapshot_is_loaded(self) -> None:
+        files = Snapshots({5: snapshot(entry(1)), 9: snapshot(entry(2))})
+        state = new_state(files)
+        state.truncate_and_reload(0, 20)
+        assert [row[0] for row in rows_of(state)] == [2]
+        assert state.map_end_offset == 9
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda data: data[:-1],
+            lambda data: data[:3],
+            lambda data: b"",
+            lambda data: b"\x00\x02" + data[2:],
+            lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+            lambda data: data[:6] + struct.pack(">i", 1000) + data[10:],
+            lambda data: data[:6] + struct.pack(">i", -1) + data[10:],
+        ],
+        ids=["short", "no count", "empty", "version 2", "flipped bit", "count too high", "negative count"],
+    )
+    def test_a_corrupt_snapshot_is_deleted_and_an_older_one_loaded(self, damage) -> None:
+        files = Snapshots({5: snapshot(entry(1)), 9: damage(snapshot(entry(2)))})
+        state = new_state(files)
+        state.truncate_and_reload(0, 20)
+        assert files.offsets == [5]
+        assert [row[0] for row in rows_of(state)] == [1]
+        assert state.map_end_offset == 5
+
+    def test_a_corrupt_snapshot_that_is_not_needed_stays(self) -> None:
+        files = Snapshots({5: b"junk", 9: snapshot(entry(2))})
+        new_state(files).truncate_and_reload(0, 20)
+        assert files.offsets == [5, 9]
+
+    def test_without_any_the_map_begins_at_the_log_start(self) -> None:
+        state = new_state()
+        state.truncate_and_reload(7, 20)
+        assert (state.map_end_offset, state.is_empty) == (7, True)
+
+    def test_an_expired_producer_is_dropped_when_it_is_loaded(self) -> None:
+        rows = [entry(pid, timestamp_ms=NOW_MS - age) for pid, age in ((1, DAY_MS - 1), (2, DAY_MS), (3, -5))]
+        state = new_state(Snapshots({9: snapshot(*rows)}))
+        state.truncate_and_reload(0, 20)
+        assert [row[0] for row in rows_of(state)] == [1, 3]
+
+    def test_an_open_transaction_never_expires(self) -> None:
+        files = Snapshots({9: snapshot(entry(1, timestamp_ms=0, txn_first_offset=4))})
+        state = new_state(files)
+        state.truncate_and_reload(0, 20)
+        aborted = state.recover(
+            scan_of([Batch(base_offset=9, last_offset=9, producer_id=1, is_transactional=True, marker=0)])
+        )
+        assert aborted.tolist() == [(0, 1, 4, 9, 10)]
+
+    def test_producers_from_the_log_do_not_expire(self) -> None:
+        state = new_state(now_ms=NOW_MS + 10 * DAY_MS)
+        state.recover(scan_of([Batch(base_offset=0, last_offset=0, producer_id=1, timestamp_ms=1)]))
+        assert [row[0] for row in rows_of(state)] == [1]
+
+    def test_at_the_end_of_the_map_nothing_is_loaded_again(self) -> None:
+        state = new_state()
+        state.recover(scan_of([Batch(base_offset=0, last_offset=3, producer_id=1)]))
+        state.truncate_and_reload(0, 4)
+        assert [row[0] for row in rows_of(state)] == [1]
+
+    def test_elsewhere_what_is_known_is_forgotten(self) -> None:
+        state = new_state()
+        state.recover(scan_of([Batch(base_offset=0, last_offset=3, producer_id=1)]))
+        state.truncate_and_reload(0, 5)
+        assert rows_of(state) == []
+
+
+class TestStraySnapshots:
+    def test_those_at_a_base_stay_and_of_the_others_the_largest_behind_the_last_base(self) -> None:
+        files = Snapshots({offset: snapshot() for offset in (0, 3, 5, 7, 11, 12)})
+        new_state(files).remove_stray_snapshots([0, 5, 10])
+        assert files.offsets == [0, 5, 12]
+
+    def test_the_largest_before_the_last_base_goes_too(self) -> None:
+        files = Snapshots({offset: snapshot() for offset in (5, 7)})
+        new_state(files).remove_stray_snapshots([5, 10])
+        assert files.offsets == [5]
+
+    def test_files_made_meanwhile_are_seen(self) -> None:
+        files = Snapshots({5: snapshot()})
+        state = new_state(files)
+        files.write_snapshot(6, snapshot())
+        files.write_snapshot(7, snapshot())
+        state.remove_stray_snapshots([5])
+        assert files.offsets == [5, 7]
+
+    def test_without_strays_nothing_goes(self) -> None:
+        files = Snapshots({5: snapshot()})
+        new_state(files).remove_stray_snapshots([5, 9])
+        assert files.offsets == [5]
+
+
+class TestTruncateFully:
+    def test_all_known_snapshots_go(self) -> None:
+        files = Snapshots({5: snapshot(entry(1)), 9: b""})
+        state = new_state(files)
+        state.truncate_fully_and_start_at(100)
+        assert files.offsets == []
+        assert (state.is_empty, state.map_end_offset, state.has_snapshots) == (True, 100, False)
+
+    def test_a_forgotten_snapshot_is_left_to_the_caller(self) -> None:
+        files = Snapshots({5: snapshot()})
+        state = new_state(files)
+        assert state.forget_snapshot(5) == "00000000000000000005.snapshot"
+        assert state.forget_snapshot(5) is None
+        assert files.offsets == [5]

@@ -1,0 +1,262 @@
+"""Where bytes go before they leave a log dir, and that nothing is there before the first of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery import quarantine as module
+from recovery.quarantine import INSIDE_FOLDER, Quarantine, default_root
+from segfmt.filenames import read_folder_name
+
+SEGMENT = "00000000000000000000.log"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "d1"
+    (folder / "t-0").mkdir(parents=True)
+    (folder / "t-0" / SEGMENT).write_bytes(bytes(range(256)) * 20)
+    return folder
+
+
+@pytest.fixture
+def other_device(tmp_path: Path) -> Iterator[Path]:
+    """A folder on another file system than tmp_path."""
+    for place in ("/dev/shm", "/var/tmp", "/tmp", str(Path.home())):  # noqa: S108
+        if os.path.isdir(place) and os.stat(place).st_dev != os.stat(tmp_path).st_dev:
+            folder = Path(tempfile.mkdtemp(dir=place))
+            yield folder
+            shutil.rmtree(folder)
+            return
+    pytest.fail("all of /dev/shm, /var/tmp, /tmp and the home folder are on one file system")
+
+
+def manifest_of(quarantine: Quarantine) -> list[dict]:
+    text = (Path(quarantine.run_folder) / "manifest.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+class TestNothingSaved:
+    def test_nothing_is_created(self, log_dir: Path, tmp_path: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        quarantine.sync()
+        assert quarantine.run_folder is None
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["d1"]
+
+
+class TestSaveFile:
+    def test_a_whole_file_is_a_hard_link(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        path = log_dir / "t-0" / SEGMENT
+        saved = Path(quarantine.save_file(str(path), folder="t-0", reason="why"))
+        assert saved.samefile(path)
+        assert saved == Path(quarantine.run_folder) / "t-0" / SEGMENT
+        assert Path(quarantine.root) == log_dir.with_name("d1.quarantine")
+
+    def test_it_is_still_there_when_the_original_is_gone(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        path = log_dir / "t-0" / SEGMENT
+        data = path.read_bytes()
+        saved = quarantine.save_file(str(path), folder="t-0", reason="why")
+        path.unlink()
+        assert Path(saved).read_bytes() == data
+
+    def test_where_a_link_cannot_be_made_it_is_a_copy(self, log_dir: Path, monkeypatch) -> None:
+        def refuse(*_args: object) -> None:
+            raise PermissionError(1, "no links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+        quarantine = Quarantine(str(log_dir))
+        path = log_dir / "t-0" / SEGMENT
+        path.chmod(0o640)
+        saved = Path(quarantine.save_file(str(path), folder="t-0", reason="why"))
+        assert not saved.samefile(path)
+        assert saved.read_bytes() == path.read_bytes()
+        assert saved.stat().st_mode == path.stat().st_mode
+        assert manifest_of(quarantine)[0]["linked"] is False
+
+    def test_on_another_device_it_is_a_copy(self, log_dir: Path, other_device: Path) -> None:
+        quarantine = Quarantine(str(log_dir), root=str(other_device))
+        path = log_dir / "t-0" / SEGMENT
+        saved = Path(quarantine.save_file(str(path), folder="t-0", reason="why"))
+        assert saved.is_relative_to(other_device)
+        assert saved.stat().st_dev != path.stat().st_dev
+        assert saved.read_bytes() == path.read_bytes()
+
+    def test_a_file_is_never_saved_over_another(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        path = log_dir / "t-0" / SEGMENT
+        quarantine.save_file(str(path), folder="t-0", reason="why")
+        with pytest.raises(FileExistsError):
+            quarantine.save_file(str(path), folder="t-0", reason="why")
+
+    def test_a_copy_that_fails_is_an_error(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        with pytest.raises(FileNotFoundError):
+            quarantine.save_file(str(log_dir / "t-0" / "gone.log"), folder="t-0", reason="why")
+
+
+class TestSaveTail:
+    def test_only_the_tail_is_copied_and_named_by_its_position(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        path = log_dir / "t-0" / SEGMENT
+        saved = Path(quarantine.save_tail(str(path), 1000, folder="t-0", reason="why"))
+        assert saved.name == f"{SEGMENT}.from-1000"
+        assert saved.read_bytes() == path.read_bytes()[1000:]
+
+    def test_the_original_is_not_touched(self, log_dir: Path) -> None:
+        path = log_dir / "t-0" / SEGMENT
+        before, found = path.read_bytes(), path.stat()
+        Quarantine(str(log_dir)).save_tail(str(path), 10, folder="t-0", reason="why")
+        assert path.read_bytes() == before
+        assert path.stat().st_mtime_ns == found.st_mtime_ns
+
+    @pytest.mark.parametrize("ends_in_zeros", [False, True])
+    def test_zeros_stay_a_hole(self, log_dir: Path, ends_in_zeros: bool) -> None:
+        path = log_dir / "t-0" / SEGMENT
+        with path.open("wb") as file:
+            file.write(b"x" * 100)
+            file.truncate(64 << 20)
+            if not ends_in_zeros:
+                file.seek(0, os.SEEK_END)
+                file.write(b"end")
+        saved = Path(Quarantine(str(log_dir)).save_tail(str(path), 50, folder="t-0", reason="why"))
+        assert saved.stat().st_size == path.stat().st_size - 50
+        assert saved.stat().st_blocks * 512 < 4 << 20
+        with saved.open("rb") as copy:
+            assert copy.read(60) == b"x" * 50 + bytes(10)
+            copy.seek(-3, os.SEEK_END)
+            assert copy.read() == (bytes(3) if ends_in_zeros else b"end")
+
+
+class TestManifest:
+    def test_one_line_for_each_thing_with_where_it_was_and_its_checksum(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        path = log_dir / "t-0" / SEGMENT
+        quarantine.save_tail(str(path), 1000, folder="t-0", reason="the last batch is torn")
+        quarantine.save_file(str(path), folder="t-0", reason="deleted")
+        quarantine.sync()
+        tail, whole = manifest_of(quarantine)
+        data = path.read_bytes()
+        assert tail == {
+            "version": 1,
+            "log_dir": str(log_dir),
+            "kind": "tail",
+            "partition": "t-0",
+            "file": SEGMENT,
+            "position": 1000,
+            "size_bytes": len(data) - 1000,
+            "stored": f"t-0/{SEGMENT}.from-1000",
+            "linked": False,
+            "sha256": hashlib.sha256(data[1000:]).hexdigest(),
+            "reason": "the last batch is torn",
+        }
+        assert whole["kind"] == "file"
+        assert whole["linked"] is True
+        assert whole["sha256"] == hashlib.sha256(data).hexdigest()
+        assert whole["size_bytes"] == len(data)
+
+    def test_two_runs_in_one_second_do_not_meet(self, log_dir: Path, monkeypatch) -> None:
+        monkeypatch.setattr(module.time, "strftime", lambda *_: "20260101T000000Z")
+        path = log_dir / "t-0" / SEGMENT
+        places = []
+        for _ in range(3):
+            quarantine = Quarantine(str(log_dir))
+            quarantine.save_file(str(path), folder="t-0", reason="why")
+            places.append(Path(quarantine.run_folder).name)
+        assert places == ["20260101T000000Z", "20260101T000000Z-1", "20260101T000000Z-2"]
+
+    def test_all_names_are_synced_before_sync_returns(self, log_dir: Path, monkeypatch) -> None:
+        synced: list[str] = []
+        fsync = os.fsync
+
+        def note(descriptor: int) -> None:
+            synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", note)
+        quarantine = Quarantine(str(log_dir))
+        quarantine.save_tail(str(log_dir / "t-0" / SEGMENT), 5, folder="t-0", reason="why")
+        quarantine.sync()
+        run = Path(quarantine.run_folder)
+        assert set(synced) >= {
+            str(run / "t-0" / f"{SEGMENT}.from-5"),
+            str(run / "t-0"),
+            str(run / "manifest.jsonl"),
+            str(run),
+            str(run.parent),
+            str(run.parent.parent),
+        }
+
+
+class TestPlace:
+    def test_a_sibling_by_default(self, log_dir: Path) -> None:
+        assert default_root(str(log_dir)) == f"{log_dir}.quarantine"
+        assert default_root(f"{log_dir}/") == f"{log_dir}.quarantine"
+
+    def test_each_log_dir_has_its_own_folder_in_the_operators_place(self, tmp_path: Path) -> None:
+        roots = {Quarantine(path, root=str(tmp_path)).root for path in ("/data/a/logs", "/data/b/logs")}
+        assert len(roots) == 2
+        assert all(os.path.dirname(root) == str(tmp_path) for root in roots)
+
+    def test_inside_where_the_parent_may_not_be_written(self, log_dir: Path, monkeypatch) -> None:
+        monkeypatch.setattr(os, "access", lambda path, _mode: path != str(log_dir.parent))
+        assert default_root(str(log_dir)) == str(log_dir / INSIDE_FOLDER)
+
+    def test_inside_where_the_log_dir_is_a_mount_point(self, log_dir: Path, monkeypatch) -> None:
+        monkeypatch.setattr(os.path, "ismount", lambda path: path == str(log_dir))
+        assert default_root(str(log_dir)) == str(log_dir / INSIDE_FOLDER)
+
+    def test_inside_where_the_parent_is_on_another_device(self, other_device: Path, tmp_path: Path) -> None:
+        link = tmp_path / "d1"
+        link.symlink_to(other_device)
+        assert default_root(str(link)) == str(link / INSIDE_FOLDER)
+
+    def test_inside_where_the_log_dir_is_the_root_of_all(self) -> None:
+        assert default_root("/") == f"/{INSIDE_FOLDER}"
+
+    def test_a_real_mount_point_gets_its_quarantine_inside(self, log_dir: Path) -> None:
+        if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+            # Without the right to mount, /dev/shm is a mount point that is already there.
+            assert default_root("/dev/shm").startswith("/dev/shm/")  # noqa: S108
+            return
+        script = (
+            "mount -t tmpfs none $1 && exec $2 -c 'from recovery.quarantine import default_root;"
+            "import sys; print(default_root(sys.argv[1]))' $1"
+        )
+        found = subprocess.run(
+            ["unshare", "-m", "sh", "-c", script, "sh", str(log_dir), sys.executable],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert found.stdout.strip() == str(log_dir / INSIDE_FOLDER)
+
+    def test_a_broker_takes_the_inside_folder_for_one_of_its_metadata_log(self) -> None:
+        # LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata.
+        assert read_folder_name(INSIDE_FOLDER).topic == "__cluster_metadata"
+
+
+class TestOwner:
+    def test_everything_belongs_to_the_owner_of_the_log_dir(self, log_dir: Path) -> None:
+        path = log_dir / "t-0" / SEGMENT
+        owner = (4711, 4712) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+        for owned in (log_dir, log_dir / "t-0", path):
+            os.chown(owned, *owner)
+        quarantine = Quarantine(str(log_dir))
+        quarantine.save_tail(str(path), 5, folder="t-0", reason="why")
+        quarantine.sync()
+        root = Path(quarantine.root)
+        for made in (root, *root.rglob("*")):
+            found = made.stat()
+            assert (found.st_uid, found.st_gid) == owner, made
