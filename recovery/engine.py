@@ -123,14 +123,16 @@ class Engine:
             for log_dir, error in self._offline.items():
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
             inventories = self._list_log_dirs()
-            reports, interrupted = self._recover(inventories)
+            reports = self._recover(inventories)
         order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
         return RecoveryReport(
             dry_run=self._dry_run,
             now_ms=self._now_ms,
             duration_ms=int((time.monotonic() - started_s) * 1000),
             log_dirs=tuple(sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])),
-            signal_exit_code=interrupted.signal_exit_code if interrupted is not None else None,
+            signal_exit_code=128 + self._stop.signal_number
+            if any(report.status == "interrupted" for report in reports)
+            else None,
         )
 
     def _take_offline(self, locks: LogDirLocks) -> None:
@@ -181,9 +183,7 @@ class Engine:
                 )
         return inventories
 
-    def _recover(
-        self, inventories: list[LogDirInventory]
-    ) -> tuple[list[LogDirReport], InterruptedRecoveryError | None]:
+    def _recover(self, inventories: list[LogDirInventory]) -> list[LogDirReport]:
         runs = [
             LogDirRun(
                 inventory,
@@ -196,16 +196,15 @@ class Engine:
             )
             for inventory in inventories
         ]
-        for run in runs:
-            run.start()
-        reports: list[LogDirReport] = []
-        interrupted: InterruptedRecoveryError | None = None
-        for run in runs:
-            try:
-                reports.append(run.join())
-            except InterruptedRecoveryError as error:
-                interrupted = error
-        return reports, interrupted
+        try:
+            for run in runs:
+                run.start()
+            return [run.join() for run in runs]
+        except BaseException:
+            self._stop.request(self._stop.signal_number)
+            for run in runs:
+                run.wait()  # the locks go now: no thread may write any more
+            raise
 
     def _offline_reports(self) -> list[LogDirReport]:
         return [

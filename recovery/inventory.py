@@ -7,6 +7,7 @@ Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -24,6 +25,8 @@ from segfmt.filenames import (
     FolderState,
     read_folder_name,
 )
+
+_WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -105,6 +108,9 @@ def list_log_dir(
                 continue
             if folder.topic == CLUSTER_METADATA_TOPIC:
                 passed_over.append(name)
+                continue
+            if not _fits_checkpoint(folder.topic):
+                refused.append(RefusedFolder(folder=name, refusal=_unwritable(name)))
                 continue
             key = (folder.topic, folder.partition)
             try:
@@ -232,6 +238,25 @@ def _foreign_folder(name: str, error: FileNameError) -> PartitionRefusedError:
         remedy = "the log dir is the root of a file system: use a folder below it as log dir"
     return PartitionRefusedError(
         file=name, position=None, rule=f"{error} ({error.kafka} stops the broker)", remedy=remedy
+    )
+
+
+def _fits_checkpoint(topic: str) -> bool:
+    """Whether a checkpoint's line can hold *topic*: fields lie between white space, text is UTF-8."""
+    try:
+        topic.encode()
+    except UnicodeEncodeError:
+        return False
+    return _WHITE_SPACE.search(topic) is None
+
+
+def _unwritable(name: str) -> PartitionRefusedError:
+    return PartitionRefusedError(
+        file=name,
+        position=None,
+        rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
+        "offline at its next start)",
+        remedy="move it out of the log dir",
     )
 
 

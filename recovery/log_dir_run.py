@@ -13,8 +13,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from recovery.apply import remove_file, sync_folder, write_file
 from recovery.errors import InterruptedRecoveryError
@@ -31,9 +32,10 @@ from recovery.observer import (
     PartitionStarted,
 )
 from recovery.partition_run import PartitionResult, PartitionRun
+from recovery.plan import TEMPORARY_SUFFIX
 from recovery.quarantine import Quarantine
 from recovery.report import LogDirReport, PartitionReport
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 
 _LOG_DIR_ITSELF = "log-dir"
 """Where the log dir's own files lie in quarantine; no partition's folder can have this name."""
@@ -94,21 +96,28 @@ class LogDirRun:
     def join(self) -> LogDirReport:
         """Wait for the threads, hand the dir over, and return what became of it.
 
-        Raises:
-            InterruptedRecoveryError: a signal ended the work; nothing is handed over.
+        After a signal nothing is handed over, not even where all partitions are done.
         """
-        for thread in self._threads:
-            while thread.is_alive():
-                thread.join(timeout=0.2)  # short waits, so that the main thread sees signals
+        self.wait()
         error = self._queue.error
         if error is None:
             try:
+                self._check_stop()
                 return self._hand_over()
-            except OSError as failure:
+            except (OSError, InterruptedRecoveryError) as failure:
                 error = failure
         if isinstance(error, OSError):
             return self._offline(error)
+        if isinstance(error, InterruptedRecoveryError):
+            done, total = len(self._queue.results), len(self._inventory.tasks)
+            return self._ended_early("interrupted", f"{error}; {done} of {total} logs done so far")
         raise error
+
+    def wait(self) -> None:
+        """Wait until no thread is at work."""
+        for thread in self._threads:
+            while thread.is_alive():
+                thread.join(timeout=0.2)  # short waits, so that the main thread sees signals
 
     # -- threads -----------------------------------------------------------------------------------------------------------
 
@@ -228,6 +237,7 @@ class LogDirRun:
         )
         if not self._dry_run:
             self._write(writes)
+            self._remove_temporary_files()
         had_marker = os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE))
         marker = any(write.name == CLEAN_SHUTDOWN_FILE for write in writes) or (
             had_marker and not (self._dry_run and is_changed)
@@ -267,32 +277,41 @@ class LogDirRun:
             write_file(os.path.join(log_dir, write.name), write.data)
             sync_folder(log_dir)
 
+    def _remove_temporary_files(self) -> None:
+        """Remove what a killed run may have left beside the dir's own files."""
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEAN_SHUTDOWN_FILE):
+            remove_file(os.path.join(self._inventory.log_dir, name + TEMPORARY_SUFFIX))
+
     def _offline(self, error: OSError) -> LogDirReport:
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
-        partitions = [
-            *self._partition_reports(),
-            *(
-                PartitionReport(
-                    log_dir=task.log_dir,
-                    folder=task.folder,
-                    topic=task.topic_partition.topic,
-                    partition=task.topic_partition.partition,
-                    status="failed",
-                    reasons=(f"the log dir went offline: {error}",),
-                )
-                for task in self._inventory.tasks
-                if task.folder not in self._queue.results
-            ),
-        ]
+        failed = (
+            PartitionReport(
+                log_dir=task.log_dir,
+                folder=task.folder,
+                topic=task.topic_partition.topic,
+                partition=task.topic_partition.partition,
+                status="failed",
+                reasons=(f"the log dir went offline: {error}",),
+            )
+            for task in self._inventory.tasks
+            if task.folder not in self._queue.results
+        )
+        return self._ended_early("offline", str(error), failed)
+
+    def _ended_early(
+        self, status: Literal["offline", "interrupted"], error: str, others: Iterable[PartitionReport] = ()
+    ) -> LogDirReport:
+        """Return the report of a dir that is not handed over: what is done, and *others*."""
+        partitions = [*self._partition_reports(), *others]
         return LogDirReport(
             log_dir=self._inventory.log_dir,
-            status="offline",
+            status=status,
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE)),
             partitions=tuple(sorted(partitions, key=lambda report: report.folder)),
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
-            error=str(error),
+            error=error,
         )
 
     def _partition_reports(self) -> tuple[PartitionReport, ...]:

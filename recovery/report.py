@@ -97,15 +97,15 @@ class LogDirReport:
     """What became of one log dir.
 
     Attributes:
-        status: unchanged, recovered, partial (some partitions refused or failed) or offline (an I/O error
-            ended the work).
+        status: unchanged, recovered, partial (some partitions refused or failed), offline (an I/O error
+            ended the work) or interrupted (a signal did).
         marker: whether `.kafka_cleanshutdown` is there now, or would be.
         actions: on the files of the log dir itself.
         passed_over: folders that are not the tool's to touch.
     """
 
     log_dir: str
-    status: Literal["unchanged", "recovered", "partial", "offline"]
+    status: Literal["unchanged", "recovered", "partial", "offline", "interrupted"]
     had_clean_shutdown: bool
     marker: bool
     partitions: tuple[PartitionReport, ...]
@@ -207,6 +207,8 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
 def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
     if log_dir.status == "offline":
         return "offline, left as it was where it was not reached"
+    if log_dir.status == "interrupted":
+        return "interrupted, not handed over"
     if log_dir.status == "unchanged":
         return "nothing to recover, nothing changed"
     counts = _count(partition.status for partition in log_dir.partitions)

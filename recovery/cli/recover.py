@@ -35,8 +35,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "recover",
         help="recover log dirs and hand them back to the broker",
-        description="Do what a 4.3.1 broker does to its log dirs after an unclean shutdown, so that it has nothing "
-        "left to do.",
+        description="Do what a 4.3.1 broker does to its log dirs after an unclean shutdown, so that it has "
+        "nothing left to do.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -167,9 +167,9 @@ def _print_report(report: RecoveryReport, form: str) -> None:
         print(report.to_json() if form == "json" else report.to_text(), flush=True)  # noqa: T201
     except BrokenPipeError:
         _discard_output()
-    except OSError:
+    except OSError as error:
         _discard_output()
-        raise
+        raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
 
 
 def _discard_output() -> None:
