@@ -134,6 +134,11 @@ def test_log_append_time_of_the_wrapper_goes_inside():
     assert [one.timestamp_ms for one in read_messages(wrap(numbered(2), offset=11))] == [0, 1]
 
 
+def test_messages_of_magic_0_have_no_timestamp_in_any_wrapper():
+    data = wrap(numbered(2, magic=0), offset=1, attributes=8)
+    assert [one.timestamp_ms for one in read_messages(data)] == [-1, -1]
+
+
 def test_wrappers_that_kafka_refuses():
     nested = dataclasses.replace(numbered(1)[0], attributes=1)
     null = Message(offset=0, magic=1, attributes=1, value=None)
