@@ -1,0 +1,193 @@
+"""The broker's own lock: who holds it keeps everybody else out, and nobody is kept out by a stale file."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from recovery.errors import LogDirLockedError, LogDirOfflineError
+from recovery.lock import LogDirLocks
+from tests.recovery.driving import footprint
+
+_HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "a+")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    print("refused", flush=True)
+else:
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def other_process(path: Path) -> Iterator[str]:
+    """Another process that takes the POSIX record lock on *path* as Java's FileChannel.tryLock does."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", _HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        yield holder.stdout.readline().strip()
+    finally:
+        holder.communicate("")
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> list[Path]:
+    made = [tmp_path / name for name in ("d1", "d2", "d3")]
+    for path in made:
+        path.mkdir()
+    return made
+
+
+def locks(*dirs: Path, dry_run: bool = False) -> LogDirLocks:
+    return LogDirLocks([str(path) for path in dirs], dry_run=dry_run)
+
+
+class TestAgainstAnotherProcess:
+    def test_while_held_another_process_is_kept_out(self, dirs: list[Path]) -> None:
+        with locks(*dirs):
+            for path in dirs:
+                with other_process(path / ".lock") as answer:
+                    assert answer == "refused"
+
+    def test_afterwards_it_is_free(self, dirs: list[Path]) -> None:
+        with locks(dirs[0]):
+            pass
+        with other_process(dirs[0] / ".lock") as answer:
+            assert answer == "held"
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_it_is_refused_while_another_process_holds_it(self, dirs: list[Path], dry_run: bool) -> None:
+        with other_process(dirs[1] / ".lock") as answer:
+            assert answer == "held"
+            with pytest.raises(LogDirLockedError) as raised, locks(*dirs, dry_run=dry_run):
+                pytest.fail("entered")
+        assert str(dirs[1] / ".lock") in str(raised.value)
+        assert raised.value.exit_code == 3
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_a_refusal_changes_nothing(self, dirs: list[Path], dry_run: bool) -> None:
+        with other_process(dirs[1] / ".lock"):
+            before = {path: footprint(path) for path in dirs}
+            with pytest.raises(LogDirLockedError), locks(*dirs, dry_run=dry_run):
+                pytest.fail("entered")
+            assert {path: footprint(path) for path in dirs} == before
+
+    def test_after_a_refusal_no_lock_is_held(self, dirs: list[Path]) -> None:
+        with other_process(dirs[2] / ".lock"), pytest.raises(LogDirLockedError), locks(*dirs):
+            pytest.fail("entered")
+        with other_process(dirs[0] / ".lock") as answer:
+            assert answer == "held"
+
+    def test_two_recoveries_do_not_run_side_by_side(self, dirs: list[Path]) -> None:
+        script = (
+            "import sys; from recovery.lock import LogDirLocks\n"
+            "with LogDirLocks(sys.argv[1:]): print('entered')"
+        )
+        command = [sys.executable, "-c", script, str(dirs[0])]
+        with locks(dirs[0]):
+            second = subprocess.run(command, capture_output=True, text=True)
+        assert "LogDirLockedError" in second.stderr
+        assert subprocess.run(command, capture_output=True, text=True).stdout == "entered\n"
+
+    def test_flock_is_another_lock_and_keeps_nobody_out(self, dirs: list[Path]) -> None:
+        with (dirs[0] / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            with locks(dirs[0]):
+                pass
+
+
+class TestFiles:
+    def test_a_stale_lock_file_is_no_obstacle(self, dirs: list[Path]) -> None:
+        (dirs[0] / ".lock").write_bytes(b"")
+        with locks(dirs[0]):
+            assert (dirs[0] / ".lock").exists()
+
+    def test_no_lock_file_is_left_as_after_a_clean_shutdown(self, dirs: list[Path]) -> None:
+        (dirs[0] / ".lock").write_bytes(b"")
+        with locks(*dirs):
+            pass
+        assert [path for path in dirs if (path / ".lock").exists()] == []
+
+    def test_no_lock_file_is_left_after_an_error_either(self, dirs: list[Path]) -> None:
+        with pytest.raises(ZeroDivisionError), locks(*dirs):
+            raise ZeroDivisionError
+        assert [path for path in dirs if (path / ".lock").exists()] == []
+        with other_process(dirs[0] / ".lock") as answer:
+            assert answer == "held"
+
+    def test_a_dry_run_creates_none_and_leaves_a_stale_one(self, dirs: list[Path]) -> None:
+        (dirs[0] / ".lock").write_bytes(b"")
+        before = {path: footprint(path) for path in dirs}
+        with locks(*dirs, dry_run=True):
+            assert not (dirs[1] / ".lock").exists()
+        assert {path: footprint(path) for path in dirs} == before
+
+    def test_a_dry_run_needs_no_right_to_write(self, dirs: list[Path], monkeypatch) -> None:
+        (dirs[0] / ".lock").write_bytes(b"")
+        asked: list[int] = []
+        really_open = os.open
+
+        def note(path: str, flags: int, *more: int) -> int:
+            asked.append(flags)
+            return really_open(path, flags, *more)
+
+        monkeypatch.setattr(os, "open", note)
+        with locks(dirs[0], dry_run=True):
+            pass
+        assert [flags & os.O_ACCMODE for flags in asked] == [os.O_RDONLY]
+
+    def test_the_file_belongs_to_the_owner_of_the_log_dir(self, dirs: list[Path]) -> None:
+        owner = (4711, 4712) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+        os.chown(dirs[0], *owner)
+        with locks(dirs[0]):
+            found = (dirs[0] / ".lock").stat()
+        assert (found.st_uid, found.st_gid) == owner
+
+    def test_each_file_is_opened_once(self, dirs: list[Path], monkeypatch) -> None:
+        # Closing any other descriptor on it would drop the lock.
+        opened: list[str] = []
+        really_open = os.open
+
+        def note(path: str, flags: int, *more: int) -> int:
+            descriptor = really_open(path, flags, *more)
+            opened.append(str(path))
+            return descriptor
+
+        monkeypatch.setattr(os, "open", note)
+        (dirs[0] / ".lock").write_bytes(b"")
+        with locks(*dirs):
+            pass
+        assert sorted(opened) == [str(path / ".lock") for path in dirs]
+
+
+class TestTrouble:
+    def test_a_dir_whose_lock_cannot_be_opened_is_offline_and_the_others_are_locked(
+        self, dirs: list[Path]
+    ) -> None:
+        (dirs[1] / ".lock").mkdir()
+        with locks(*dirs) as held:
+            assert list(held.offline) == [str(dirs[1])]
+            assert isinstance(held.offline[str(dirs[1])], LogDirOfflineError)
+            with other_process(dirs[2] / ".lock") as answer:
+                assert answer == "refused"
+
+    def test_a_file_system_without_locks_takes_the_dir_offline(self, dirs: list[Path], monkeypatch) -> None:
+        def refuse(*_args: object) -> None:
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "lockf", refuse)
+        with locks(dirs[0]) as held:
+            assert held.offline[str(dirs[0])].error.errno == errno.ENOLCK
