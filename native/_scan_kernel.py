@@ -6,13 +6,13 @@ It follows LogSegment.recover statement by statement; the order of the checks is
 result. It does not raise, allocate or call: it leaves with a status and goes on where it was when called
 again.
 
-Small batches are bound by the number of instructions, so what hardly ever happens is kept out of the way: a
-batch with everything in order meets one comparison for where it ends, one for its checksum, and then one
-each for range, timestamp, index point, leader epoch, kind and transaction. Counters that change seldom stay
-in memory.
+Small batches are bound by the number of instructions, so what hardly ever happens is kept out of the way. A
+batch with everything in order meets one comparison for where it ends, one for its checksum, and one each for
+range, timestamp, index point, leader epoch, producer, and for what is usual of that producer. Tables that are
+full are noticed when a row is added, by moving the end of what may be taken without a second look.
 
 Kafka: LogSegment.recover, FileLogInputStream.nextBatch, DefaultRecordBatch.ensureValid,
-LegacyRecord.ensureValid, LeaderEpochFileCache.assign, ProducerAppendInfo.appendDataBatch.
+LegacyRecord.ensureValid, ProducerAppendInfo.append.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from numba.np import numpy_support
 from native import _crc32, _scan_rules
 from native._cpu_type import CpuPathType
 from native._crc32c import checksum
-from native._hints import unlikely
+from native._hints import rarely
 from native._jit import inlined, kernel
 from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8
-from native._scan_rules import KIND_MARKER, KIND_UNKNOWN, stop
+from native._scan_rules import KIND_MARKER, KIND_UNKNOWN, has_room, stop
 from native._scan_state import (
     FULL,
+    HAS_DATA,
     NEED_BYTES,
     PAUSED,
     PRODUCER_ROW_DTYPE,
     RUNNING,
     STATE_DTYPE,
-    TXN_NONE_BEFORE_MARKER,
-    TXN_OPEN,
-    TXN_UNKNOWN,
+    USUAL_OPEN,
+    USUAL_OUTSIDE,
+    USUAL_UNKNOWN,
 )
 from native.raw_scan import TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, Stop, TxnEventKind
 from segfmt import layout
@@ -51,6 +52,7 @@ _BAD_LENGTH = int(Stop.BAD_LENGTH)
 _CRC_MISMATCH = int(Stop.CRC_MISMATCH)
 _OFFSET_OVERFLOW = int(Stop.OFFSET_OVERFLOW)
 _INVALID_TXN = int(Stop.INVALID_TXN)
+_TIME_INDEX_INVALID_OFFSET = int(Stop.TIME_INDEX_INVALID_OFFSET)
 _CONTROL_FATAL = int(Stop.CONTROL_FATAL)
 _SHORT_HEADER = int(Stop.SHORT_HEADER)
 _EVENT_BEGIN = int(TxnEventKind.BEGIN)
@@ -61,6 +63,7 @@ _EVENT_MARKER = int(TxnEventKind.MARKER)
 _MAX_INT32 = np.uint64(0x7FFFFFFF)
 _UINT32_MASK = np.int64(0xFFFFFFFF)
 _NEVER = np.int64(-1) << np.int64(62)
+_EVENT_BITS = layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK
 
 _HEADER_BYTES = layout.HEADER_UP_TO_MAGIC_BYTES
 _LOG_OVERHEAD = layout.LOG_OVERHEAD_BYTES
@@ -92,15 +95,17 @@ def entry(path):
 
 
 @inlined
-def _examine(path, state, batch, position, window_bytes, left_bytes):
-    """Examine a batch, every case, in Kafka's order; return (status, total bytes, magic).
+def _examine(state, room, batch, position, window_bytes, left_bytes):
+    """Look closely at a batch that is not plain; return (status, total bytes, magic).
 
     The batch is at address *batch*; from there the window has *window_bytes* and the file *left_bytes*. The
-    status is RUNNING for a batch that may be taken.
+    status is RUNNING for one that may be taken; the checksum of a message has been checked then.
     """
     check_crc = state.check_crc != 0
     state.needed_bytes = _BATCH_OVERHEAD
     none = np.int64(0)
+    if not room:
+        return np.int64(FULL), none, none
     if left_bytes <= _HEADER_BYTES:
         return stop(state, _END, position, 0, 0), none, none
     if window_bytes < _HEADER_BYTES:
@@ -123,13 +128,8 @@ def _examine(path, state, batch, position, window_bytes, left_bytes):
             if stored != computed:
                 return stop(state, _CRC_MISMATCH, position, stored, computed), none, none
     elif check_crc:
-        if total_bytes < _BATCH_OVERHEAD:
-            return stop(state, _BAD_LENGTH, position, length, _BATCH_OVERHEAD - _LOG_OVERHEAD), none, none
-        stored = load_be32(batch + layout.BATCH_CRC_POSITION) & _UINT32_MASK
-        start = layout.ATTRIBUTES_POSITION
-        computed = checksum(path, batch + start, total_bytes - start)
-        if stored != computed:
-            return stop(state, _CRC_MISMATCH, position, stored, computed), none, none
+        # A record batch that is all there and is not plain can only be too short.
+        return stop(state, _BAD_LENGTH, position, length, _BATCH_OVERHEAD - _LOG_OVERHEAD), none, none
     elif total_bytes < _BATCH_OVERHEAD:
         # Without ensureValid Kafka reads a whole header from the file, wherever the batch ends.
         if left_bytes < _BATCH_OVERHEAD:
@@ -140,9 +140,43 @@ def _examine(path, state, batch, position, window_bytes, left_bytes):
 
 
 @inlined
+def _is_in_range(state, last_offset):
+    """Kafka: LogSegment.ensureOffsetInRange; not asked in walks without ensureValid."""
+    return np.uint64(last_offset - state.base_offset) <= _MAX_INT32 or state.check_range == 0
+
+
+@inlined
+def _note_timestamp(state, timestamp_ms, last_offset, batch):
+    if timestamp_ms > state.max_timestamp_ms:
+        state.max_timestamp_ms = timestamp_ms
+        state.max_timestamp_offset = last_offset
+        state.max_timestamp_address = batch
+
+
+@inlined
+def _take_message(state, offset_index, time_index, batch, position, magic):
+    """Take in a message of magic 0 or 1, or less; return RUNNING or why the scan stops."""
+    offset = load_be64(batch)
+    if not _is_in_range(state, offset):
+        return stop(state, _OFFSET_OVERFLOW, position, offset, state.base_offset)
+    if magic != layout.MAGIC_V0:  # only magic 0 has no timestamp
+        timestamp_ms = load_be64(batch + layout.MESSAGE_TIMESTAMP_POSITION)
+        _note_timestamp(state, timestamp_ms, offset, batch)
+    if batch > state.index_beyond_address:
+        status = _scan_rules.append_index_entries(state, offset_index, time_index, offset, position)
+        if status != RUNNING:
+            return status
+        state.index_beyond_address = batch + state.index_interval_bytes
+    state.batch_count += 1
+    state.legacy_batch_count += 1
+    state.last_offset = offset
+    return np.int64(RUNNING)
+
+
+@inlined
 def _take_decision(state, producers, slots, events):
     """Do to the control batch at which the scan paused what its caller says."""
-    row = _scan_rules.find_producer(state, producers, slots, state.control_producer_id)
+    row = _scan_rules.known_producer(state, producers, slots, state.control_producer_id)
     if state.control_kind == KIND_MARKER:
         _scan_rules.apply_marker(
             producers[row], state.control_epoch, state.control_coordinator_epoch, state.control_timestamp_ms
@@ -164,8 +198,8 @@ def _take_decision(state, producers, slots, events):
 
 
 @inlined
-def _control_batch(
-    state, producers, slots, events, batch, total_bytes, position, attributes, producer_id, last_offset
+def _take_control_batch(
+    state, producers, slots, events, batch, total_bytes, position, producer_id, last_offset
 ):
     """Take in a control batch of a producer; return RUNNING, PAUSED or why the scan stops."""
     base_offset = load_be64(batch)
@@ -173,9 +207,7 @@ def _control_batch(
     if total_bytes < _BATCH_OVERHEAD:
         # Only without CRC check: the records' iterator reads the count from the batch's own bytes.
         return stop(state, _CONTROL_FATAL, position, producer_id, base_offset)
-    kind, marker_type, coordinator_epoch, timestamp_ms = _scan_rules.decode_marker(
-        batch, total_bytes, attributes
-    )
+    kind, marker_type, coordinator_epoch, timestamp_ms = _scan_rules.decode_marker(batch, total_bytes)
     if kind == KIND_UNKNOWN:
         state.control_position = position
         state.control_producer_id = producer_id
@@ -183,7 +215,7 @@ def _control_batch(
         state.control_base_offset = base_offset
         state.control_last_offset = last_offset
         return stop(state, PAUSED, position, producer_id, base_offset)
-    row = _scan_rules.find_producer(state, producers, slots, producer_id)
+    row = _scan_rules.known_producer(state, producers, slots, producer_id)
     if kind == KIND_MARKER:
         _scan_rules.apply_marker(producers[row], epoch, coordinator_epoch, timestamp_ms)
         _scan_rules.add_event(
@@ -201,6 +233,31 @@ def _control_batch(
     return np.int64(RUNNING)
 
 
+@inlined
+def _take_event(state, producers, slots, events, batch, position, attributes, producer_id, last_offset):
+    """Note what a data batch changes in its producer's transactions; return (status, row)."""
+    base_offset = load_be64(batch)
+    epoch = load_be16(batch + layout.PRODUCER_EPOCH_POSITION)
+    row = _scan_rules.known_producer(state, producers, slots, producer_id)
+    producer = producers[row]
+    if attributes & layout.TRANSACTIONAL_MASK != 0:
+        event = np.int64(_EVENT_BEGIN)
+        usual = USUAL_OPEN
+    elif producer.usual == USUAL_OPEN:
+        event = np.int64(_EVENT_INVALID_TXN)
+        usual = USUAL_OPEN
+    else:
+        event = np.int64(_EVENT_NON_TRANSACTIONAL)
+        usual = USUAL_OUTSIDE
+    _scan_rules.add_event(state, events, event, row, base_offset, last_offset, position, -1, -1, epoch)
+    if event == _EVENT_INVALID_TXN:
+        return stop(state, _INVALID_TXN, position, producer_id, base_offset), row
+    if producer.usual == USUAL_UNKNOWN:
+        producer.first_epoch = epoch
+    producer.usual = usual
+    return np.int64(RUNNING), row
+
+
 @kernel
 def _scan(path, address, window_bytes, states, offset_index, time_index, epochs, producers, slots, events):
     """Scan the whole batches of one window.
@@ -214,160 +271,149 @@ def _scan(path, address, window_bytes, states, offset_index, time_index, epochs,
         time_index: TIME_INDEX_ROW_DTYPE, shape (n,). Written.
         epochs: int64, shape (n, 3): epoch, base offset, position. Written.
         producers: PRODUCER_ROW_DTYPE, shape (n,). Read and written.
-        slots: int32, a power of two long, at least 2 n of *producers*; 0 free, otherwise row + 1. Read and
-            written.
+        slots: int32, a power of two long, at least 2 n of *producers*; 0 free, otherwise a row of them. Read
+            and written.
         events: TXN_EVENT_DTYPE, shape (n,). Written.
 
     Returns:
         NEED_BYTES, FULL, PAUSED or a Stop. Never raises.
     """
     state = states[0]
-    base_offset_of_segment = state.base_offset
-    max_timestamp_ms = state.max_timestamp_ms
-    highest_epoch = state.highest_epoch
-    batch_count = state.batch_count
-
     # Addresses instead of positions: one value less to keep. `origin` is where the file's first byte would
     # be.
     origin = address - state.position
     file_end = origin + state.size_bytes
     window_end = min(address + window_bytes, file_end)
-    index_beyond = origin + state.last_indexed_position + state.index_interval_bytes
+    state.max_timestamp_address = origin + state.max_timestamp_position
+    state.index_beyond_address = origin + state.last_indexed_position + state.index_interval_bytes
     batch = address
-    # Up to here a record batch needs no second look; without checksums all of them do.
+    # Up to here a record batch that is all there needs no second look. Without checksums all of them do.
     plain_end = window_end if state.check_crc != 0 else _NEVER
-
-    status = np.int64(FULL)
-    room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
+    room = has_room(state, offset_index, time_index, epochs, producers, events)
     if state.control_kind != 0 and room:
         _take_decision(state, producers, slots, events)
-        room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
-    while room:
-        available_bytes = plain_end - batch
+        room = has_room(state, offset_index, time_index, epochs, producers, events)
+    plain_end_now = plain_end if room else _NEVER
+
+    while True:
+        available_bytes = plain_end_now - batch
         total_bytes = np.int64(0)
         is_plain = False
-        if not unlikely(available_bytes < _BATCH_OVERHEAD):
+        if available_bytes >= _BATCH_OVERHEAD:
             total_bytes = _LOG_OVERHEAD + load_be32(batch + layout.LENGTH_POSITION)
             # One unsigned comparison: not shorter than its header, and all there.
             fits = np.uint64(total_bytes - _BATCH_OVERHEAD) <= np.uint64(available_bytes - _BATCH_OVERHEAD)
             is_plain = fits and load_i8(batch + layout.MAGIC_POSITION) >= layout.MAGIC_V2
-        if unlikely(not is_plain):
-            status, total_bytes, magic = _examine(
-                path, state, batch, batch - origin, window_end - batch, file_end - batch
-            )
-            if status != RUNNING:
-                break
-            status = np.int64(FULL)
-        else:
-            magic = np.int64(layout.MAGIC_V2)
+        if is_plain:
             stored = load_be32(batch + layout.BATCH_CRC_POSITION) & _UINT32_MASK
-            computed = checksum(
-                path, batch + layout.ATTRIBUTES_POSITION, total_bytes - layout.ATTRIBUTES_POSITION
-            )
-            if unlikely(stored != computed):
+            start = layout.ATTRIBUTES_POSITION
+            computed = checksum(path, batch + start, total_bytes - start)
+            if stored != computed:
+                rarely()
                 status = stop(state, _CRC_MISMATCH, batch - origin, stored, computed)
                 break
-
-        base_offset = load_be64(batch)
-        if unlikely(magic < layout.MAGIC_V2):
-            last_offset_delta = np.int64(0)
-            last_offset = base_offset
-            # Only magic 0 has no timestamp: a negative magic is read as magic 1.
-            timestamp_ms = np.int64(layout.NO_TIMESTAMP_MS)
-            if magic != layout.MAGIC_V0:
-                timestamp_ms = load_be64(batch + layout.MESSAGE_TIMESTAMP_POSITION)
         else:
-            last_offset_delta = load_be32(batch + layout.LAST_OFFSET_DELTA_POSITION)
-            last_offset = base_offset + last_offset_delta
-            timestamp_ms = load_be64(batch + layout.MAX_TIMESTAMP_POSITION)
-        if unlikely(np.uint64(last_offset - base_offset_of_segment) > _MAX_INT32) and state.check_range != 0:
-            status = stop(state, _OFFSET_OVERFLOW, batch - origin, last_offset, base_offset_of_segment)
-            break
-        if timestamp_ms > max_timestamp_ms:
-            max_timestamp_ms = timestamp_ms
-            state.max_timestamp_offset = last_offset
-            state.max_timestamp_position = batch - origin
-        if unlikely(batch > index_beyond):
-            status = _scan_rules.append_index_entries(
-                state, offset_index, time_index, last_offset, batch - origin, max_timestamp_ms
+            rarely()
+            room = has_room(state, offset_index, time_index, epochs, producers, events)
+            position = batch - origin
+            status, total_bytes, magic = _examine(
+                state, room, batch, position, window_end - batch, file_end - batch
             )
             if status != RUNNING:
                 break
-            status = np.int64(FULL)
-            index_beyond = batch + state.index_interval_bytes
-            room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
+            if magic < layout.MAGIC_V2:
+                status = _take_message(state, offset_index, time_index, batch, position, magic)
+                if status != RUNNING:
+                    break
+                room = has_room(state, offset_index, time_index, epochs, producers, events)
+                plain_end_now = plain_end if room else _NEVER
+                batch += total_bytes
+                continue
+
+        last_offset_delta = load_be32(batch + layout.LAST_OFFSET_DELTA_POSITION)
+        last_offset = load_be64(batch) + last_offset_delta
+        timestamp_ms = load_be64(batch + layout.MAX_TIMESTAMP_POSITION)
+        if not _is_in_range(state, last_offset):
+            rarely()
+            status = stop(state, _OFFSET_OVERFLOW, batch - origin, last_offset, state.base_offset)
+            break
+        _note_timestamp(state, timestamp_ms, last_offset, batch)
+        if batch > state.index_beyond_address:
+            rarely()
+            status = _scan_rules.append_index_entries(
+                state, offset_index, time_index, last_offset, batch - origin
+            )
+            if status != RUNNING:
+                break
+            state.index_beyond_address = batch + state.index_interval_bytes
+            room = has_room(state, offset_index, time_index, epochs, producers, events)
+            plain_end_now = plain_end if room else _NEVER
 
         # Kafka's validBytes moves here: what is found below concerns a batch that stays.
         this = batch
         batch += total_bytes
-        batch_count += 1
+        state.batch_count += 1
         state.last_offset = last_offset
-        if unlikely(magic < layout.MAGIC_V2):
-            state.legacy_batch_count += 1
-            continue
         leader_epoch = load_be32(this + layout.PARTITION_LEADER_EPOCH_POSITION)
-        if unlikely(leader_epoch > highest_epoch):
-            highest_epoch = leader_epoch
-            _scan_rules.add_epoch(state, epochs, leader_epoch, base_offset, this - origin)
-            room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
+        if leader_epoch > state.highest_epoch:
+            rarely()
+            _scan_rules.add_epoch(state, epochs, leader_epoch, load_be64(this), this - origin)
+            room = has_room(state, offset_index, time_index, epochs, producers, events)
+            plain_end_now = plain_end if room else _NEVER
         producer_id = load_be64(this + layout.PRODUCER_ID_POSITION)
         if producer_id >= 0:
             attributes = load_u8(this + layout.ATTRIBUTES_LOW_BYTE_POSITION)
-            if unlikely(attributes & layout.CONTROL_MASK != 0):
-                status = _control_batch(
-                    state,
-                    producers,
-                    slots,
-                    events,
-                    this,
-                    total_bytes,
-                    this - origin,
-                    attributes,
-                    producer_id,
-                    last_offset,
-                )
+            row = _scan_rules.first_guess(slots, producer_id)
+            if producers[row].producer_id != producer_id:
+                rarely()
+                row = _scan_rules.find_producer(producers, slots, producer_id)
+            # Row 0 belongs to nobody, and nothing is usual for it.
+            if attributes & _EVENT_BITS != np.int64(producers[row].usual):
+                rarely()
+                if attributes & layout.CONTROL_MASK != 0:
+                    status = _take_control_batch(
+                        state,
+                        producers,
+                        slots,
+                        events,
+                        this,
+                        total_bytes,
+                        this - origin,
+                        producer_id,
+                        last_offset,
+                    )
+                else:
+                    status, row = _take_event(
+                        state,
+                        producers,
+                        slots,
+                        events,
+                        this,
+                        this - origin,
+                        attributes,
+                        producer_id,
+                        last_offset,
+                    )
                 if status != RUNNING:
                     break
-                status = np.int64(FULL)
-                room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
-            else:
-                row = _scan_rules.find_producer(state, producers, slots, producer_id)
-                producer = producers[row]
-                epoch = load_be16(this + layout.PRODUCER_EPOCH_POSITION)
-                txn = producer.txn
-                is_transactional = attributes & layout.TRANSACTIONAL_MASK != 0
-                if unlikely(is_transactional != (txn == TXN_OPEN) or txn == TXN_UNKNOWN):
-                    if is_transactional:
-                        event = np.int64(_EVENT_BEGIN)
-                    elif txn == TXN_OPEN:
-                        event = np.int64(_EVENT_INVALID_TXN)
-                    else:
-                        event = np.int64(_EVENT_NON_TRANSACTIONAL)
-                    _scan_rules.add_event(
-                        state, events, event, row, base_offset, last_offset, this - origin, -1, -1, epoch
-                    )
-                    if event == _EVENT_INVALID_TXN:
-                        status = stop(state, _INVALID_TXN, this - origin, producer_id, base_offset)
-                        break
-                    if txn == TXN_UNKNOWN:
-                        producer.first_epoch = epoch
-                    producer.txn = TXN_OPEN if is_transactional else TXN_NONE_BEFORE_MARKER
-                    room = _scan_rules.has_room(state, offset_index, time_index, epochs, producers, events)
-                producer.epoch = epoch
-                producer.last_offset = last_offset
-                producer.offset_delta = last_offset_delta
-                producer.last_sequence = _scan_rules.last_sequence(
-                    load_be32(this + layout.BASE_SEQUENCE_POSITION), last_offset_delta
-                )
-                producer.timestamp_ms = timestamp_ms
-                producer.data_timestamp_ms = timestamp_ms
-                producer.has_data = True
-                producer.cleared = False
+                room = has_room(state, offset_index, time_index, epochs, producers, events)
+                plain_end_now = plain_end if room else _NEVER
+                if attributes & layout.CONTROL_MASK != 0:
+                    state.producer_end_offset = last_offset + 1
+                    continue
+            producer = producers[row]
+            producer.epoch = load_be16(this + layout.PRODUCER_EPOCH_POSITION)
+            producer.last_offset = last_offset
+            producer.offset_delta = last_offset_delta
+            producer.last_sequence = _scan_rules.last_sequence(
+                load_be32(this + layout.BASE_SEQUENCE_POSITION), last_offset_delta
+            )
+            producer.data_timestamp_ms = timestamp_ms
+            producer.flags = HAS_DATA
         state.producer_end_offset = last_offset + 1
 
     state.position = batch - origin
-    state.last_indexed_position = index_beyond - origin - state.index_interval_bytes
-    state.max_timestamp_ms = max_timestamp_ms
-    state.highest_epoch = highest_epoch
-    state.batch_count = batch_count
+    state.max_timestamp_position = state.max_timestamp_address - origin
+    if status == _TIME_INDEX_INVALID_OFFSET:
+        state.stop_position = state.max_timestamp_position
     return status

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from native._hints import unlikely
+from native._hints import rarely
 from native._jit import inlined, kernel
 from native._memory import load_be16, load_be32, load_be64, load_u8
-from native._scan_state import RUNNING, TXN_NONE, TXN_UNKNOWN
+from native._scan_state import CLEARED, MARKER_WAS_LAST, RUNNING, USUAL_OUTSIDE, USUAL_UNKNOWN
 from native.raw_scan import ControlKind, Stop
 from segfmt import layout
 
@@ -61,7 +61,7 @@ def has_room(state, offset_index, time_index, epochs, producers, events):
 
 
 @inlined
-def append_index_entries(state, offset_index, time_index, last_offset, position, max_timestamp_ms):
+def append_index_entries(state, offset_index, time_index, last_offset, position):
     """Append to both indexes at an index point; return RUNNING or why the scan stops.
 
     A time index that refuses leaves the entry of the offset index.
@@ -80,19 +80,16 @@ def append_index_entries(state, offset_index, time_index, last_offset, position,
         return stop(state, _TIME_INDEX_FULL, position, count, state.max_time_index_entries)
     offset = state.max_timestamp_offset
     if count > 0 and offset < state.last_time_index_offset:
-        return stop(
-            state,
-            _TIME_INDEX_INVALID_OFFSET,
-            state.max_timestamp_position,
-            offset,
-            state.last_time_index_offset,
-        )
+        # The kernel puts the position of the batch with that timestamp in the place of this one's.
+        return stop(state, _TIME_INDEX_INVALID_OFFSET, position, offset, state.last_time_index_offset)
+    max_timestamp_ms = state.max_timestamp_ms
     if max_timestamp_ms > state.last_time_index_ms:
         time_index[count].timestamp_ms = max_timestamp_ms
         time_index[count].relative_offset = offset - state.base_offset
         state.time_index_count = count + 1
         state.last_time_index_ms = max_timestamp_ms
         state.last_time_index_offset = offset
+    state.last_indexed_position = position
     return np.int64(RUNNING)
 
 
@@ -103,6 +100,7 @@ def add_epoch(state, epochs, leader_epoch, base_offset, position):
     epochs[count, 0] = leader_epoch
     epochs[count, 1] = base_offset
     epochs[count, 2] = position
+    state.highest_epoch = leader_epoch
     state.epoch_count = count + 1
 
 
@@ -115,9 +113,12 @@ def _int32(value):
 @inlined
 def last_sequence(base_sequence, last_offset_delta):
     """Kafka: DefaultRecordBatch.lastSequence and incrementSequence, overflows included."""
-    if unlikely(base_sequence == -1):
+    if (base_sequence | last_offset_delta) >= 0:
+        return (base_sequence + last_offset_delta) & _MAX_INT32
+    rarely()
+    if base_sequence == -1:
         return np.int64(-1)
-    if unlikely(base_sequence > _int32(_MAX_INT32 - last_offset_delta)):
+    if base_sequence > _int32(_MAX_INT32 - last_offset_delta):
         return _int32(last_offset_delta - (_MAX_INT32 - base_sequence) - 1)
     return _int32(base_sequence + last_offset_delta)
 
@@ -134,38 +135,52 @@ def _first_slot(producer_id, slot_count):
 
 
 @inlined
-def find_producer(state, producers, slots, producer_id):
-    """Return the row of *producer_id*, uint64; it is made if there is none.
+def first_guess(slots, producer_id):
+    """Return the row in the slot where *producer_id* is looked for first: mostly its own."""
+    return np.uint64(np.uint32(slots[_first_slot(producer_id, slots.size)]))
 
-    *slots* is an open hash table, a power of two long and at most half full: 0 free, otherwise row + 1.
+
+@inlined
+def find_producer(producers, slots, producer_id):
+    """Return the row of *producer_id*, uint64, or 0.
+
+    *slots* is an open hash table, a power of two long and at most half full: 0 free, otherwise a row.
     """
     mask = np.uint64(slots.size - 1)
     slot = _first_slot(producer_id, slots.size)
     while True:
-        row = np.uint64(slots[slot])
-        if unlikely(row == 0):
-            break
-        row -= np.uint64(1)
-        if producers[row].producer_id == producer_id:
+        row = np.uint64(np.uint32(slots[slot]))
+        if row == 0 or producers[row].producer_id == producer_id:
             return row
         slot = (slot + np.uint64(1)) & mask
+
+
+@inlined
+def known_producer(state, producers, slots, producer_id):
+    """Return the row of *producer_id*, which is made if there is none."""
+    row = find_producer(producers, slots, producer_id)
+    if row != 0:
+        return row
     row = np.uint64(state.producer_count)
     state.producer_count += 1
-    slots[slot] = row + np.uint64(1)
+    mask = np.uint64(slots.size - 1)
+    slot = _first_slot(producer_id, slots.size)
+    while slots[slot] != 0:
+        slot = (slot + np.uint64(1)) & mask
+    slots[slot] = row
     new = producers[row]
     new.producer_id = producer_id
     new.last_offset = -1
-    new.timestamp_ms = -1
     new.data_timestamp_ms = -1
+    new.marker_timestamp_ms = -1
     new.last_sequence = -1
     new.offset_delta = 0
     new.coordinator_epoch = -1
     new.first_epoch = -1
     new.epoch = -1
-    new.has_data = False
+    new.usual = USUAL_UNKNOWN
+    new.flags = 0
     new.has_marker = False
-    new.cleared = False
-    new.txn = TXN_UNKNOWN
     return row
 
 
@@ -175,7 +190,7 @@ def add_event(state, events, kind, row, offset, last_offset, position, marker_ty
     event = events[state.event_count]
     state.event_count += 1
     event.kind = kind
-    event.producer = row
+    event.producer = np.int64(row) - 1
     event.offset = offset
     event.last_offset = last_offset
     event.position = position
@@ -187,24 +202,27 @@ def add_event(state, events, kind, row, offset, last_offset, position, marker_ty
 @inlined
 def apply_marker(producer, epoch, coordinator_epoch, timestamp_ms):
     """Kafka: ProducerAppendInfo.appendEndTxnMarker, ProducerStateEntry.update."""
-    if producer.txn == TXN_UNKNOWN:
+    flags = producer.flags | MARKER_WAS_LAST
+    if producer.usual == USUAL_UNKNOWN:
         producer.first_epoch = epoch
     elif producer.epoch != epoch:
-        producer.cleared = True
+        flags |= CLEARED
+    producer.flags = flags
     producer.epoch = epoch
     producer.coordinator_epoch = coordinator_epoch
-    producer.timestamp_ms = timestamp_ms
+    producer.marker_timestamp_ms = timestamp_ms
     producer.has_marker = True
-    producer.txn = TXN_NONE
+    producer.usual = USUAL_OUTSIDE
 
 
 @inlined
-def decode_marker(batch, total_bytes, attributes):
+def decode_marker(batch, total_bytes):
     """Return (kind, marker type, coordinator epoch, timestamp) of the control batch at address *batch*.
 
     Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: anything but the shape that
     brokers write is left to the caller (kind 0); it may still be a marker.
     """
+    attributes = load_u8(batch + layout.ATTRIBUTES_LOW_BYTE_POSITION)
     record_count = load_be32(batch + layout.RECORD_COUNT_POSITION)
     if record_count == 0:
         return KIND_NOTHING, np.int64(0), np.int64(0), np.int64(0)
@@ -237,10 +255,10 @@ def decode_marker(batch, total_bytes, attributes):
 
 @kernel
 def rebuild_slots(producers, producer_count, slots):
-    """Enter the first *producer_count* rows of *producers* into *slots*, which are all free."""
+    """Enter the rows 1, 2, ... *producer_count* - 1 of *producers* into *slots*, which are all free."""
     mask = np.uint64(slots.size - 1)
-    for row in range(producer_count):
+    for row in range(1, producer_count):
         slot = _first_slot(producers[row].producer_id, slots.size)
         while slots[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
-        slots[slot] = row + 1
+        slots[slot] = row

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from native.raw_scan import PRODUCER_DTYPE
+from segfmt import layout
 
 # What the kernel returns besides a Stop.
 RUNNING: Final = -4
@@ -39,7 +41,9 @@ STATE_NAMES: Final = (
     "max_timestamp_ms",
     "max_timestamp_offset",
     "max_timestamp_position",
+    "max_timestamp_address",
     "last_indexed_position",
+    "index_beyond_address",
     "last_index_offset",
     "last_time_index_ms",
     "last_time_index_offset",
@@ -65,14 +69,55 @@ STATE_NAMES: Final = (
 STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
 """int64 throughout. The index interval is 2**62 where no index is built."""
 
-# Where a producer stands with its transactions, as far as this segment tells.
-TXN_UNKNOWN: Final = 0
-TXN_OPEN: Final = 1
-"""by a BEGIN of this segment"""
-TXN_NONE_BEFORE_MARKER: Final = 2
-"""NON_TRANSACTIONAL was reported; no BEGIN or MARKER since"""
-TXN_NONE: Final = 3
-"""closed by a marker of this segment"""
+# What is usual for a producer: the attribute bits (transactional, control) of a batch that needs no event.
+USUAL_UNKNOWN: Final = 0xFF
+"""no event of this producer yet: nothing is usual"""
+USUAL_OPEN: Final = layout.TRANSACTIONAL_MASK
+"""a transaction is open by a BEGIN of this segment"""
+USUAL_OUTSIDE: Final = 0
+"""none is open: NON_TRANSACTIONAL was reported, or there was a marker"""
 
-PRODUCER_ROW_DTYPE: Final = np.dtype([*PRODUCER_DTYPE.descr, ("txn", "u1"), ("_unused", "u1", (12,))])
-"""PRODUCER_DTYPE and TXN_*; 64 bytes, one cache line a producer: most batches touch one row."""
+# The bits of a producer's `flags`.
+HAS_DATA: Final = 1
+CLEARED: Final = 2
+MARKER_WAS_LAST: Final = 4
+
+PRODUCER_ROW_DTYPE: Final = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        ("last_offset", "<i8"),
+        ("data_timestamp_ms", "<i8"),
+        ("marker_timestamp_ms", "<i8"),
+        ("last_sequence", "<i4"),
+        ("offset_delta", "<i4"),
+        ("coordinator_epoch", "<i4"),
+        ("first_epoch", "<i2"),
+        ("epoch", "<i2"),
+        ("usual", "u1"),
+        ("flags", "u1"),
+        ("has_marker", "?"),
+        ("_unused", "u1", (13,)),
+    ]
+)
+"""What PRODUCER_DTYPE tells, in the form that costs a data batch the fewest stores; one cache line a
+producer.
+
+Row 0 of a table is not used, so that a hash slot of 0 is free."""
+
+
+NOBODY: Final = np.zeros((), PRODUCER_ROW_DTYPE)
+"""Row 0: it has no id that a batch can have, and nothing is usual for it."""
+NOBODY["producer_id"] = layout.NO_PRODUCER_ID
+NOBODY["usual"] = USUAL_UNKNOWN
+
+
+def public_producers(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return PRODUCER_ROW_DTYPE rows as PRODUCER_DTYPE rows."""
+    public = np.empty(rows.size, PRODUCER_DTYPE)
+    for name in set(PRODUCER_DTYPE.names or ()) & set(PRODUCER_ROW_DTYPE.names or ()):
+        public[name] = rows[name]
+    marker_was_last = rows["flags"] & MARKER_WAS_LAST != 0
+    public["timestamp_ms"] = np.where(marker_was_last, rows["marker_timestamp_ms"], rows["data_timestamp_ms"])
+    public["has_data"] = rows["flags"] & HAS_DATA != 0
+    public["cleared"] = rows["flags"] & CLEARED != 0
+    return public

@@ -123,12 +123,14 @@ class SegmentScanner:
             "last_offset": -1,
             "highest_epoch": -1,
             "producer_end_offset": -1,
+            "producer_count": 1,  # row 0 is nobody's
         }.items():
             self._write(name, value)
         self._offset_index = np.empty((_FIRST_ROWS, 2), np.int32)
         self._time_index = np.empty(_FIRST_ROWS, TIME_INDEX_ROW_DTYPE)
         self._epochs = np.empty((_FIRST_ROWS, 3), np.int64)
         self._producers = np.zeros(_FIRST_ROWS, _scan_state.PRODUCER_ROW_DTYPE)
+        self._producers[0] = _scan_state.NOBODY
         self._slots = np.zeros(_SLOTS_PER_ROW * _FIRST_ROWS, np.int32)
         self._events = np.zeros(_FIRST_ROWS, TXN_EVENT_DTYPE)
         self._stop: Stop | None = None
@@ -247,7 +249,7 @@ class SegmentScanner:
             time_index=self._time_index[: self._read("time_index_count")].copy(),
             epochs=epochs[:, :2].copy(),
             epoch_positions=epochs[:, 2].copy(),
-            producers=_public_rows(self._producers[: self._read("producer_count")]),
+            producers=_scan_state.public_producers(self._producers[1 : self._read("producer_count")]),
             txn_events=self._events[: self._read("event_count")].copy(),
             producer_end_offset=self._read("producer_end_offset"),
         )
@@ -363,10 +365,3 @@ def _with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:
     longer = np.zeros((2 * len(table), *table.shape[1:]), table.dtype)
     longer[:used] = table[:used]
     return longer
-
-
-def _public_rows(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    public = np.empty(rows.size, PRODUCER_DTYPE)
-    for name in PRODUCER_DTYPE.names or ():
-        public[name] = rows[name]
-    return public
