@@ -60,11 +60,22 @@ def test_a_dir_that_fails_is_offline_and_the_other_is_closed(ram_path: Path, ora
     partition(sample, "late-0").joinpath("leader-epoch-checkpoint").write_text("7\n0\n")
     outcome = load(oracle, sample)
     offline = partition(sample, "late-0").parent
+    assert not (offline / "transactions-1").exists()  # see the test below
     (online,) = set(sample.log_dirs) - {offline}
     assert outcome.outcome == "offline"
     assert outcome.offline_dirs == (str(offline),)
     assert (online / MARKER).exists()
     assert not (offline / MARKER).exists()
+
+
+def test_an_open_transaction_in_a_dir_that_has_failed_is_fatal(ram_path: Path, oracle: Oracle) -> None:
+    sample = unpack("crashed", ram_path)
+    log_dir = partition(sample, "transactions-1").parent
+    (log_dir / "recovery-point-offset-checkpoint").write_text("1\n0\n")  # read, and failed, before any log
+    outcome = load(oracle, sample)
+    assert outcome.outcome == "fatal"
+    assert "already offline due to a previous IO exception" in outcome.error
+    assert outcome.failed_logs == (str(log_dir / "transactions-1"),)
 
 
 def test_one_dir_that_fails_alone_is_offline(ram_path: Path, oracle: Oracle) -> None:

@@ -67,7 +67,9 @@ def test_a_broker_halts_where_the_oracle_says_fatal(tmp_path: Path, oracle: Orac
 
 
 def test_a_dir_is_offline_for_a_broker_too(tmp_path: Path, oracle: Oracle) -> None:
-    ours, theirs = unpack("crashed", tmp_path / "oracle"), unpack("crashed", tmp_path / "broker")
+    # Not `crashed`: a log with an open transaction, loaded after its dir has failed, makes a broker halt.
+    name = "crashed-v0-v1"
+    ours, theirs = unpack(name, tmp_path / "oracle"), unpack(name, tmp_path / "broker")
     for sample in (ours, theirs):
         folder = next(folder for folder in sample.log_dirs[1].iterdir() if folder.is_dir())
         (folder / _EPOCHS).write_text("7\n0\n")
@@ -78,7 +80,7 @@ def test_a_dir_is_offline_for_a_broker_too(tmp_path: Path, oracle: Oracle) -> No
     broker = start_and_stop(theirs, tmp_path / "work")
     assert f"due to failure on log directory {theirs.log_dirs[1]}" in broker.log
     assert not (theirs.log_dirs[1] / MARKER).exists()
-    # For the partitions of the dir that is offline the broker makes new, empty logs in the other one.
+    # For partitions of the dir that is offline the broker may make new, empty logs in the other one.
     loaded = tuple(f"d1/{folder.name}/" for folder in ours.log_dirs[0].iterdir() if folder.is_dir())
     assert [line for line in compare(theirs, ours) if line.startswith(loaded)] == []
 
