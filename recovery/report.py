@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from recovery.model import Cut
+from recovery.printable import printable
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 
@@ -175,7 +176,7 @@ class RecoveryReport:
 
     def to_text(self) -> str:
         """Return the report for a person to read."""
-        return "\n".join(_text_lines(self))
+        return "\n".join(printable(line) for line in _text_lines(self))  # a name must not forge a line
 
 
 def _text_lines(report: RecoveryReport) -> Iterable[str]:

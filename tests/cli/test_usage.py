@@ -1,0 +1,247 @@
+"""Wrong use: exit code 1, one line on standard error that says what to do, nothing on standard output, nothing touched."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import RECOVERY, Done, assert_one_line, recover, run
+from tests.recovery.driving import footprint
+from tests.samples import Sample, unpack
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    return unpack("intact", tmp_path_factory.mktemp("usage"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["COMMAND"]),
+        (["restore"], ["restore", "recover"]),
+        (["recover"], ["--config", "--log-dirs"]),
+        (["recover", "--log-dirs", ""], ["log dir"]),
+        (["recover", "--log-dirs", "/", "--thread", "2"], ["--thread"]),
+        (["recover", "--log-dirs", "/", "--threads", "0"], ["--threads", "0", "from 1"]),
+        (["recover", "--log-dirs", "/", "--threads", "two"], ["--threads", "two"]),
+        (["recover", "--log-dirs", "/", "--now", "yesterday"], ["--now", "yesterday"]),
+        (["recover", "--log-dirs", "/", "--now", "99999999999999999999"], ["--now"]),
+        (["recover", "--log-dirs", "/", "--metrics-port", "65536"], ["--metrics-port", "65536"]),
+        (["recover", "--log-dirs", "/", "--handoff", "marker"], ["--handoff", "marker", "recovery-point"]),
+        (["recover", "--log-dirs", "/", "--progress", "dots"], ["--progress", "dots"]),
+        (["recover", "--log-dirs", "/", "--format", "xml"], ["--format", "xml"]),
+        (["recover", "--log-dirs", "/", "--format"], ["--format"]),
+        (["recover", "-c", "/nowhere/server.properties"], ["/nowhere/server.properties", "No such file"]),
+        (["recover", "-c", "/"], ["--config /", "directory"]),
+        (["recover", "--log-dirs", "/nowhere/data"], ["/nowhere/data", "no such log dir"]),
+    ],
+    ids=" ".join,
+)
+def test_wrong_options_are_said_in_one_line(arguments: list[str], words: list[str]) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 1
+    assert_one_line(done, *words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--topic-config", "{plain"], ["--topic-config", "JSON"]),
+        (["--topic-config", "[1]"], ["--topic-config", "[1]"]),
+        (["--topic-config", '{"plain": 7}'], ["--topic-config", "plain"]),
+        (["--topic-config", '{"plain": {"segment.index.byte": 1}}'], ["segment.index.bytes is meant"[:19]]),
+        (["--topic-config", '{"plain": {"index.interval.bytes": "often"}}'], ["plain", "often"]),
+        (["--property", "log.index.interval.bytes"], ["--property", "KEY=VALUE"]),
+        (["--property", "log.index.interval.bytes=-1"], ["--property", "-1"]),
+        (["--property", "num.recovery.threads.per.data.dir=0"], ["--property", "per.data.dir=0"]),
+        (["--property", "log.dirs=data"], ["log.dirs", "data", "relative"]),
+        (["--property", "metadata.log.dir=meta"], ["metadata.log.dir", "meta", "relative"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_wrong_settings_are_said_in_one_line(sample: Sample, arguments: list[str], words: list[str]) -> None:
+    found = footprint(sample.log_dirs[1])
+    done = recover(sample, *arguments)
+    assert done.exit_code == 1
+    assert_one_line(done, *words)
+    assert {path: at for path, at in footprint(sample.log_dirs[1]).items() if path != "."} == {
+        path: at for path, at in found.items() if path != "."
+    }
+
+
+def test_a_wrong_value_is_said_with_the_place_it_comes_from(sample: Sample, tmp_path: Path) -> None:
+    config = tmp_path / "broken.properties"
+    config.write_text(sample.config.read_text() + "\nlog.preallocate=perhaps\n")
+    done = run("recover", "-c", config)
+    assert done.exit_code == 1
+    assert_one_line(done, str(config), "log.preallocate=perhaps")
+
+
+def test_relative_log_dirs_of_a_configuration_are_refused(sample: Sample, tmp_path: Path) -> None:
+    config = tmp_path / "relative.properties"
+    config.write_text(sample.config.read_text().replace(f"{sample.root}/", ""))
+    done = run("recover", "-c", config, cwd=sample.root)
+    assert done.exit_code == 1
+    assert_one_line(done, "log.dirs: d1", "relative")
+
+
+def test_relative_log_dirs_of_the_command_line_are_those_of_the_shell(sample: Sample) -> None:
+    done = run(
+        "recover",
+        "--log-dirs",
+        "d1,d2",
+        "--dry-run",
+        "--progress",
+        "none",
+        "--format",
+        "json",
+        cwd=sample.root,
+    )
+    assert done.exit_code == 0
+    assert [log_dir["logDir"] for log_dir in done.report["logDirs"]] == [
+        str(path) for path in sample.log_dirs
+    ]
+
+
+@pytest.mark.parametrize("how", ["link", "dot"])
+def test_a_log_dir_that_is_named_twice_is_refused(how: str, sample: Sample, tmp_path: Path) -> None:
+    other = tmp_path / "link"
+    other.symlink_to(sample.log_dirs[0])
+    again = other if how == "link" else f"{sample.log_dirs[0]}/."
+    found = footprint(sample.root)
+    done = run("recover", "--log-dirs", f"{sample.log_dirs[0]},{sample.log_dirs[1]},{again}")
+    assert done.exit_code == 1
+    assert_one_line(done, str(sample.log_dirs[0]), str(again), "same folder")
+    assert footprint(sample.root) == found
+
+
+def test_a_quarantine_inside_a_log_dir_is_refused(sample: Sample) -> None:
+    found = footprint(sample.root)
+    done = recover(sample, "--quarantine-dir", sample.log_dirs[1] / "saved")
+    assert done.exit_code == 1
+    assert_one_line(done, "--quarantine-dir", str(sample.log_dirs[1]))
+    assert footprint(sample.root) == found
+
+
+def test_a_port_in_use_is_said_in_one_line(sample: Sample) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = footprint(sample.root)
+        done = recover(sample, "--metrics-port", str(port))
+        assert done.exit_code == 1
+        assert_one_line(done, str(port), "--metrics-port")
+        assert footprint(sample.root) == found
+
+
+def test_one_log_dir_that_cannot_be_locked_is_offline_and_the_other_is_done(tmp_path: Path) -> None:
+    sample = unpack("crashed-v0-v1", tmp_path)
+    (sample.log_dirs[1] / ".lock").unlink(missing_ok=True)
+    (sample.log_dirs[1] / ".lock").mkdir()  # an I/O error that root meets, too
+    done = recover(sample)
+    assert done.exit_code == 4
+    first, second = done.report["logDirs"]
+    assert (first["status"], second["status"]) == ("recovered", "offline")
+    assert ".lock" in second["error"]
+    (sample.log_dirs[0] / ".lock").mkdir()
+    nothing = recover(sample)
+    assert nothing.exit_code == 1
+    assert {log_dir["status"] for log_dir in nothing.report["logDirs"]} == {"offline"}
+
+
+def test_a_metadata_log_dir_that_cannot_be_locked_makes_the_run_unsafe(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    metadata_dir = tmp_path / "metadata"
+    (metadata_dir / ".lock").mkdir(parents=True)
+    found = footprint(sample.root)
+    done = recover(sample, "--property", f"metadata.log.dir={metadata_dir}")
+    assert done.exit_code == 3
+    assert_one_line(done, str(metadata_dir), "Nothing was changed")
+    assert {path: at for path, at in footprint(sample.root).items() if path not in ("d1", "d2")} == {
+        path: at for path, at in found.items() if path not in ("d1", "d2")
+    }
+
+
+class TestFoldersThatNoTopicCanHave:
+    @pytest.mark.parametrize("name", [b"\xff-0", b"two words-0", b"line\nfeed-0"])
+    def test_they_are_refused_and_the_rest_is_done(self, name: bytes, tmp_path: Path) -> None:
+        sample = unpack("crashed-v0-v1", tmp_path)
+        folder = os.fsencode(sample.log_dirs[0]) + b"/" + name
+        os.mkdir(folder)
+        done = run("recover", "--log-dirs", f"{sample.log_dirs[0]},{sample.log_dirs[1]}", "--progress", "log")
+        assert done.exit_code == 4
+        assert "Traceback" not in done.stderr
+        assert "no topic can have this name" in done.stdout
+        assert "\nfeed-0: refused" not in done.stdout  # a name cannot forge a line of the report
+        assert os.listdir(folder) == []
+        assert not (sample.log_dirs[0] / ".kafka_cleanshutdown").exists()
+        assert (sample.log_dirs[1] / ".kafka_cleanshutdown").exists()
+
+
+class TestStreamsThatAreGone:
+    def arguments(self, sample: Sample) -> list[str]:
+        return [*RECOVERY, "recover", "--log-dirs", str(sample.log_dirs[0]), "--dry-run"]
+
+    def shell(self, sample: Sample, redirections: str) -> Done:
+        done = subprocess.run(
+            ["sh", "-c", f'"$@" {redirections}', "sh", *self.arguments(sample)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Done(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    @pytest.mark.parametrize("redirections", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full", "| :"])
+    def test_they_do_not_change_the_outcome(self, redirections: str, sample: Sample) -> None:
+        done = self.shell(sample, redirections)
+        assert done.exit_code == 0
+        assert "Traceback" not in done.stderr
+
+    def test_a_report_that_cannot_be_written_is_an_error(self, sample: Sample) -> None:
+        done = self.shell(sample, "--progress none >/dev/full")
+        assert done.exit_code == 1
+        assert_one_line(done, "report", "No space left")
+
+
+def test_an_error_in_the_tool_itself_is_one_line_and_a_traceback_on_request() -> None:
+    program = (
+        "import sys, recovery.local; from recovery.cli.main import main\n"
+        "def recover(*_, **__): raise ZeroDivisionError('why')\n"
+        "recovery.local.recover = recover\n"
+        "sys.exit(main(['recover', '--log-dirs', '/', '--progress', 'none']))"
+    )
+    command = (sys.executable, "-c", program)
+    done = run(command=command)
+    assert done.exit_code == 1
+    assert_one_line(done, "ZeroDivisionError", "KAFKA_LOG_RECOVERY_TRACEBACK=1")
+    shown = run(command=command, env=os.environ | {"KAFKA_LOG_RECOVERY_TRACEBACK": "1"})
+    assert "Traceback" in shown.stderr
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom recovery.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    assert ended.code == 0\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    for arguments in (["--help"], ["recover", "--help"]):
+        done = run(*arguments, command=(sys.executable, "-c", program))
+        assert done.exit_code == 0, done.stderr
+        assert "recover" in done.stdout
+        imported = set(done.stderr.strip(" []\n").replace("'", "").split(", "))
+        assert "recovery" in imported
+        assert not imported & {
+            "numpy",
+            "numba",
+            "llvmlite",
+            "rich",
+            "structlog",
+            "prometheus_client",
+            "cramjam",
+            "native",
+        }
