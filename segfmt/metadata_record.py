@@ -13,6 +13,7 @@ FeatureLevelRecord, BeginTransactionRecord, EndTransactionRecord, AbortTransacti
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -110,6 +111,13 @@ def read_metadata_record(value: bytes) -> MetadataRecord:
 
     Kafka: AbstractApiMessageSerde.read.
     """
+    is_short = len(value) > 2 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80
+    if is_short and value[1] not in _KNOWN_KEYS:  # nearly every record of a large cluster
+        return _other_record(value[1], value[2])
+    return _read_framed(value)
+
+
+def _read_framed(value: bytes) -> MetadataRecord:
     try:
         frame_version, position = read_unsigned_varint(value, 0)
         api_key, position = read_unsigned_varint(value, position)
@@ -119,7 +127,7 @@ def read_metadata_record(value: bytes) -> MetadataRecord:
     if frame_version != FRAME_VERSION:
         raise MalformedMetadataError(f"frame version {frame_version}, expected {FRAME_VERSION}")
     if api_key not in _KNOWN_KEYS:
-        return OtherRecord(api_key=api_key, version=version)
+        return _other_record(api_key, version)
     if version != 0:
         raise MalformedMetadataError(f"{ApiKey(api_key).name} record of version {version}, expected 0")
     fields = _Fields(value, position)
@@ -157,6 +165,11 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
 
 
 _KNOWN_KEYS = frozenset(int(key) for key in ApiKey)
+
+
+@functools.lru_cache(maxsize=256)
+def _other_record(api_key: int, version: int) -> OtherRecord:
+    return OtherRecord(api_key=api_key, version=version)
 
 
 class _Fields:

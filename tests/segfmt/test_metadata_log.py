@@ -16,7 +16,7 @@ from segfmt.metadata_record import (
     encode_metadata_record,
     read_metadata_record,
 )
-from segfmt.record import Record, encode_records
+from segfmt.record import Record, RecordHeader, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch, walk_batches
 from tests.segfmt.golden_files import golden
 
@@ -196,3 +196,36 @@ def test_any_bytes_are_read_or_refused(data):
         read_metadata_log(data)
     except FormatError:
         return
+
+
+@given(st.lists(KNOWN | st.just(OtherRecord(api_key=5, version=2)), min_size=1, max_size=5))
+def test_short_way_and_long_way_through_a_batch_agree(records):
+    values = [
+        b"\x01\x05\x02whatever" if isinstance(record, OtherRecord) else encode_metadata_record(record)
+        for record in records
+    ]
+    short, long = (read_metadata_log(batch_of(values, codec=codec)) for codec in (Codec.NONE, Codec.GZIP))
+    assert short.batches[0].records == long.batches[0].records == tuple(records)
+
+
+@given(st.binary(max_size=40), st.integers(0, 3))
+def test_any_payload_with_a_right_crc_is_read_or_refused(payload, count):
+    header = RecordBatchHeader(base_offset=0, record_count=count)
+    try:
+        part = read_metadata_log(encode_record_batch(header, payload))
+    except MalformedMetadataError:
+        return
+    assert sum(len(batch.records) for batch in part.batches) == count
+
+
+def test_record_with_a_header_is_read_the_long_way():
+    record = Record(
+        offset=0,
+        timestamp_ms=5,
+        value=encode_metadata_record(SETTING),
+        headers=(RecordHeader(key=b"k", value=None),),
+    )
+    header = RecordBatchHeader(base_offset=0, base_timestamp_ms=5, record_count=1)
+    payload = encode_records([record], base_offset=0, base_timestamp_ms=5)
+    (batch,) = read_metadata_log(encode_record_batch(header, payload)).batches
+    assert batch.records == (SETTING,)
