@@ -14,7 +14,7 @@ A case is a partition of a sample with one damage, or up to three. The verdicts:
     unexplained     anything else, a batch that is lost, or a report that does not say what was done
 
 Whatever the verdict: a dry run before changes nothing and announces what is then done, and every valid batch is
-afterwards in the log or in quarantine.
+afterwards in the log or in quarantine, which holds what its manifest says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ from pathlib import Path
 from recovery.report import PartitionReport, RecoveryReport
 from tests.kafka import Oracle, OracleOutcome
 from tests.mutilate import DAMAGES, PLAIN_DAMAGES, Victim, make_victim
-from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, recover
+from tests.recovery.driving import (
+    footprint,
+    log_bytes,
+    lost_batches,
+    manifest_errors,
+    own_leftovers,
+    recover,
+)
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
 
 IDENTICAL, REFUSED, OUT_OF_ORDER = "identical", "refused", "out of order"
@@ -123,6 +130,7 @@ class Campaign:
             return UNEXPLAINED, [_broker_words(outcome), *traceback.format_exc().splitlines()[-6:]]
         lost = lost_batches(log_bytes(before), victim.log_dir)
         problems += [f"{len(lost)} batches are lost: {', '.join(lost[:5])}"] if lost else []
+        problems += [f"quarantine: {error}" for error in manifest_errors(victim.log_dir)]
         problems += [f"left behind: {name}" for name in own_leftovers(victim.log_dir)]
         verdict, found = self._judge(sample, victim, outcome, broker_dir, before, report)
         if problems or verdict == UNEXPLAINED:

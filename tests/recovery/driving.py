@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import struct
 import zlib
@@ -93,6 +95,22 @@ def own_leftovers(log_dir: Path) -> list[str]:
 def quarantine_of(log_dir: Path) -> Path:
     """Where the quarantine of *log_dir* is if there is one."""
     return log_dir.with_name(log_dir.name + SIBLING_SUFFIX)
+
+
+def manifest_errors(log_dir: Path) -> list[str]:
+    """What is in the quarantine of *log_dir* and not as its manifests say, or the other way round."""
+    errors = []
+    for manifest in sorted(quarantine_of(log_dir).glob("*/manifest.jsonl")):
+        entries = [json.loads(line) for line in manifest.read_text().splitlines()]
+        for entry in entries:
+            stored = manifest.parent / entry["stored"]
+            data = stored.read_bytes() if stored.is_file() else b""
+            if (len(data), hashlib.sha256(data).hexdigest()) != (entry["size_bytes"], entry["sha256"]):
+                errors.append(f"{stored.name}: {len(data)} bytes, the manifest says {entry['size_bytes']}")
+        found = {path for path in manifest.parent.rglob("*") if path.is_file()} - {manifest}
+        unknown = found - {manifest.parent / entry["stored"] for entry in entries}
+        errors += [f"{path.name}: not in the manifest" for path in sorted(unknown)]
+    return errors
 
 
 # -- conservation --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,222 @@
+"""The report: its exit code, its text for a person, its JSON for a program."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from recovery.model import Cut
+from recovery.report import LogDirReport, PartitionReport, RecoveryReport
+
+TAIL = Cut(
+    file="00000000000000000040.log",
+    base_offset=40,
+    position=1000,
+    size_bytes=234,
+    batch_count=2,
+    reason="a batch whose CRC does not match",
+)
+WHOLE = Cut(
+    file="00000000000000000060.log",
+    base_offset=60,
+    position=0,
+    size_bytes=500,
+    batch_count=3,
+    reason="behind the cut in 00000000000000000040.log",
+)
+ZEROS = Cut(
+    file="00000000000000000000.log",
+    base_offset=0,
+    position=7,
+    size_bytes=9000,
+    batch_count=0,
+    reason="preallocated and never written",
+    is_preallocated=True,
+)
+
+
+def partition(folder: str, status: str, **fields: object) -> PartitionReport:
+    topic, _, number = folder.rpartition("-")
+    return PartitionReport(
+        **({"log_dir": "/d1", "folder": folder, "topic": topic, "partition": int(number)} | fields),
+        status=status,
+    )
+
+
+def log_dir(*partitions: PartitionReport, path: str = "/d1", **fields: object) -> LogDirReport:
+    defaults = {"status": "recovered", "had_clean_shutdown": False, "marker": True}
+    return LogDirReport(**({"log_dir": path, "partitions": partitions} | defaults | fields))
+
+
+def report(*log_dirs: LogDirReport, **fields: object) -> RecoveryReport:
+    defaults = {"dry_run": False, "now_ms": 1_700_000_000_000, "duration_ms": 1500}
+    return RecoveryReport(**({"log_dirs": log_dirs} | defaults | fields))
+
+
+TRUNCATED = partition(
+    "t-0",
+    "truncated",
+    segment_count=3,
+    recovered_segments=2,
+    scanned_bytes=1734,
+    recovered_bytes=1000,
+    log_start_offset=0,
+    log_end_offset=51,
+    cuts=(TAIL, WHOLE),
+    actions=("rename 00000000000000000060.log to 00000000000000000060.log.deleted",),
+    to_quarantine=("00000000000000000060.log", "00000000000000000040.log from byte 1000"),
+    quarantined=("/d1.quarantine/1/t-0/00000000000000000060.log",),
+    reasons=(TAIL.reason, WHOLE.reason),
+    warnings=("something to know",),
+)
+REFUSED = partition("u-0", "refused", reasons=("leader-epoch-checkpoint: no. Remedy: move it",))
+FULL = report(
+    log_dir(
+        TRUNCATED,
+        REFUSED,
+        partition("v-0", "unchanged", log_start_offset=0, log_end_offset=9),
+        partition("w-0", "recovered", log_start_offset=1, log_end_offset=9, cuts=(ZEROS,), segment_count=1),
+        status="partial",
+        marker=False,
+        actions=("write recovery-point-offset-checkpoint",),
+        quarantine="/d1.quarantine/1",
+        passed_over=("__cluster_metadata-0",),
+    ),
+    log_dir(path="/d2", status="unchanged", had_clean_shutdown=True),
+    log_dir(path="/d3", status="offline", marker=False, error="/d3: [Errno 5] Input/output error"),
+)
+
+TEXT = """\
+/d1: 1 truncated, 1 refused, 1 unchanged, 1 recovered; no clean-shutdown marker: a broker will check this dir
+  t-0: truncated, offsets 0 to 51, 2 of 3 segments read
+    00000000000000000040.log from byte 1000: 234 bytes, 2 batches: a batch whose CRC does not match
+    00000000000000000060.log whole segment: 500 bytes, 3 batches: behind the cut in 00000000000000000040.log
+    note: something to know
+  u-0: refused
+    leader-epoch-checkpoint: no. Remedy: move it
+  w-0: recovered, offsets 1 to 9, 0 of 1 segments read
+    00000000000000000000.log from byte 7: 9000 bytes, 0 batches: preallocated and never written
+  __cluster_metadata-0: left alone
+  write recovery-point-offset-checkpoint
+  quarantine: /d1.quarantine/1
+/d2: nothing to recover, nothing changed
+/d3: offline, left as it was where it was not reached
+  /d3: [Errno 5] Input/output error
+4 partitions: 1 truncated, 1 refused, 1 unchanged, 1 recovered
+734 bytes (5 batches) is cut off and kept in quarantine"""
+
+JSON_PARTITION = {
+    "partition": "t-0",
+    "status": "truncated",
+    "segments": {"total": 3, "recovered": 2},
+    "bytes": {"scanned": 1734, "recovered": 1000},
+    "logStartOffset": 0,
+    "logEndOffset": 51,
+    "truncatedBytes": 734,
+    "truncatedBatches": 5,
+    "cuts": [
+        {
+            "file": "00000000000000000040.log",
+            "baseOffset": 40,
+            "position": 1000,
+            "bytes": 234,
+            "batches": 2,
+            "reason": "a batch whose CRC does not match",
+        },
+        {
+            "file": "00000000000000000060.log",
+            "baseOffset": 60,
+            "position": 0,
+            "bytes": 500,
+            "batches": 3,
+            "reason": "behind the cut in 00000000000000000040.log",
+        },
+    ],
+    "actions": ["rename 00000000000000000060.log to 00000000000000000060.log.deleted"],
+    "toQuarantine": ["00000000000000000060.log", "00000000000000000040.log from byte 1000"],
+    "quarantined": ["/d1.quarantine/1/t-0/00000000000000000060.log"],
+    "reasons": ["a batch whose CRC does not match", "behind the cut in 00000000000000000040.log"],
+    "warnings": ["something to know"],
+}
+
+
+def test_text() -> None:
+    assert FULL.to_text() == TEXT
+
+
+def test_a_dry_run_says_so_in_every_place() -> None:
+    text = report(log_dir(TRUNCATED), dry_run=True).to_text().splitlines()
+    assert text[0] == "/d1: 1 truncated; a broker will skip recovery here (dry run)"
+    assert text[-2] == "1 partitions: 1 truncated (dry run: nothing was changed)"
+    assert text[-1] == "734 bytes (5 batches) would be cut off and kept in quarantine"
+
+
+def test_json() -> None:
+    document = json.loads(FULL.to_json())
+    assert {key: value for key, value in document.items() if key != "logDirs"} == {
+        "version": 1,
+        "dryRun": False,
+        "exitCode": 4,
+        "nowMs": 1_700_000_000_000,
+        "durationMs": 1500,
+    }
+    first, second, third = document["logDirs"]
+    assert first["partitions"][0] == JSON_PARTITION
+    assert {key: value for key, value in first.items() if key != "partitions"} == {
+        "logDir": "/d1",
+        "status": "partial",
+        "error": None,
+        "hadCleanShutdown": False,
+        "cleanShutdownMarker": False,
+        "quarantine": "/d1.quarantine/1",
+        "leftAlone": ["__cluster_metadata-0"],
+        "actions": ["write recovery-point-offset-checkpoint"],
+    }
+    assert second["partitions"] == []
+    assert third["error"] == "/d3: [Errno 5] Input/output error"
+
+
+def test_preallocated_zeros_are_no_loss() -> None:
+    zeros = partition("w-0", "recovered", cuts=(ZEROS, TAIL))
+    assert (zeros.truncated_bytes, zeros.truncated_batches) == (234, 2)
+    assert "cut off" not in report(log_dir(partition("w-0", "recovered", cuts=(ZEROS,)))).to_text()
+
+
+def test_partitions_of_all_dirs_in_order() -> None:
+    both = report(log_dir(TRUNCATED), log_dir(REFUSED, path="/d2"))
+    assert both.partitions == (TRUNCATED, REFUSED)
+
+
+def test_nothing_found() -> None:
+    assert report(log_dir()).to_text().splitlines()[-1] == "0 partitions: nothing found"
+
+
+class TestExitCode:
+    @pytest.mark.parametrize(
+        ("log_dirs", "code"),
+        [
+            ((), 0),
+            ((log_dir(status="unchanged"),), 0),
+            ((log_dir(partition("t-0", "recovered")),), 0),
+            ((log_dir(TRUNCATED),), 2),
+            ((log_dir(partition("w-0", "recovered", cuts=(ZEROS,))),), 0),
+            ((log_dir(REFUSED, status="partial"),), 4),
+            ((log_dir(TRUNCATED, REFUSED, status="partial"),), 4),
+            ((log_dir(status="offline"),), 1),
+            ((log_dir(status="offline"), log_dir(status="offline", path="/d2")), 1),
+            ((log_dir(status="offline"), log_dir(TRUNCATED, path="/d2")), 4),
+            ((log_dir(status="offline"), log_dir(status="unchanged", path="/d2")), 4),
+        ],
+        ids=[
+            "no dirs", "unchanged", "recovered", "truncated", "preallocated", "refused", "refused and truncated",
+            "offline", "all offline", "offline and truncated", "offline and unchanged",
+        ],
+    )  # fmt: skip
+    def test_of_a_run(self, log_dirs: tuple[LogDirReport, ...], code: int) -> None:
+        assert report(*log_dirs).exit_code == code
+
+    @pytest.mark.parametrize("code", [130, 143])
+    def test_a_signal_comes_first(self, code: int) -> None:
+        assert dataclasses.replace(FULL, signal_exit_code=code).exit_code == code
