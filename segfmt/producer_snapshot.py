@@ -34,7 +34,7 @@ def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = pla
         crc32c: CRC-32C of bytes; give a fast one for snapshots of many producers.
 
     Returns:
-        Structured array, shape (count,), a read-only view of *data*.
+        Structured array, shape (count,), read-only.
 
     Raises:
         CorruptSnapshotError: wrong version, impossible count, wrong CRC or too short; the broker deletes such
