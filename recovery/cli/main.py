@@ -37,6 +37,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
         return int(arguments.run(arguments))
@@ -62,9 +63,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _complain(text: str) -> None:
     """Print one line to standard error, which may be gone, or not able to show every character."""
     line = printable(text) + "\n"
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line)
         sys.stderr.flush()
+
+
+def _open_closed_streams() -> None:
+    """Put the null device where a caller has closed a standard stream (`2>&-`).
+
+    Otherwise the next file that is opened gets the descriptor, and a message ends up in a log.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open to the end of the process
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def build_parser() -> argparse.ArgumentParser:

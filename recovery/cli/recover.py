@@ -160,8 +160,6 @@ def _recover(arguments: argparse.Namespace, signals: _Signals) -> RecoveryReport
 
 def _print_report(report: RecoveryReport, form: str) -> None:
     """Print the result. The work is done: a reader who has gone (`| head`) changes nothing about it."""
-    if sys.stdout is None:  # closed by the caller: nobody wants to see it
-        return
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
     try:
         print(report.to_json() if form == "json" else report.to_text(), flush=True)  # noqa: T201

@@ -1,7 +1,7 @@
 """Log dirs that take a while: a sample's partitions many times over, and some segments of many megabytes.
 
-The copies are real logs under other topics' names; the large ones repeat one batch at rising offsets, which its checksum
-does not cover.
+The copies are real logs under other topics' names; the large ones repeat one batch at rising offsets, which
+its checksum does not cover.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RECORDS_PER_BATCH = 100
 
 
 def make_large(into: Path, *, copies: int = 20, large_partitions: int = 4, segment_mib: int = 24) -> Sample:
-    """The sample `crashed` with *copies* of some of its logs and some of three segments of *segment_mib* each."""
+    """The sample `crashed` with *copies* of some of its logs and some of three large segments."""
     sample = unpack("crashed", into)
     originals = [
         log_dir / name for log_dir in sample.log_dirs for name in _COPIED if (log_dir / name).exists()

@@ -1,9 +1,9 @@
-"""The command line with an observer that stops it at a chosen event, so that a test can act in the middle of a run.
+"""The command line with an observer that stops it at a chosen event, so that a test can act in mid-run.
 
     python -m tests.cli.paused EVENT NUMBER recover ...
 
-prints `paused` on standard output at the start of the NUMBERth event of that class and waits for a line on standard input.
-Everything else is the command line itself.
+prints `paused` on standard output at the NUMBERth event of that class and waits for a line on standard
+input. Everything else is the command line itself.
 """
 
 from __future__ import annotations
