@@ -1,0 +1,106 @@
+"""Each edge case of docs/recovery-rules.md through Kafka's own LogManager and through the recovery."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.inventory import list_log_dir
+from recovery.model import LogSettings
+from tests.campaign import Campaign
+from tests.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment
+from tests.kafka import Oracle
+from tests.mutilate import Victim
+from tests.recovery.driving import log_bytes, recover
+from tests.samples import MARKER, Sample, differences, tree_of
+
+pytestmark = pytest.mark.java
+
+
+@pytest.fixture(scope="module")
+def pristine(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log dir that every case starts from, as Kafka left it."""
+    log_dir = tmp_path_factory.mktemp("pristine") / "d"
+    log = Log(log_dir)
+    log.folder.mkdir(parents=True)
+    for base in BASES:
+        log.file(base).write_bytes(segment(base))
+    (log.folder / "partition.metadata").write_text("version: 0\ntopic_id: XVrnN7gyS8qmRkfzoo9a4g")
+    assert oracle.load([log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    assert (log_dir / MARKER).exists()
+    assert log.file(END, ".snapshot").exists()
+    return log_dir
+
+
+@pytest.fixture(scope="module")
+def campaign(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    root = tmp_path_factory.mktemp("campaign")
+    yield Campaign(oracle, root)
+    shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("edge", CASES, ids=str)
+def test_an_edge_case_ends_as_documented(
+    edge: EdgeCase, pristine: Path, campaign: Campaign, tmp_path: Path
+) -> None:
+    log = make_log(pristine, tmp_path / "d", edge.state)
+    edge.damage(log)
+    sample = sample_of(log, topic_configs={"t": edge.configs})
+    victim = Victim(log_dir=log.log_dir, folder=log.folder, recovery_point=0)
+    verdict, details = campaign.compare(sample, victim, tmp_path)
+    assert verdict == edge.verdict, "\n".join(details)
+
+
+def test_an_io_error_leaves_the_segments_that_a_broker_empties(
+    pristine: Path, oracle: Oracle, tmp_path: Path
+) -> None:
+    brokers = make_log(pristine, tmp_path / "broker" / "d", "U")
+    ours = make_log(pristine, tmp_path / "ours" / "d", "U")
+    for log in (brokers, ours):
+        log.remove(".snapshot")
+        log.file(24, ".snapshot").mkdir()  # nothing can be written there: EISDIR
+    before = tree_of(ours.log_dir)
+    assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    report = recover(sample_of(ours), [ours.log_dir])
+    assert sum(map(len, log_bytes(brokers.log_dir).values())) < sum(map(len, log_bytes(pristine).values()))
+    assert log_bytes(ours.log_dir) == log_bytes(pristine)
+    assert [log_dir.status for log_dir in report.log_dirs] == ["offline"]
+    assert report.exit_code == 1
+    assert "Is a directory" in str(report.log_dirs[0].error)
+    assert not (ours.log_dir / MARKER).exists()
+    # What was done before the error may stay: a snapshot that the log rebuilds.
+    changed = differences(before, tree_of(ours.log_dir))
+    assert all(".snapshot" in line for line in changed), changed
+
+
+def test_a_name_that_no_checkpoint_can_hold_is_refused(
+    pristine: Path, oracle: Oracle, tmp_path: Path
+) -> None:
+    log = make_log(pristine, tmp_path / "d", "U")
+    log.folder.rename(log.log_dir / "a b-0")
+    inventory = list_log_dir(str(log.log_dir), settings_of=lambda _topic: LogSettings(), now_ms=NOW_MS)
+    assert [refused.folder for refused in inventory.refused] == ["a b-0"]
+    outcomes = [oracle.load([log.log_dir], now_ms=NOW_MS, properties=PROPERTIES) for _ in range(2)]
+    assert [outcome.outcome for outcome in outcomes] == ["loaded", "offline"]
+
+
+def make_log(pristine: Path, log_dir: Path, state: str) -> Log:
+    log = Log(shutil.copytree(pristine, log_dir))
+    if state != "C":
+        (log.log_dir / MARKER).unlink()
+        log.recovery_point(0 if state == "U" else END)
+    return log
+
+
+def sample_of(log: Log, *, topic_configs: dict[str, dict[str, str]] | None = None) -> Sample:
+    return Sample(
+        name="edge",
+        root=log.log_dir.parent,
+        log_dirs=(log.log_dir,),
+        properties=PROPERTIES,
+        topic_configs=topic_configs or {},
+        now_ms=NOW_MS,
+    )
