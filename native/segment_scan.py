@@ -43,6 +43,7 @@ __all__ = [
     "Stop",
     "TxnEventKind",
     "scan_segment",
+    "warm_up",
 ]
 
 _FIRST_ROWS: Final = 64
@@ -320,6 +321,22 @@ class SegmentScanner:
             self._write("last_time_index_ms", timestamp_ms)
             self._write("last_time_index_offset", offset)
         return True
+
+
+def warm_up(cpu_path: CpuPath | None = None) -> CpuPath:
+    """Compile the scan, or load its machine code; return the path that it takes.
+
+    The first scan of a process does so anyhow, under the GIL: some seconds the first time on a machine, a
+    quarter of one later. A driver with threads or a clock does it before.
+
+    Raises:
+        UnsupportedCpuPathError: the CPU lacks *cpu_path*.
+    """
+    from native import _scan_kernel
+
+    path = cpu.choose(cpu_path)
+    _scan_kernel.entry(path)
+    return path
 
 
 def scan_segment(

@@ -53,9 +53,9 @@ def test_empty_buffer_leaves_the_checksum(cpu_path: CpuPath) -> None:
     assert crc32c(as_array(b""), 0x12345678, cpu_path=cpu_path) == 0x12345678
 
 
-def test_every_length_up_to_three_blocks(cpu_path: CpuPath) -> None:
-    data = random.Random(3).randbytes(800)
-    for size in range(1, 800):
+def test_every_length_around_blocks_and_chunks(cpu_path: CpuPath) -> None:
+    data = random.Random(3).randbytes(12_500)
+    for size in [*range(1, 1900), *range(5_700, 5_900), *range(6_500, 6_600), *range(11_500, 12_400, 7)]:
         assert crc32c(as_array(data)[:size], cpu_path=cpu_path) == reference_crc32c(data[:size]), size
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from native import cpu
 from native.cpu import CpuPath
 from native.errors import ScanUsageError
 from native.raw_scan import (
@@ -25,7 +26,7 @@ from native.raw_scan import (
     Stop,
     TxnEventKind,
 )
-from native.segment_scan import SegmentScanner, scan_segment
+from native.segment_scan import SegmentScanner, scan_segment, warm_up
 from segfmt import layout
 from tests import builders, reference
 from tests.builders import data_batch, marker_batch, message, record_batch
@@ -603,6 +604,11 @@ def test_bytes_behind_the_end_of_the_file_are_not_looked_at(cpu_path: CpuPath) -
     scanner = SegmentScanner(base_offset=0, size_bytes=len(data), cpu_path=cpu_path)
     scanner.feed(as_array(data + data_batch(1)))
     assert scanner.result().batch_count == 1
+
+
+def test_warming_up_takes_the_path_of_the_scans(cpu_path: CpuPath) -> None:
+    assert warm_up(cpu_path) is cpu_path
+    assert warm_up() is cpu.choose()
 
 
 def test_result_before_the_end_is_refused(cpu_path: CpuPath) -> None:
