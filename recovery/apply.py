@@ -8,13 +8,16 @@ runs as somebody else can open them. Whatever fails raises `OSError` and leaves 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from recovery.plan import (
     TEMPORARY_SUFFIX,
     Action,
+    CopyPart,
+    LinkFile,
     PartitionPlan,
     RemoveFile,
     RenameFile,
@@ -23,6 +26,8 @@ from recovery.plan import (
     WriteFile,
 )
 from recovery.quarantine import Quarantine
+
+_COPY_BYTES = 1 << 20
 
 
 def apply_partition(folder: str, plan: PartitionPlan, quarantine: Quarantine) -> list[str]:
@@ -35,7 +40,9 @@ def apply_partition(folder: str, plan: PartitionPlan, quarantine: Quarantine) ->
     for save in plan.saves:
         path = os.path.join(folder, save.name)
         if isinstance(save, SaveFile):
-            saved.append(quarantine.save_file(path, folder=plan.folder, reason=save.reason))
+            saved.append(
+                quarantine.save_file(path, folder=plan.folder, reason=save.reason, may_link=not save.is_cut)
+            )
         else:
             saved.append(quarantine.save_tail(path, save.position, folder=plan.folder, reason=save.reason))
     if plan.saves:
@@ -67,24 +74,10 @@ def write_file(path: str, data: bytes, *, size_bytes: int | None = None) -> None
     Args:
         size_bytes: the file's size where it is larger than *data*; the rest is zeros.
     """
-    temporary = path + TEMPORARY_SUFFIX
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            if size_bytes is not None and size_bytes > len(data):
-                os.ftruncate(descriptor, size_bytes)
-            _adopt(descriptor, path)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with _replacement(path) as descriptor:
+        _write_fully(descriptor, data)
+        if size_bytes is not None and size_bytes > len(data):
+            os.ftruncate(descriptor, size_bytes)
 
 
 def remove_file(path: str) -> None:
@@ -111,8 +104,49 @@ def _apply_action(folder: str, action: Action) -> None:
         case RenameFile(old=old, new=new):
             os.rename(os.path.join(folder, old), os.path.join(folder, new))
             sync_folder(folder)  # a later cut must not reach the disk before the segments behind it are gone
+        case LinkFile(old=old, new=new):
+            os.link(os.path.join(folder, old), os.path.join(folder, new))
+            sync_folder(folder)
+        case CopyPart(source=source, name=name, position=position, size_bytes=size_bytes):
+            _copy_part(os.path.join(folder, source), os.path.join(folder, name), position, size_bytes)
         case TruncateFile(name=name, size_bytes=size_bytes):
             _truncate(os.path.join(folder, name), size_bytes)
+
+
+def _copy_part(source: str, path: str, position: int, size_bytes: int) -> None:
+    with open(source, "rb", buffering=0) as opened, _replacement(path) as descriptor:
+        opened.seek(position)
+        while size_bytes > 0:
+            chunk = opened.read(min(size_bytes, _COPY_BYTES))
+            if not chunk:
+                raise OSError(errno.EIO, "the file became shorter while it was copied", source)
+            _write_fully(descriptor, chunk)
+            size_bytes -= len(chunk)
+
+
+@contextlib.contextmanager
+def _replacement(path: str) -> Iterator[int]:
+    """Open a new file that takes the place of *path*, synced, when the block ends well, and is gone when it does not."""
+    temporary = path + TEMPORARY_SUFFIX
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            yield descriptor
+            _adopt(descriptor, path)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _write_fully(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def _truncate(path: str, size_bytes: int) -> None:

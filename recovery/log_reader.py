@@ -5,6 +5,7 @@ Names are those of the tree; the reader knows which file of the start each one s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
-from recovery.model import Original, PartitionSource, ScanMode, ScanRequest
+from recovery.model import BatchSpan, Original, PartitionSource, ScanMode, ScanRequest
 from recovery.segment import Segment
 from recovery.stops import CUTTING_STOPS, refusal_of_stop
 from recovery.tree import PartitionTree
@@ -26,39 +27,39 @@ class LogReader:
     def __init__(self, tree: PartitionTree, source: PartitionSource) -> None:
         self._tree = tree
         self._source = source
-        self._recovered_scans: dict[tuple[str, int], RawScan] = {}
+        self._recovered_scans: dict[Original, RawScan] = {}
         self.scanned_bytes = 0
 
     def recovery_scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment to be recovered; one that was recovered before is not read again."""
-        file = self._file(request.file)
-        known = self._recovered_scans.get((file, request.end_position))
+        known = self._recovered_scans.get(request.part)
         if known is not None:
             return known
-        scan = self._source.scan(replace(request, file=file))
-        self.scanned_bytes += request.end_position
+        scan = self._source.scan(request)
+        self.scanned_bytes += request.part.size_bytes
         if scan.stop in CUTTING_STOPS:  # others end before the last entry of the time index
-            self._recovered_scans[file, scan.valid_bytes] = scan._replace(stop=Stop.END)
+            cut = replace(request.part, size_bytes=scan.valid_bytes)
+            self._recovered_scans[cut] = scan._replace(stop=Stop.END)
         return scan
 
     def replay_scan(self, segment: Segment, start_offset: int, end_offset: int | None) -> RawScan | None:
-        """Return the producers' doings from *start_offset* on, up to *end_offset* or the end; None without any.
+        """Return the producers' doings from *start_offset* on, up to *end_offset* or the end; None without
+        any.
 
         Kafka: LogSegment.read in UnifiedLog.rebuildProducerState.
         """
-        end_position = self._tree.size_bytes(segment.log)
+        part = self.part(segment.log)
         if end_offset is not None:
-            found = self._translate(segment, end_offset)
-            end_position = end_position if found is None else found
+            end_position = self._translate(segment, end_offset)
+            part = part if end_position is None else replace(part, size_bytes=end_position)
         start_position = self._translate(segment, start_offset)
-        if start_position is None or start_position >= end_position:
+        if start_position is None or start_position >= part.size_bytes:
             return None
         scan = self._source.scan(
             ScanRequest(
-                file=self._file(segment.log),
+                part=part,
                 base_offset=segment.base_offset,
                 start_position=start_position,
-                end_position=end_position,
                 mode=ScanMode.REPLAY,
             )
         )
@@ -78,10 +79,9 @@ class LogReader:
         target_offset = last_offset(entries, base_offset)
         scan = self._source.scan(
             ScanRequest(
-                file=self._file(log),
+                part=self.part(log),
                 base_offset=base_offset,
                 start_position=_position(entries, base_offset, target_offset),
-                end_position=self._tree.size_bytes(log),
                 mode=ScanMode.WALK,
             )
         )
@@ -89,20 +89,27 @@ class LogReader:
             raise refusal_of_stop(log, base_offset, scan, while_loading=True)
         return self._offset_behind(log, base_offset, entries, scan)
 
-    def count_batches(self, original: Original, base_offset: int, start_position: int) -> int:
-        """Return how many batches a file of the start has from *start_position* on, by their headers alone."""
-        request = ScanRequest(
-            file=original.file,
-            base_offset=base_offset,
-            start_position=start_position,
-            end_position=original.size_bytes,
-            mode=ScanMode.WALK,
-        )
+    def count_batches(self, part: Original, base_offset: int) -> int:
+        """Return how many batches *part* has, by their headers alone."""
+        request = ScanRequest(part=part, base_offset=base_offset, mode=ScanMode.WALK)
         return self._source.scan(request).batch_count
 
-    def is_zero(self, original: Original, start_position: int) -> bool:
-        """Return whether a file of the start holds nothing but zeros from *start_position* on."""
-        return self._source.is_zero(original.file, start_position, original.size_bytes)
+    def index_scan(self, part: Original, base_offset: int) -> RawScan:
+        """Return the indexes of the batches in *part*, unchecked."""
+        return self._source.scan(ScanRequest(part=part, base_offset=base_offset, mode=ScanMode.INDEX))
+
+    def batches(self, log: str) -> Iterator[BatchSpan]:
+        """Yield the batches of the file *log* by their headers. Raises CorruptBatchError."""
+        return self._source.batches(self.part(log), 0)
+
+    def is_zero(self, part: Original) -> bool:
+        """Return whether *part* holds nothing but zeros."""
+        return self._source.is_zero(part)
+
+    def part(self, log: str) -> Original:
+        """Return where the bytes of the file *log* are; one that the load made is empty and has none."""
+        original = self._tree.original(log)
+        return Original(file=log, size_bytes=0) if original is None else original
 
     def _offset_behind(self, log: str, base_offset: int, entries: npt.NDArray[np.void], scan: RawScan) -> int:
         """Return the end that Kafka sees: without the last indexed offset it takes the segment for empty."""
@@ -122,12 +129,20 @@ class LogReader:
     def _search(
         self, log: str, entries: npt.NDArray[np.void], base_offset: int, target_offset: int
     ) -> int | None:
-        position = _position(entries, base_offset, target_offset)
-        size_bytes = self._tree.size_bytes(log)
-        if not size_bytes:
-            return None
+        """Return the position of the batch that holds *target_offset*, None where no batch reaches so far.
+
+        Kafka: FileRecords.searchForOffsetFromPosition.
+        """
+        before: BatchSpan | None = None
+        behind: BatchSpan | None = None
         try:
-            return self._source.search(self._file(log), size_bytes, position, target_offset)
+            for span in self._source.batches(self.part(log), _position(entries, base_offset, target_offset)):
+                if span.base_offset == target_offset:
+                    return span.position
+                if span.base_offset > target_offset:
+                    behind = span
+                    break
+                before = span
         except FormatError as error:
             raise PartitionRefusedError(
                 file=log,
@@ -136,11 +151,9 @@ class LogReader:
                 remedy="remove .kafka_cleanshutdown from the log dir and run recover again: "
                 "the log is then checked",
             ) from error
-
-    def _file(self, log: str) -> str:
-        """Return the first name of the file behind *log*; a segment that the load made is empty and has none."""
-        original = self._tree.original(log)
-        return log if original is None else original.file
+        if before is not None and before.last_offset >= target_offset:
+            return before.position
+        return None if behind is None else behind.position
 
 
 def _position(entries: npt.NDArray[np.void], base_offset: int, target_offset: int) -> int:

@@ -68,7 +68,7 @@ def _newest_checkpoint(folder: str, names: list[str]) -> tuple[bytes | None, Kra
         except FileNameError:
             continue  # a node stops at it; for its settings the others do
         if name is not None and not (name.is_partial or name.is_deleted):
-            found.append((name.end_offset, name.epoch, file, name))
+            found.append((name.epoch, name.end_offset, file, name))  # Kafka: OffsetAndEpoch.compareTo
     if not found:
         return None, None
     _, _, file, name = max(found, key=lambda one: one[:2])

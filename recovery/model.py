@@ -7,10 +7,10 @@ origins of bytes, with its reasons.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from native.raw_scan import RawScan
 
@@ -87,22 +87,48 @@ class ScanMode(Enum):
 
     RECOVER = "recover"  # check every batch, build indexes; Kafka: LogSegment.recover
     REPLAY = "replay"  # producer state only; Kafka: UnifiedLog.loadProducersFromRecords
+    INDEX = "index"  # build indexes without checking; Kafka: LogSegment.append while a segment is split
     WALK = "walk"  # batch headers only, to find the end; Kafka: LogSegment.readNextOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanRequest:
-    """Ask for the scan of a segment's `.log`, bytes [start_position, end_position).
-
-    Attributes:
-        file: name of the file as it was when the task was made.
-        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 where the scan is
-            not part of that walk.
-    """
+class Original:
+    """A part of a file of the start: *size_bytes* from *origin_position* on, of the file then called *file*."""
 
     file: str
+    size_bytes: int
+    origin_position: int = 0
+
+    def behind(self, position: int) -> Original:
+        """Return the rest of this part from *position* in it on."""
+        return Original(
+            file=self.file,
+            size_bytes=self.size_bytes - position,
+            origin_position=self.origin_position + position,
+        )
+
+
+class BatchSpan(NamedTuple):
+    """A batch by its header: where it begins in its part, and its first and last offset."""
+
+    position: int
+    size_bytes: int
     base_offset: int
-    end_position: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """Ask for the scan of a segment's bytes, from *start_position* on.
+
+    Attributes:
+        part: the bytes of the segment; positions count from its beginning.
+        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 where the scan is not
+            part of that walk.
+    """
+
+    part: Original
+    base_offset: int
     start_position: int = 0
     mode: ScanMode = ScanMode.RECOVER
     ordinal: int = 0
@@ -120,21 +146,17 @@ class PartitionSource(Protocol):
         """Return the scan of a segment."""
         ...
 
-    def search(self, file: str, end_position: int, start_position: int, target_offset: int) -> int | None:
-        """Return the position of the batch that holds *target_offset*. Kafka: FileRecords.searchForOffsetFromPosition."""
+    def batches(self, part: Original, start_position: int) -> Iterator[BatchSpan]:
+        """Yield the batches of *part* by their headers, from *start_position* in it on; a torn one is not among them.
+
+        Raises:
+            FormatError: a batch length that cannot be, a message set that cannot be opened.
+        """
         ...
 
-    def is_zero(self, file: str, start_position: int, end_position: int) -> bool:
-        """Return whether the bytes [start_position, end_position) of a file are all zero."""
+    def is_zero(self, part: Original) -> bool:
+        """Return whether *part* is all zeros."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Original:
-    """The first *size_bytes* of the file that was called *file* when the task was made."""
-
-    file: str
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,8 @@ from recovery.model import PartitionOutcome, PartitionSource, PartitionTask, Rem
 from recovery.producer_rebuild import rebuild_producer_state
 from recovery.producer_state import ProducerState
 from recovery.segment import Segment, SegmentMap
-from recovery.segment_recovery import SegmentRecovery
+from recovery.segment_recovery import SegmentOverflowedError, SegmentRecovery
+from recovery.split import split_segment
 from recovery.swaps import MAX_LONG, settle_leftovers
 from recovery.tree import PartitionTree
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
@@ -173,7 +174,7 @@ class _Loader:
         """Recover the unflushed segments and settle where the log ends. Kafka: LogLoader.recoverLog."""
         task = self._task
         if not task.had_clean_shutdown:
-            self._recover_unflushed(self._segments.values(task.recovery_point, MAX_LONG))
+            self._recover_unflushed()
         log_end_offset = self._log_end_unless_before_start()
         if not len(self._segments):
             self._create_segment(task.log_start_offset)
@@ -183,7 +184,27 @@ class _Loader:
         is_clean = task.had_clean_shutdown
         self._recovery_point = log_end_offset if is_clean else min(task.recovery_point, log_end_offset)
 
-    def _recover_unflushed(self, unflushed: list[Segment]) -> None:
+    def _recover_unflushed(self) -> None:
+        """Recover all unflushed segments up to a cut; from the first one again after each split."""
+        while True:
+            try:
+                return self._recover_in_order(self._segments.values(self._task.recovery_point, MAX_LONG))
+            except SegmentOverflowedError as overflow:
+                self._split(overflow)
+
+    def _split(self, overflow: SegmentOverflowedError) -> None:
+        keeps_base_offset = split_segment(
+            overflow,
+            self._tree,
+            self._segments,
+            self._reader,
+            segment_index_bytes=self._task.settings.segment_index_bytes,
+        )
+        if not keeps_base_offset:
+            self._delete_snapshots_of([overflow.segment])
+        self._warnings.append(f"{overflow.segment.log}: split, its offsets do not fit one segment")
+
+    def _recover_in_order(self, unflushed: list[Segment]) -> None:
         for ordinal, segment in enumerate(unflushed, 1):
             if self._recovery.recover(segment, ordinal=ordinal, count=len(unflushed)):
                 behind = unflushed[ordinal:]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from native.raw_scan import RawScan
 from recovery.apply import apply_partition, sync_files
 from recovery.errors import PartitionRefusedError
-from recovery.model import Original, PartitionOutcome, PartitionTask, ScanMode, ScanRequest
+from recovery.model import BatchSpan, Original, PartitionOutcome, PartitionTask, ScanMode, ScanRequest
 from recovery.observer import (
     BytesScanned,
     CorruptionFound,
@@ -25,6 +25,8 @@ from recovery.observer import (
 from recovery.partition import fold, unflushed_segments
 from recovery.plan import (
     Action,
+    CopyPart,
+    LinkFile,
     PartitionPlan,
     RemoveFile,
     RenameFile,
@@ -83,7 +85,7 @@ class PartitionRun:
         )
         self._owner = 0
         requests = [
-            ScanRequest(file=file, base_offset=base, end_position=size)
+            ScanRequest(part=Original(file=file, size_bytes=size), base_offset=base)
             for file, base, size in self._unflushed
             if size
         ]
@@ -95,13 +97,13 @@ class PartitionRun:
         """Return all bytes of a small file."""
         return self._files.read(file)
 
-    def search(self, file: str, end_position: int, start_position: int, target_offset: int) -> int | None:
-        """Return the position of the batch that holds *target_offset*."""
-        return self._files.search(file, end_position, start_position, target_offset)
+    def batches(self, part: Original, start_position: int) -> Iterator[BatchSpan]:
+        """Yield the batches of a part by their headers."""
+        return self._files.batches(part, start_position)
 
-    def is_zero(self, file: str, start_position: int, end_position: int) -> bool:
-        """Return whether a part of a file is all zero."""
-        return self._files.is_zero(file, start_position, end_position)
+    def is_zero(self, part: Original) -> bool:
+        """Return whether a part is all zeros."""
+        return self._files.is_zero(part)
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and tell observers where it is part of a recovery."""
@@ -115,7 +117,7 @@ class PartitionRun:
                     partition=partition,
                     thread_num=self._owner,
                     base_offset=request.base_offset,
-                    size_bytes=request.end_position,
+                    size_bytes=request.part.size_bytes,
                     ordinal=request.ordinal - 1,
                     count=request.count,
                 )
@@ -125,12 +127,14 @@ class PartitionRun:
                 IndexFileProblem(
                     log_dir=log_dir,
                     partition=partition,
-                    path=os.path.join(self._path, request.file),
+                    path=os.path.join(self._path, request.part.file),
                     problem="missing",
                 )
             )
         scan = self.scans.scan(request)
-        is_cut = scan.valid_bytes < request.end_position and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS
+        is_cut = (
+            scan.valid_bytes < request.part.size_bytes and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS
+        )
         if is_cut:
             self._notify(
                 CorruptionFound(
@@ -151,7 +155,7 @@ class PartitionRun:
                     partition=partition,
                     thread_num=self._owner,
                     base_offset=request.base_offset,
-                    size_bytes=request.end_position,
+                    size_bytes=request.part.size_bytes,
                     valid_bytes=scan.valid_bytes,
                     remaining_segments=0 if is_cut else request.count - request.ordinal,
                 )
@@ -305,6 +309,10 @@ def action_words(action: Action) -> str:
             return f"rename {old} to {new}"
         case RemoveFile(name=name, size_bytes=size_bytes, kind=kind):
             return f"remove {name} ({size_bytes} bytes, {kind.value})"
+        case LinkFile(old=old, new=new):
+            return f"link {old} to {new}"
+        case CopyPart(source=source, name=name, position=position, size_bytes=size_bytes):
+            return f"copy {size_bytes} bytes of {source} from byte {position} to {name}"
         case TruncateFile(name=name, size_bytes=size_bytes):
             return f"truncate {name} to {size_bytes} bytes"
     return f"write {action.name} ({action.size_bytes} bytes)"

@@ -8,10 +8,10 @@ tells a broker that its segment is sound, is written last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from recovery.model import Cut, Generated, Original, PartitionOutcome, PartitionTask, RemovalKind
+from recovery.model import Content, Cut, Generated, Original, PartitionOutcome, PartitionTask, RemovalKind
 from segfmt.filenames import (
     DELETED_SUFFIX,
     SWAP_SUFFIX,
@@ -29,11 +29,16 @@ _LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveFile:
-    """Put a file into quarantine, by a hard link or a synced copy."""
+    """Put a file into quarantine, by a hard link or a synced copy.
+
+    Attributes:
+        is_cut: whether the file itself is cut afterwards; a hard link would be cut with it.
+    """
 
     name: str
     size_bytes: int
     reason: str
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,24 @@ class RenameFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFile:
+    """Give a file a second name."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPart:
+    """Write a file in whole: a copy of *size_bytes* of *source* from *position* on."""
+
+    source: str
+    name: str
+    position: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TruncateFile:
     """Cut a file to *size_bytes*."""
 
@@ -81,7 +104,7 @@ class WriteFile:
 
 
 Save = SaveFile | SaveTail
-Action = RemoveFile | RenameFile | TruncateFile | WriteFile
+Action = RemoveFile | RenameFile | LinkFile | CopyPart | TruncateFile | WriteFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +162,12 @@ class _Planner:
         self._moves: dict[str, str] = {}  # first name -> last name
         self._truncations: dict[str, int] = {}  # last name -> bytes
         self._writes: dict[str, Generated] = {}
+        self._copies: dict[str, Original] = {}
+        keepers = _keepers(outcome.tree)
         for name, content in outcome.tree.items():
-            if isinstance(content, Original):
+            if isinstance(content, Original) and keepers[content.file] != name:
+                self._copies[name] = content
+            elif isinstance(content, Original):
                 if content.file != name:
                     self._moves[content.file] = name
                 if content.size_bytes < task.files[content.file].size_bytes:
@@ -162,10 +189,11 @@ class _Planner:
         for name in sorted(self._task.files):
             size_bytes = self._task.files[name].size_bytes
             reason = self._loss_of(name)
-            if reason is not None and not is_derived(name) and size_bytes:
-                saves.append(SaveFile(name=name, size_bytes=size_bytes, reason=reason))
             last_name = self._moves.get(name, name)
-            if last_name in self._truncations and name not in self._writes and not is_derived(last_name):
+            is_cut = last_name in self._truncations
+            if reason is not None and not is_derived(name) and size_bytes:
+                saves.append(SaveFile(name=name, size_bytes=size_bytes, reason=reason, is_cut=is_cut))
+            elif is_cut and name not in self._writes and not is_derived(last_name):
                 position = self._truncations[last_name]
                 cut = self._cuts.get(name)
                 if cut is not None and cut.is_preallocated:
@@ -219,10 +247,14 @@ class _Planner:
             if old.endswith(SWAP_SUFFIX)
         ]
         deletions = [
-            RenameFile(old=old, new=new)
+            action
             for old, new in sorted(self._moves.items(), reverse=True)
             if not old.endswith(SWAP_SUFFIX)
+            for action in self._deletion(old, new)
         ]
+        copies = [self._copy(name) for name in sorted(self._copies, reverse=True)]
+        added = [copy for copy in copies if copy.name not in self._task.files]
+        replacing = [copy for copy in copies if copy.name in self._task.files]
         snapshots = [removal for removal in removals if file_kind(removal.name) in _DERIVED_KINDS]
         others = [removal for removal in removals if file_kind(removal.name) not in _DERIVED_KINDS]
         truncations = [
@@ -234,7 +266,37 @@ class _Planner:
                 self._writes.items(), key=lambda item: (_write_rank(item[0]), item[0])
             )
         ]
-        return (*others, *swaps, *deletions, *truncations, *snapshots, *writes)
+        return (*others, *swaps, *added, *deletions, *replacing, *truncations, *snapshots, *writes)
+
+    def _deletion(self, old: str, new: str) -> list[Action]:
+        """Return how *old* becomes *new* (`.deleted`): by a second name where a copy is to take the first one."""
+        if old not in self._copies:
+            return [RenameFile(old=old, new=new)]
+        link = LinkFile(old=old, new=new)
+        if new not in self._task.files:
+            return [link]
+        kind = self._outcome.removed[new]
+        return [RemoveFile(name=new, size_bytes=self._task.files[new].size_bytes, kind=kind), link]
+
+    def _copy(self, name: str) -> CopyPart:
+        part = self._copies[name]
+        source = (
+            self._moves[part.file]
+            if part.file in self._moves and part.file.endswith(SWAP_SUFFIX)
+            else part.file
+        )
+        if name == source:  # its bytes have a second name by then
+            source = self._moves[part.file]
+        return CopyPart(source=source, name=name, position=part.origin_position, size_bytes=part.size_bytes)
+
+
+def _keepers(tree: Mapping[str, Content]) -> dict[str, str]:
+    """Return for each file of the start the name that keeps its inode: the one with most of its first bytes."""
+    keepers: dict[str, tuple[int, str]] = {}
+    for name, content in tree.items():
+        if isinstance(content, Original) and content.origin_position == 0:
+            keepers[content.file] = max(keepers.get(content.file, (-1, "")), (content.size_bytes, name))
+    return {file: name for file, (_, name) in keepers.items()}
 
 
 def _removal_rank(name: str) -> tuple[int, str]:

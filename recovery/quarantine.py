@@ -57,16 +57,17 @@ class Quarantine:
         """This run's folder, None while nothing was saved."""
         return self._run
 
-    def save_file(self, path: str, *, folder: str, reason: str) -> str:
-        """Save the whole file *path* by a hard link, else by a copy; return where."""
+    def save_file(self, path: str, *, folder: str, reason: str, may_link: bool = True) -> str:
+        """Save the whole file *path* and return where.
+
+        Args:
+            folder: of the partition.
+            reason: why, in words.
+            may_link: whether a hard link will do: not where the file itself is going to be changed.
+        """
         target = os.path.join(self._folder(folder), os.path.basename(path))
-        try:
-            os.link(path, target)
-            linked = True
-        except FileExistsError:
-            raise
-        except OSError:
-            linked = False
+        linked = may_link and _link(path, target)
+        if not linked:
             _copy(path, target, 0)
         size_bytes = os.stat(target).st_size
         self._record(
@@ -148,6 +149,16 @@ def default_root(log_dir: str) -> str:
         ):
             return log_dir.rstrip("/") + SIBLING_SUFFIX
     return os.path.join(log_dir, INSIDE_FOLDER)
+
+
+def _link(path: str, target: str) -> bool:
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def _copy(path: str, target: str, position: int) -> None:

@@ -26,6 +26,7 @@ class Segment:
 
     Attributes:
         scan: the result of its recovery, None while it was not recovered.
+        is_split: whether it came out of a split in this load.
         opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log
             is closed.
     """
@@ -33,6 +34,7 @@ class Segment:
     base_offset: int
     scan: RawScan | None = None
     opened_indexes: set[str]
+    is_split: bool = False
 
     @property
     def log(self) -> str:

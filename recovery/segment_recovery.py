@@ -6,11 +6,12 @@ Kafka: LogLoader.recoverSegment, LogSegment.recover.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from native.raw_scan import RawScan
+from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.leader_epochs import LeaderEpochs
 from recovery.log_reader import LogReader
@@ -24,6 +25,21 @@ from segfmt.layout import OFFSET_INDEX_DTYPE
 from segfmt.offset_index import encode_offset_index
 from segfmt.time_index import encode_time_index
 from segfmt.transaction_index import encode_transaction_index
+
+
+class SegmentOverflowedError(Exception):
+    """A segment holds an offset too far from its base: it has to be split. Kafka: LogSegmentOffsetOverflowException.
+
+    Attributes:
+        scan: up to the batch that does not fit.
+        aborted: the transactions aborted before it, ABORTED_TXN_DTYPE.
+    """
+
+    def __init__(self, segment: Segment, scan: RawScan, aborted: npt.NDArray[np.void]) -> None:
+        super().__init__(f"segment {segment.base_offset} overflows at byte {scan.stop_position}")
+        self.segment = segment
+        self.scan = scan
+        self.aborted = aborted
 
 
 class SegmentRecovery:
@@ -61,6 +77,7 @@ class SegmentRecovery:
 
         Raises:
             PartitionRefusedError: the broker would halt.
+            SegmentOverflowedError: an unflushed segment must be split first.
         """
         state = self._new_state()
         rebuild_producer_state(
@@ -71,58 +88,53 @@ class SegmentRecovery:
             last_offset=segment.base_offset,
             from_clean_shutdown=False,
         )
-        size_bytes = self._tree.size_bytes(segment.log)
+        part = self._reader.part(segment.log)
         scan = self._scan(
-            ScanRequest(
-                file=segment.log,
-                base_offset=segment.base_offset,
-                end_position=size_bytes,
-                ordinal=ordinal,
-                count=count,
-            )
+            segment,
+            ScanRequest(part=part, base_offset=segment.base_offset, ordinal=ordinal, count=count),
         )
         self._observe_epochs(segment, scan)
-        self._write(segment, scan, self._take_producers(segment, state, scan))
+        aborted = self._take_producers(segment, state, scan)
+        if scan.stop is Stop.OFFSET_OVERFLOW:
+            raise SegmentOverflowedError(segment, scan, aborted)
+        self._write(segment, scan, aborted)
         state.take_snapshot()
         self.recovered[segment.base_offset] = scan.valid_bytes
-        return size_bytes - scan.valid_bytes
+        return part.size_bytes - scan.valid_bytes
 
     def note_deleted(self, segment: Segment, reason: str) -> None:
         """Count a whole segment among the cuts."""
-        original = self._tree.original(segment.log)
-        if original is not None and original.size_bytes:
-            self._note_cut(original, segment.base_offset, 0, reason)
+        part = self._reader.part(segment.log)
+        if part.size_bytes:
+            self._note_cut(part, segment.base_offset, 0, reason)
 
-    def _scan(self, request: ScanRequest) -> RawScan:
+    def _scan(self, segment: Segment, request: ScanRequest) -> RawScan:
         scan = self._reader.recovery_scan(request)
         reason = None
-        while scan.stop in OUT_OF_ORDER_STOPS and request.count:
+        if scan.stop is Stop.OFFSET_OVERFLOW and request.count:
+            return scan
+        while scan.stop in OUT_OF_ORDER_STOPS and request.count and not segment.is_split:
             # Differs: Kafka empties the segment; here the batches before the one out of order stay. What is left
             # may end in another one: the greatest timestamp then has an offset that the time index has passed.
             reason = cut_reason(scan)
-            scan = self._reader.recovery_scan(
-                ScanRequest(
-                    file=request.file, base_offset=request.base_offset, end_position=scan.stop_position
-                )
-            )
+            sound = replace(request.part, size_bytes=scan.stop_position)
+            scan = self._reader.recovery_scan(ScanRequest(part=sound, base_offset=request.base_offset))
         if scan.stop not in CUTTING_STOPS:
-            raise refusal_of_stop(request.file, request.base_offset, scan, while_loading=not request.count)
-        original = self._tree.original(request.file)
-        if scan.valid_bytes < request.end_position and original is not None:
-            self._note_cut(original, request.base_offset, scan.valid_bytes, reason or cut_reason(scan))
+            raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=not request.count)
+        if scan.valid_bytes < request.part.size_bytes:
+            self._note_cut(request.part, request.base_offset, scan.valid_bytes, reason or cut_reason(scan))
         return scan
 
-    def _note_cut(self, original: Original, base_offset: int, position: int, reason: str) -> None:
-        is_preallocated = (
-            position > 0 and self._task.settings.preallocate and self._reader.is_zero(original, position)
-        )
+    def _note_cut(self, part: Original, base_offset: int, position: int, reason: str) -> None:
+        lost = part.behind(position)
+        is_preallocated = position > 0 and self._task.settings.preallocate and self._reader.is_zero(lost)
         self.cuts.append(
             Cut(
-                file=original.file,
+                file=part.file,
                 base_offset=base_offset,
-                position=position,
-                size_bytes=original.size_bytes - position,
-                batch_count=self._reader.count_batches(original, base_offset, position),
+                position=lost.origin_position,
+                size_bytes=lost.size_bytes,
+                batch_count=self._reader.count_batches(lost, base_offset),
                 reason="preallocated and never written" if is_preallocated else reason,
                 is_preallocated=is_preallocated,
             )
@@ -165,7 +177,7 @@ class SegmentRecovery:
 
     def _write(self, segment: Segment, scan: RawScan, aborted: npt.NDArray[np.void]) -> None:
         self._tree.cut(segment.log, scan.valid_bytes)
-        self._tree.put(segment.offset_index, encode_offset_index(_index_entries(scan)))
+        self._tree.put(segment.offset_index, encode_offset_index(index_entries(scan)))
         self._tree.put(segment.time_index, encode_time_index(scan.time_index))
         if len(aborted) or segment.txn_index in self._tree:
             self._tree.put(segment.txn_index, encode_transaction_index(aborted))
@@ -173,7 +185,8 @@ class SegmentRecovery:
         segment.opened_indexes.update((segment.offset_index, segment.time_index))
 
 
-def _index_entries(scan: RawScan) -> npt.NDArray[np.void]:
+def index_entries(scan: RawScan) -> npt.NDArray[np.void]:
+    """Return the offset index of a scan as the file holds it, OFFSET_INDEX_DTYPE, shape (n,)."""
     entries = np.empty(len(scan.offset_index), OFFSET_INDEX_DTYPE)
     entries["relative_offset"] = scan.offset_index[:, 0]
     entries["position"] = scan.offset_index[:, 1]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from threading import Condition
 
 from native.raw_scan import RawScan
-from recovery.model import ScanMode, ScanRequest
+from recovery.model import Original, ScanMode, ScanRequest
 
 
 class SharedScans:
@@ -25,8 +25,8 @@ class SharedScans:
     def __init__(self, scan: Callable[[ScanRequest], RawScan], requests: list[ScanRequest]) -> None:
         self._scan = scan
         self._pending = {_key(request): request for request in requests}
-        self._running: set[tuple[str, int]] = set()
-        self._done: dict[tuple[str, int], RawScan | BaseException] = {}
+        self._running: set[Original] = set()
+        self._done: dict[Original, RawScan | BaseException] = {}
         self._changed = Condition()
 
     def has_pending(self) -> bool:
@@ -68,15 +68,15 @@ class SharedScans:
         with self._changed:
             self._pending.clear()
 
-    def _is_forecast(self, key: tuple[str, int]) -> bool:
+    def _is_forecast(self, key: Original) -> bool:
         with self._changed:
             return key in self._pending or key in self._running or key in self._done
 
-    def _begin(self, key: tuple[str, int]) -> ScanRequest:
+    def _begin(self, key: Original) -> ScanRequest:
         self._running.add(key)
         return self._pending.pop(key)
 
-    def _make(self, key: tuple[str, int], request: ScanRequest) -> None:
+    def _make(self, key: Original, request: ScanRequest) -> None:
         result: RawScan | BaseException
         try:
             result = self._scan(request)
@@ -88,8 +88,8 @@ class SharedScans:
             self._changed.notify_all()
 
 
-def _key(request: ScanRequest) -> tuple[str, int]:
-    return request.file, request.end_position
+def _key(request: ScanRequest) -> Original:
+    return request.part
 
 
 def _unwrap(result: RawScan | BaseException) -> RawScan:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,11 @@ import numpy.typing as npt
 from native.raw_scan import ControlKind, RawScan
 from native.segment_scan import SegmentScanner
 from recovery.mapping import MappedFile
-from recovery.model import LogSettings, ScanMode, ScanRequest
+from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
 from segfmt import layout
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import CorruptBatchError, FormatError, InvalidRecordError
+from segfmt.message_set import base_offset
 from segfmt.offset_index import max_entries as max_offset_index_entries
 from segfmt.record_batch import read_record_batch_header
 from segfmt.time_index import max_entries as max_time_index_entries
@@ -33,7 +34,7 @@ MAPPED_WINDOW_BYTES = 16 << 20
 SLACK_BYTES = 256
 """Readable bytes before a window: the kernels' masked loads may look behind a batch's start."""
 
-_SEARCH_BUFFER_BYTES = 16 << 10
+_HEADERS_BUFFER_BYTES = 16 << 10
 
 _buffers = threading.local()
 
@@ -73,12 +74,13 @@ class PartitionFiles:
         Raises:
             OSError: a read failed, or the file is shorter than it was.
         """
-        if request.start_position >= request.end_position:
+        part = request.part
+        if request.start_position >= part.size_bytes:
             return self._scanner(request).result()
-        path = os.path.join(self._folder, request.file)
+        path = os.path.join(self._folder, part.file)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if request.file in self._mappable and request.end_position <= os.fstat(descriptor).st_size:
+            if part.file in self._mappable and part.origin_position == 0:
                 scan = self._scan_mapped(descriptor, request)
                 if scan is not None:
                     return scan
@@ -86,38 +88,35 @@ class PartitionFiles:
         finally:
             os.close(descriptor)
 
-    def search(self, file: str, end_position: int, start_position: int, target_offset: int) -> int | None:
-        """Return the position of the batch that holds *target_offset*, None where no batch reaches so far.
+    def batches(self, part: Original, start_position: int) -> Iterator[BatchSpan]:
+        """Yield the batches of *part* by their headers; see `PartitionSource`.
 
-        Raises:
-            CorruptBatchError: a batch length that cannot be.
-
-        Kafka: FileRecords.searchForOffsetFromPosition. Differs: the base offset of a compressed message set
-            is inside it; here the
-        last offset decides, which names the same batch while offsets ascend.
+        Kafka: FileLogInputStream.nextBatch, and the offsets of its batches. The base offset of a compressed
+        message set is inside it, so it is opened.
         """
-        with open(os.path.join(self._folder, file), "rb", buffering=_SEARCH_BUFFER_BYTES) as opened:
-            position, before = start_position, None
-            while position < end_position - layout.HEADER_UP_TO_MAGIC_BYTES:
-                opened.seek(position)
+        with open(os.path.join(self._folder, part.file), "rb", buffering=_HEADERS_BUFFER_BYTES) as opened:
+            position = start_position
+            while position < part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
+                opened.seek(part.origin_position + position)
                 header = opened.read(layout.RECORD_BATCH_OVERHEAD_BYTES)
                 size_bytes = _size_bytes(header, position)
-                if position > end_position - size_bytes:
-                    break
-                base_offset, last_offset = _offsets(header)
-                if base_offset == target_offset:
-                    return position
-                if base_offset > target_offset:
-                    return before[0] if before is not None and before[1] >= target_offset else position
-                before = position, last_offset
+                if position > part.size_bytes - size_bytes:
+                    return
+                if _magic(header) >= layout.MAGIC_V2:
+                    last_offset = read_record_batch_header(header).last_offset
+                    yield BatchSpan(position, size_bytes, _offset(header), last_offset)
+                elif header[layout.MESSAGE_ATTRIBUTES_POSITION] & layout.COMPRESSION_CODEC_MASK == 0:
+                    yield BatchSpan(position, size_bytes, _offset(header), _offset(header))
+                else:
+                    message = header + opened.read(max(0, size_bytes - len(header)))
+                    yield BatchSpan(position, size_bytes, base_offset(message[:size_bytes]), _offset(header))
                 position += size_bytes
-            return before[0] if before is not None and before[1] >= target_offset else None
 
-    def is_zero(self, file: str, start_position: int, end_position: int) -> bool:
-        """Return whether the bytes [start_position, end_position) of a file are all zero."""
-        with open(os.path.join(self._folder, file), "rb", buffering=0) as opened:
-            opened.seek(start_position)
-            left = end_position - start_position
+    def is_zero(self, part: Original) -> bool:
+        """Return whether *part* is all zeros."""
+        with open(os.path.join(self._folder, part.file), "rb", buffering=0) as opened:
+            opened.seek(part.origin_position)
+            left = part.size_bytes
             while left > 0:
                 chunk = opened.read(min(left, WINDOW_BYTES))
                 if not chunk or np.frombuffer(chunk, np.uint8).any():
@@ -126,36 +125,40 @@ class PartitionFiles:
         return True
 
     def _scanner(self, request: ScanRequest) -> SegmentScanner:
-        recover = request.mode is ScanMode.RECOVER
         return SegmentScanner(
             base_offset=request.base_offset,
-            size_bytes=request.end_position,
+            size_bytes=request.part.size_bytes,
             start_position=request.start_position,
             index_interval_bytes=self._settings.index_interval_bytes,
             max_index_entries=max_offset_index_entries(self._settings.segment_index_bytes),
             max_time_index_entries=max_time_index_entries(self._settings.segment_index_bytes),
-            check_crc=recover,
-            build_index=recover,
+            check_crc=request.mode is ScanMode.RECOVER,
+            build_index=request.mode in (ScanMode.RECOVER, ScanMode.INDEX),
         )
 
     def _scan_mapped(self, descriptor: int, request: ScanRequest) -> RawScan | None:
-        """Scan the page cache in place; None where a page could not be read."""
+        """Scan the page cache in place; None where the file is too short or a page could not be read."""
+        size_bytes = request.part.size_bytes
+        if size_bytes > os.fstat(descriptor).st_size:
+            return None
         scanner = self._scanner(request)
-        with MappedFile(descriptor, request.end_position) as mapped:
+        with MappedFile(descriptor, size_bytes) as mapped:
             while not scanner.finished and not mapped.has_faulted:
                 position = scanner.position
                 slack = min(position, SLACK_BYTES)
-                end = min(position + max(MAPPED_WINDOW_BYTES, scanner.needed_bytes), request.end_position)
+                end = min(position + max(MAPPED_WINDOW_BYTES, scanner.needed_bytes), size_bytes)
                 self._feed(scanner, mapped.view[position - slack : end], slack, request)
             return None if mapped.has_faulted else scanner.result()
 
     def _scan_windows(self, descriptor: int, request: ScanRequest, path: str) -> RawScan:
+        part = request.part
         scanner = self._scanner(request)
         while not scanner.finished:
             position = scanner.position
             window = _window(max(WINDOW_BYTES, scanner.needed_bytes))
-            wanted = min(window.size - SLACK_BYTES, request.end_position - position)
-            _read_fully(descriptor, window[SLACK_BYTES : SLACK_BYTES + wanted], position, path)
+            wanted = min(window.size - SLACK_BYTES, part.size_bytes - position)
+            target = window[SLACK_BYTES : SLACK_BYTES + wanted]
+            _read_fully(descriptor, target, part.origin_position + position, path)
             self._feed(scanner, window[: SLACK_BYTES + wanted], SLACK_BYTES, request)
         return scanner.result()
 
@@ -166,7 +169,7 @@ class PartitionFiles:
         scanner.feed(window, slack)
         while scanner.paused_control:
             _decide_control(scanner, window[slack + scanner.control_position - position :])
-        reached = request.end_position if scanner.finished else scanner.position
+        reached = request.part.size_bytes if scanner.finished else scanner.position
         self._on_bytes(reached - position if request.mode is ScanMode.RECOVER else 0)
 
 
@@ -199,15 +202,12 @@ def _size_bytes(header: bytes, position: int) -> int:
     return layout.LOG_OVERHEAD_BYTES + length
 
 
-def _offsets(header: bytes) -> tuple[int, int]:
-    """Return base offset and last offset of the batch that begins with *header*."""
-    offset = int.from_bytes(header[: layout.LENGTH_POSITION], "big", signed=True)
-    magic = int.from_bytes(header[layout.MAGIC_POSITION : layout.MAGIC_POSITION + 1], "big", signed=True)
-    return (
-        (offset, offset)
-        if magic < layout.MAGIC_V2
-        else (offset, read_record_batch_header(header).last_offset)
-    )
+def _offset(header: bytes) -> int:
+    return int.from_bytes(header[: layout.LENGTH_POSITION], "big", signed=True)
+
+
+def _magic(header: bytes) -> int:
+    return int.from_bytes(header[layout.MAGIC_POSITION : layout.MAGIC_POSITION + 1], "big", signed=True)
 
 
 def _decide_control(scanner: SegmentScanner, batch: npt.NDArray[np.uint8]) -> None:

@@ -8,6 +8,7 @@ here touches a file.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from recovery.model import Content, FileStat, Generated, Original, PartitionSource, RemovalKind
 from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
@@ -49,7 +50,8 @@ class PartitionTree:
         """Return the bytes of a file, small ones only: indexes, snapshots, checkpoints."""
         node = self._nodes[name]
         if isinstance(node, Original):
-            return self._source.read(node.file)[: node.size_bytes]
+            end = node.origin_position + node.size_bytes
+            return self._source.read(node.file)[node.origin_position : end]
         return node.data + bytes(node.size_bytes - len(node.data))
 
     def original(self, name: str) -> Original | None:
@@ -62,11 +64,16 @@ class PartitionTree:
         self._forget(name, RemovalKind.DERIVED)
         self._nodes[name] = Generated(data=data, size_bytes=len(data) if size_bytes is None else size_bytes)
 
+    def put_part(self, name: str, part: Original) -> None:
+        """Let *name* hold a copy of a part of a file of the start."""
+        self._forget(name, RemovalKind.COMPACTED)
+        self._nodes[name] = part
+
     def cut(self, name: str, size_bytes: int) -> None:
         """Keep the first *size_bytes* of a file."""
         node = self._nodes[name]
         if isinstance(node, Original):
-            self._nodes[name] = Original(file=node.file, size_bytes=size_bytes)
+            self._nodes[name] = replace(node, size_bytes=size_bytes)
         else:
             self._nodes[name] = Generated(data=node.data[:size_bytes], size_bytes=size_bytes)
 
