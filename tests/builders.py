@@ -171,10 +171,14 @@ def message(
     return struct.pack(">qiI", offset, 4 + len(covered), crc) + covered
 
 
+def gzip(data: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=31)
+    return compressor.compress(data) + compressor.flush()
+
+
 def compressed_message(messages: Iterable[bytes], *, offset: int, magic: int = 1, **fields: Any) -> bytes:
     """A gzip wrapper around *messages*; *offset* is the last inner offset."""
-    compressor = zlib.compressobj(wbits=31)
-    value = compressor.compress(b"".join(messages)) + compressor.flush()
+    value = gzip(b"".join(messages))
     return message(offset, magic=magic, attributes=GZIP, value=value, **fields)
 
 

@@ -339,7 +339,7 @@ class _Buffer:
         self.data, self.position = data, 0
 
     def take(self, size: int) -> bytes:
-        if size > len(self.data) - self.position:
+        if not 0 <= size <= len(self.data) - self.position:
             raise _InvalidRecordError
         self.position += size
         return self.data[self.position - size : self.position]
@@ -382,27 +382,10 @@ def _decode_control(batch: bytes) -> tuple[ControlKind, int, int, int]:
     )
     if count == 0:
         return ControlKind.NOTHING, 0, 0, 0
-    payload = batch[61:]
     if attributes & 7:
-        if attributes & 7 != 1:
-            raise _FatalError
-        try:
-            payload = zlib.decompress(payload, wbits=31)
-        except zlib.error:
-            raise _FatalError from None
-    if count < 0:
-        raise _InvalidRecordError
-    buffer = _Buffer(payload)
-    try:
-        size = buffer.varint()
-    except OverflowError:
-        raise _FatalError from None  # outside of the try block that turns it into InvalidRecordException
-    try:
-        timestamp_delta, key, value = _read_record(buffer, size)
-    except OverflowError:
-        raise _InvalidRecordError from None
-    if count == 1 and buffer.position != len(payload):
-        raise _InvalidRecordError
+        timestamp_delta, key, value = _first_of_compressed(batch[61:], attributes & 7, count)
+    else:
+        timestamp_delta, key, value = _first_of_plain(batch[61:], count)
     if key is None:
         raise _FatalError
     if len(key) < 4:
@@ -419,6 +402,47 @@ def _decode_control(batch: bytes) -> tuple[ControlKind, int, int, int]:
     (coordinator_epoch,) = struct.unpack(">i", value[2:6])
     timestamp = max_timestamp if attributes & 8 else java_long(base_timestamp + timestamp_delta)
     return ControlKind.MARKER, marker_type, coordinator_epoch, timestamp
+
+
+def _first_of_plain(payload: bytes, count: int) -> tuple[int, bytes | None, bytes | None]:
+    """Kafka: DefaultRecordBatch.uncompressedIterator; only the first record is read."""
+    if count < 0:
+        raise _InvalidRecordError
+    buffer = _Buffer(payload)
+    try:
+        size = buffer.varint()
+    except OverflowError:
+        raise _FatalError from None  # outside of the try block that turns it into InvalidRecordException
+    try:
+        record = _read_record(buffer, size)
+    except OverflowError:
+        raise _InvalidRecordError from None
+    if count == 1 and buffer.position != len(payload):
+        raise _InvalidRecordError
+    return record
+
+
+def _first_of_compressed(payload: bytes, codec: int, count: int) -> tuple[int, bytes | None, bytes | None]:
+    """Kafka: DefaultRecordBatch.iterator, StreamRecordIterator; all records are read, gzip alone is known
+    here."""
+    if codec != 1:
+        raise _FatalError
+    try:
+        buffer = _Buffer(zlib.decompress(payload, wbits=31))
+    except zlib.error:
+        raise _FatalError from None
+    if count < 0:
+        raise _InvalidRecordError
+    records = []
+    for _ in range(count):
+        try:
+            body = buffer.take(buffer.varint())
+            records.append(_read_record(_Buffer(body), len(body)))
+        except OverflowError:
+            raise _InvalidRecordError from None
+    if buffer.position != len(buffer.data):
+        raise _InvalidRecordError
+    return records[0]
 
 
 def _read_record(buffer: _Buffer, size: int) -> tuple[int, bytes | None, bytes | None]:

@@ -500,6 +500,27 @@ def test_whole_segment_with_an_odd_control_batch_says_so(cpu_path: CpuPath) -> N
     assert (found.stop, found.stop_detail, found.batch_count) == (Stop.CONTROL_PAUSED, (6, 1), 2)
 
 
+def test_compressed_marker_waits_for_the_caller(cpu_path: CpuPath) -> None:
+    markers = [builders.control_record(builders.ABORT, coordinator_epoch=4) for _ in range(2)]
+    for records, count, stop in [
+        (markers[:1], 1, Stop.END),
+        (markers, 2, Stop.END),
+        (markers, 1, Stop.INVALID_CONTROL),
+        (markers[:1], 2, Stop.INVALID_CONTROL),
+        (markers[:1], -1, Stop.INVALID_CONTROL),
+    ]:
+        batch = record_batch(
+            records=builders.gzip(b"".join(records)),
+            record_count=count,
+            last_offset_delta=0,
+            codec=builders.GZIP,
+            control=True,
+            producer_id=2,
+        )
+        found = assert_same(batch + data_batch(1), cpu_path, base_offset=0)
+        assert (found.stop, len(found.txn_events)) == (stop, stop is Stop.END)
+
+
 def test_every_byte_of_a_marker_changed(cpu_path: CpuPath) -> None:
     whole = marker_batch(0, builders.COMMIT, producer_id=6, coordinator_epoch=9)
     stops = set()
