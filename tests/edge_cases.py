@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import builders
-from tests.campaign import IDENTICAL, OUT_OF_ORDER, REFUSED
+from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED
 from tests.samples import MARKER
 
 NOW_MS = builders.BASE_TIMESTAMP_MS + 3_600_000
@@ -405,6 +405,17 @@ def batch_that_begins_below_its_segment(log: Log) -> None:
 def batch_that_begins_below_zero(log: Log) -> None:
     log.replace_batch(0, 0, builders.data_batch(-1, 4))
     (log.folder / "leader-epoch-checkpoint").unlink()
+
+
+@case(40, "U")
+def offset_beyond_the_segment(log: Log) -> None:
+    log.append(24, builders.data_batch(2**31 + 100, 3, leader_epoch=3))
+
+
+@case(41, "UF", NOT_SPLIT)
+def offset_beyond_the_segment_without_index(log: Log) -> None:
+    offset_beyond_the_segment(log)
+    log.file(24, ".index").unlink()
 
 
 @case(42, "U", OUT_OF_ORDER)
