@@ -12,6 +12,7 @@ gets what it had before: the previous handler.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -54,7 +55,8 @@ class MappedFile:
     ) -> None:
         _guard.remove(self._range)
         self._view = None
-        self._mapping.close()
+        with contextlib.suppress(BufferError):  # an exception on its way holds a view: the mapping goes with it
+            self._mapping.close()
 
     @property
     def view(self) -> npt.NDArray[np.uint8]:
