@@ -7,10 +7,12 @@ A case is a partition of a sample with one damage, or up to three. The verdicts:
 
     identical       the trees are the same, file by file and byte by byte
     refused         a broker dies or takes the log dir offline; here the partition is refused and untouched
-    out of order    the one deliberate difference: a batch whose offset is out of order costs its tail, not its
+    out of order    a deliberate difference: a batch whose offset is out of order costs its tail, not its
                     whole segment. The tree is what the broker leaves where the log was torn in that batch
-    not split       a batch whose offset is too far from its segment's base: a broker may split the segment, this
-                    version refuses the partition
+    waiting         a deliberate difference: a folder that waits for its deletion, in a log dir with a clean marker,
+                    is left as it is
+    not split       a batch whose offset is too far from its segment's base, in a segment without an index: a broker
+                    may split the segment, this version refuses the partition
     unexplained     anything else, a batch that is lost, or a report that does not say what was done
 
 Whatever the verdict: a dry run before changes nothing and announces what is then done, and every valid batch is
@@ -47,7 +49,7 @@ from tests.recovery.driving import (
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
 
 IDENTICAL, REFUSED, OUT_OF_ORDER = "identical", "refused", "out of order"
-NOT_SPLIT, UNEXPLAINED = "not split", "unexplained"
+WAITING, NOT_SPLIT, UNEXPLAINED = "waiting", "not split", "unexplained"
 OUT_OF_ORDER_REASON = "a batch whose offset is out of order"
 OVERFLOW_REASON = "an offset that does not fit the segment's base offset"
 SAMPLES = ("crashed", "crashed-v0-v1", "intact")
@@ -159,6 +161,9 @@ class Campaign:
         if outcome.outcome != "loaded":
             return UNEXPLAINED, ["recovered although the broker does not load it"]
         found = differences(tree_of(broker_dir), tree_of(victim.log_dir))
+        if found and _is_waiting(victim, before):
+            found = differences(tree_of(before), tree_of(victim.log_dir))
+            return (UNEXPLAINED if found else WAITING), found
         return (UNEXPLAINED if found else IDENTICAL), found
 
     def _judge_out_of_order(
@@ -253,6 +258,10 @@ def promises(report: RecoveryReport) -> list[object]:
         *(of(partition) for partition in report.partitions),
         *((one.log_dir, one.status, one.actions, one.marker, one.error) for one in report.log_dirs),
     ]
+
+
+def _is_waiting(victim: Victim, before: Path) -> bool:
+    return victim.folder.name.endswith("-delete") and (before / MARKER).exists()
 
 
 def _judge_refusal(victim: Victim, before: Path, report: RecoveryReport) -> tuple[str, list[str]]:
