@@ -1,0 +1,185 @@
+"""The shape of the code: sizes, names, nothing put off, nothing of one machine, no event forgotten."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from recovery import observer
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("segfmt", "native", "recovery")
+PRODUCTION = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+SOURCES = sorted(
+    [*PRODUCTION, ROOT / "dev.py"]
+    + [path for folder in ("tests", "benchmarks", "sample_logs") for path in (ROOT / folder).rglob("*.py")]
+)
+TEXTS = sorted(
+    [*SOURCES, *ROOT.glob("*.md"), *ROOT.glob("docs/*"), ROOT / "pyproject.toml", ROOT / ".ci/run"]
+    + [path for suffix in ("java", "xml", "md", "properties") for path in ROOT.glob(f"[!.]*/**/*.{suffix}")]
+)
+
+MOST_MODULE_LINES = 400
+MOST_TEST_LINES = 800
+MOST_FUNCTION_LINES = 70
+MOST_KERNEL_LINES = 160
+LONG_MODULES = {"native/_scan_kernel.py": 450}  # one loop, in which numba inlines what it calls
+
+BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "base", "manager", "misc", "tools", "lib"}
+KERNEL_DECORATORS = {"kernel", "inlined"}
+
+PUT_OFF = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
+OF_ONE_MACHINE = re.compile(
+    r"\.\./"
+    + r"shared|/"
+    + r"(?:work|home|root|Users)/[\w.-]+|\b(?:pypi\."
+    + r"org|repo1?\.maven|files\.pythonhosted)"
+)
+IGNORE_WITHOUT_REASON = re.compile(r"# type: ignore(?!\[[\w, -]+\]  # \S)")
+NOT_RUN = re.compile(r"pytest\.mark\.(?:skip|skipif|xfail)\b|pytest\.(?:skip|xfail|importorskip)\(")
+
+TROUBLE = {
+    "CorruptionFound",
+    "SegmentsDeleted",
+    "IndexFileProblem",
+    "PartitionFinished",
+    "LogDirHandedOver",
+    "LogDirOffline",
+    "Remark",
+}
+"""Events that can tell of damage or refusal: the terminal prints a line for them."""
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(params=SOURCES, ids=ids)
+def source(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+def test_modules_can_be_read_in_one_go(source: Path) -> None:
+    limit = MOST_MODULE_LINES if source in PRODUCTION else MOST_TEST_LINES
+    assert source.read_text().count("\n") <= LONG_MODULES.get(ids(source), limit)
+
+
+def test_functions_can_be_seen_at_once(source: Path) -> None:
+    for function in functions(source):
+        limit = MOST_KERNEL_LINES if is_kernel(function) else MOST_FUNCTION_LINES
+        assert line_count(function) <= limit, f"{function.name}: {line_count(function)} lines"
+
+
+def test_modules_are_named_by_what_they_hold(source: Path) -> None:
+    assert not BANNED_NAMES & set(source.stem.strip("_").split("_"))
+
+
+def test_every_module_says_what_it_is(source: Path) -> None:
+    is_suite = source.name.startswith("test_")  # its tests say it
+    assert is_suite or source.read_text() == "" or ast.get_docstring(tree_of(source))
+
+
+def test_an_ignored_type_has_its_reason(source: Path) -> None:
+    assert IGNORE_WITHOUT_REASON.findall(source.read_text()) == [] or source == Path(__file__)
+
+
+def test_no_test_is_switched_off(source: Path) -> None:
+    if source.name not in ("conftest.py", Path(__file__).name):  # conftest says why the real Kafka is missing
+        assert NOT_RUN.findall(source.read_text()) == []
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=ids)
+def test_nothing_is_put_off_and_nothing_is_of_one_machine(text: Path) -> None:
+    content = text.read_text(encoding="utf-8")
+    assert PUT_OFF.findall(content) == []
+    assert OF_ONE_MACHINE.findall(content) == []
+
+
+@pytest.mark.parametrize("name", ["gauges", "kafka_lines"])
+def test_every_event_is_matched_by_those_that_need_all(name: str) -> None:
+    assert event_names() - matched_classes(ROOT / f"recovery/{name}.py") == set()
+
+
+def test_the_terminal_prints_a_line_for_each_event_of_trouble() -> None:
+    assert event_names() >= TROUBLE
+    assert TROUBLE - matched_classes(ROOT / "recovery/terminal_notices.py") == set()
+
+
+def test_only_apply_quarantine_and_locks_change_files() -> None:
+    """`recovery/apply.py` is the only writer of log dirs; quarantine and the lock have files of their own."""
+    writers = {
+        "rename",
+        "replace",
+        "unlink",
+        "remove",
+        "truncate",
+        "ftruncate",
+        "link",
+        "symlink",
+        "rmdir",
+        "mkdir",
+    }
+    found = {
+        path.name
+        for path in sorted((ROOT / "recovery").rglob("*.py"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "os"
+        and node.func.attr in writers
+    }
+    assert found == {"apply.py", "quarantine.py", "lock.py"}
+
+
+# -- looking at sources --------------------------------------------------------------
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef]:
+    return (node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef))
+
+
+def line_count(function: ast.FunctionDef) -> int:
+    """Lines of a function from its `def` on, its docstring left out."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        lines -= (first.end_lineno or 0) - first.lineno + 1
+    return lines
+
+
+def is_kernel(function: ast.FunctionDef) -> bool:
+    """Whether numba compiles it: a call inside would cost registers, so its body is long."""
+    names = {
+        node.id for item in function.decorator_list for node in ast.walk(item) if isinstance(node, ast.Name)
+    }
+    names |= {
+        node.attr
+        for item in function.decorator_list
+        for node in ast.walk(item)
+        if isinstance(node, ast.Attribute)
+    }
+    return bool(names & KERNEL_DECORATORS)
+
+
+def event_names() -> set[str]:
+    return {event.__name__ for event in get_args(observer.Event)}
+
+
+def matched_classes(path: Path) -> set[str]:
+    return {
+        node.cls.id
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name)
+    }
