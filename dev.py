@@ -6,8 +6,8 @@
     python3 dev.py check       ruff, mypy and the import contracts
     python3 dev.py run ...     kafka-log-recovery with these arguments
 
-Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. Everything goes into `.venv`;
-nothing else on the machine is touched. The environment is made again when pyproject.toml changes.
+Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
+`.venv`; it is made again when pyproject.toml changes. Compiled kernels and Kafka's jars go into the user's cache folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAMPLE = "crashed"
 def main(arguments: list[str]) -> int:
     """Run one of the commands above and return its exit code."""
     commands = {"demo": demo, "test": test, "check": check, "run": run}
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this is the file that tells
         print(f"dev.py: Python 3.11 or newer is needed, this is {sys.version.split()[0]}", file=sys.stderr)
         return 1
     if not arguments or arguments[0] not in commands:
@@ -51,7 +51,9 @@ def demo(_arguments: list[str]) -> int:
         first = python("-m", "recovery", "recover", "-c", config, "--now", now).returncode
         print("\nOnce more: there is nothing left to do.\n")
         print(f"$ kafka-log-recovery recover -c {config} --now {now} --progress none", flush=True)
-        second = python("-m", "recovery", "recover", "-c", config, "--now", now, "--progress", "none").returncode
+        second = python(
+            "-m", "recovery", "recover", "-c", config, "--now", now, "--progress", "none"
+        ).returncode
         return first or second
 
 
@@ -59,7 +61,10 @@ def test(arguments: list[str]) -> int:
     """Run the tests; without Java or Maven those against the real Kafka are skipped, with the reason."""
     missing = [command for command in ("java", "mvn") if shutil.which(command) is None]
     if missing:
-        print(f"{', '.join(missing)} not found: the suites that need the real Kafka will be skipped", file=sys.stderr)
+        print(
+            f"{', '.join(missing)} not found: the suites that need the real Kafka will be skipped",
+            file=sys.stderr,
+        )
     return python("-m", "pytest", *arguments).returncode
 
 
@@ -69,7 +74,10 @@ def check(_arguments: list[str]) -> int:
         ("-m", "ruff", "check"),
         ("-m", "ruff", "format", "--check"),
         ("-m", "mypy"),
-        ("-c", "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"),
+        (
+            "-c",
+            "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())",
+        ),
     )
     return max([python(*command).returncode for command in commands])
 
@@ -84,7 +92,9 @@ def make_environment() -> None:
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
     if STAMP.exists() and STAMP.read_text() == wanted:
         return
-    print("Making the environment in .venv (once; some minutes on a slow line) ...", file=sys.stderr, flush=True)
+    print(
+        "Making the environment in .venv (once; some minutes on a slow line) ...", file=sys.stderr, flush=True
+    )
     venv.create(ENVIRONMENT, with_pip=True, clear=True)
     python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", ".[dev]", check=True)
     STAMP.write_text(wanted)
@@ -100,9 +110,9 @@ def sample_now_ms(sample: Path) -> str:
 def python(*arguments: str, capture: bool = False, check: bool = False) -> subprocess.CompletedProcess[str]:
     """Run the environment's Python in the project's folder."""
     interpreter = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
-    return subprocess.run(
-        [str(interpreter), *arguments], cwd=ROOT, text=True, check=check or capture, stdout=subprocess.PIPE if capture else None
-    )
+    output = subprocess.PIPE if capture else None
+    command = [str(interpreter), *arguments]
+    return subprocess.run(command, cwd=ROOT, text=True, check=check or capture, stdout=output)
 
 
 if __name__ == "__main__":

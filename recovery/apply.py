@@ -55,8 +55,9 @@ def apply_partition(folder: str, plan: PartitionPlan, quarantine: Quarantine) ->
 
 
 def sync_files(paths: Iterable[str]) -> None:
-    """Bring the bytes of existing files to disk: a clean marker must not vouch for pages that only the cache
-    holds.
+    """Bring the bytes of existing files to disk.
+
+    A clean marker must not vouch for pages that only the cache holds.
 
     Kafka: UnifiedLog.flush at a clean shutdown.
     """
@@ -126,7 +127,7 @@ def _copy_part(source: str, path: str, position: int, size_bytes: int) -> None:
 
 @contextlib.contextmanager
 def _replacement(path: str) -> Iterator[int]:
-    """Open a new file that takes the place of *path*, synced, when the block ends well, and is gone when it does not."""
+    """Open a new file that takes the place of *path* when the block ends well, and is gone when it does not."""
     temporary = path + TEMPORARY_SUFFIX
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -1,5 +1,6 @@
-"""What lies in a log dir: the partitions' folders, the checkpoints, the marker. Reads names, sizes and
-checkpoints, no segment.
+"""What lies in a log dir: the partitions' folders, the checkpoints, the marker.
+
+Reads names, sizes and checkpoints, no segment.
 
 Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 """
@@ -195,7 +196,8 @@ def _without_duplicates(
         refusal = PartitionRefusedError(
             file=task.folder,
             position=None,
-            rule=f"{task.topic_partition} lies in {len(found)} folders: {', '.join(found)} (IllegalStateException stops the broker)",
+            rule=f"{task.topic_partition} lies in {len(found)} folders: {', '.join(found)} "
+            "(IllegalStateException stops the broker)",
             remedy="decide which one is right, and move the other out of the log dirs",
         )
         refused.append(RefusedFolder(folder=task.folder, refusal=refusal))

@@ -16,8 +16,9 @@ class LeaderEpochs:
     """
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
-        """Assign *entries*, pairs (epoch, start offset), in file order; conflicting earlier ones drop out in
-        memory only.
+        """Assign *entries*, pairs (epoch, start offset), in file order.
+
+        Earlier ones that a later one contradicts drop out, in memory only.
 
         Kafka: LeaderEpochFileCache constructor: it assigns each entry and does not rewrite the file.
         """

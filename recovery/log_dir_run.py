@@ -119,7 +119,7 @@ class LogDirRun:
             while thread.is_alive():
                 thread.join(timeout=0.2)  # short waits, so that the main thread sees signals
 
-    # -- threads -----------------------------------------------------------------------------------------------------------
+    # -- threads --------------------------------------------------------------------------------------------
 
     def _work(self, number: int) -> None:
         self._numbers.value = number
@@ -203,8 +203,7 @@ class LogDirRun:
             self._notify(self._finished(report, None))
 
     def _before_change(self) -> None:
-        """Take the marker of a clean dir away before anything in it changes: a kill must leave an unclean
-        dir.
+        """Take the marker of a clean dir away before anything in it changes: a kill must leave it unclean.
 
         Kafka: LogManager.loadLogs deletes it first of all.
         """
@@ -221,7 +220,7 @@ class LogDirRun:
                 sync_folder(self._inventory.log_dir)
             self._is_marker_gone = True
 
-    # -- end -----------------------------------------------------------------------------------------------------------------
+    # -- end ------------------------------------------------------------------------------------------------
 
     def _hand_over(self) -> LogDirReport:
         results = self._queue.results

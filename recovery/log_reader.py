@@ -43,8 +43,7 @@ class LogReader:
         return scan
 
     def replay_scan(self, segment: Segment, start_offset: int, end_offset: int | None) -> RawScan | None:
-        """Return the producers' doings from *start_offset* on, up to *end_offset* or the end; None without
-        any.
+        """Return what producers did from *start_offset* to *end_offset*, or to the end; None if nothing.
 
         Kafka: LogSegment.read in UnifiedLog.rebuildProducerState.
         """

@@ -95,7 +95,7 @@ class _Loader:
         task = self._task
         return ProducerState(self._tree, now_ms=task.now_ms, expiration_ms=task.producer_id_expiration_ms)
 
-    # -- load ----------------------------------------------------------------------------------------------
+    # -- load -----------------------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Run the passes of LogLoader.load and what UnifiedLog.create does around them."""
@@ -168,7 +168,7 @@ class _Loader:
                 "so offsets may be missing"
             )
 
-    # -- recover -------------------------------------------------------------------------------------------
+    # -- recover --------------------------------------------------------------------------------------------
 
     def _recover_log(self) -> None:
         """Recover the unflushed segments and settle where the log ends. Kafka: LogLoader.recoverLog."""
@@ -290,7 +290,7 @@ class _Loader:
                     remedy="raise segment.index.bytes of the topic, or move the index away: it is rebuilt",
                 )
 
-    # -- close ---------------------------------------------------------------------------------------------
+    # -- close ----------------------------------------------------------------------------------------------
 
     def close(self) -> PartitionOutcome:
         """Shut the log down cleanly and return what is left. Kafka: UnifiedLog.flush, UnifiedLog.close."""
@@ -375,15 +375,16 @@ def _read_epochs(tree: PartitionTree) -> LeaderEpochs:
     if LEADER_EPOCH_CHECKPOINT not in tree:
         tree.put(LEADER_EPOCH_CHECKPOINT, b"")
         return LeaderEpochs()
+    remedy = "move the file away: it is rebuilt from the log"
     try:
         entries = read_leader_epoch_checkpoint(tree.read(LEADER_EPOCH_CHECKPOINT))
-        if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
-            raise MalformedCheckpointError(
-                "a negative epoch or offset", takes_dir_offline=False, kafka="IllegalArgumentException"
-            )
     except MalformedCheckpointError as error:
-        remedy = "move the file away: it is rebuilt from the log"
         raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, error, remedy) from error
+    if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
+        negative = MalformedCheckpointError(
+            "a negative epoch or offset", takes_dir_offline=False, kafka="IllegalArgumentException"
+        )
+        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, negative, remedy)
     return LeaderEpochs(entries)
 
 

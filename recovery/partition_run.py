@@ -91,7 +91,7 @@ class PartitionRun:
         ]
         self.scans = SharedScans(self._files.scan, requests if len(requests) > 1 else [])
 
-    # -- PartitionSource -------------------------------------------------------------------------------------------------
+    # -- PartitionSource ------------------------------------------------------------------------------------
 
     def read(self, file: str) -> bytes:
         """Return all bytes of a small file."""
@@ -162,7 +162,7 @@ class PartitionRun:
             )
         return scan
 
-    # -- the run -----------------------------------------------------------------------------------------------------------
+    # -- the run --------------------------------------------------------------------------------------------
 
     def run(self, quarantine: Quarantine | None, before_change: Callable[[], None]) -> PartitionResult:
         """Fold, plan and, with a *quarantine*, apply.
@@ -209,8 +209,8 @@ class PartitionRun:
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:
         """Return what to do in the folder.
 
-        Differs: a folder that waits for its deletion (`-delete`) in a cleanly shut down log dir is left as it is. The broker
-        would drop one of its snapshots at every start, and the folder itself a minute later.
+        Differs: a folder that waits for its deletion (`-delete`) in a cleanly shut down log dir is left as it is.
+        The broker would drop one of its snapshots at every start, and the folder itself a minute later.
         """
         if self._task.had_clean_shutdown and self._task.is_delete_folder:
             return PartitionPlan(folder=self._task.folder, saves=(), actions=())

@@ -181,7 +181,7 @@ class _Planner:
             return False
         return read(name) == content.data + bytes(content.size_bytes - len(content.data))
 
-    # -- quarantine ----------------------------------------------------------------------------------------------------
+    # -- quarantine -----------------------------------------------------------------------------------------
 
     def saves(self) -> tuple[Save, ...]:
         """Return what must be in quarantine before anything is touched."""
@@ -230,7 +230,7 @@ class _Planner:
                 gone[name] = RemovalKind.DERIVED
         return gone
 
-    # -- actions -------------------------------------------------------------------------------------------------------
+    # -- actions --------------------------------------------------------------------------------------------
 
     def actions(self) -> tuple[Action, ...]:
         """Return the actions in the order that survives a kill."""
@@ -300,7 +300,10 @@ def _keepers(tree: Mapping[str, Content]) -> dict[str, str]:
 
 
 def _removal_rank(name: str) -> tuple[int, str]:
-    """Interrupted swaps go before the `.cleaned` that shows them to be unfinished. Kafka: removeTempFilesAndCollectSwapFiles."""
+    """Interrupted swaps go before the `.cleaned` that shows them to be unfinished.
+
+    Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
+    """
     order = {FileKind.DELETED: 0, FileKind.SWAP: 1, FileKind.CLEANED: 2}
     return order.get(file_kind(name), 3), name
 

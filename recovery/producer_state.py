@@ -110,7 +110,7 @@ class ProducerState:
         """How many producers are known."""
         return len(self._producers)
 
-    # -- snapshots ---------------------------------------------------------------------------------------------------
+    # -- snapshots ------------------------------------------------------------------------------------------
 
     def take_snapshot(self) -> None:
         """Write a snapshot at the map's end, unless the last one was there.
@@ -152,8 +152,9 @@ class ProducerState:
         self.map_end_offset = offset
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """List the snapshots again; of those that no segment begins at, keep only the largest, and that only
-        above the last segment.
+        """List the snapshots again and delete those that no segment begins at.
+
+        The largest of them stays if it is above the last segment.
 
         Kafka: ProducerStateManager.removeStraySnapshots.
         """
@@ -204,7 +205,10 @@ class ProducerState:
         coordinator_epoch: int,
         txn_first_offset: int,
     ) -> None:
-        """Take one entry of a snapshot, unless the producer has expired. Kafka: ProducerStateManager.isProducerExpired."""
+        """Take one entry of a snapshot, unless the producer has expired.
+
+        Kafka: ProducerStateManager.isProducerExpired.
+        """
         if txn_first_offset >= 0:
             self._ongoing[txn_first_offset] = producer_id
         elif self._now_ms - timestamp_ms >= self._expiration_ms:
@@ -220,7 +224,7 @@ class ProducerState:
         producer_ids: npt.NDArray[np.int64] = entries["producer_id"].astype(np.int64)
         return entries[java_hash_map_order(producer_ids)]
 
-    # -- scans -------------------------------------------------------------------------------------------------------
+    # -- scans ----------------------------------------------------------------------------------------------
 
     def recover(self, scan: RawScan) -> npt.NDArray[np.void]:
         """Take in the scan of a segment that is being recovered.
@@ -272,7 +276,7 @@ class ProducerState:
     def _follow_transactions(
         self, scan: RawScan, producer_ids: list[int], complete: Callable[[int, int, int, int], object]
     ) -> None:
-        """Open and close transactions in log order; the producers' other fields are taken from their rows afterwards."""
+        """Open and close transactions in log order; the other fields come from the rows afterwards."""
         open_txns = {
             pid: self._producers[pid].txn_first_offset for pid in producer_ids if pid in self._producers
         }

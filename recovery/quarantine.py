@@ -18,7 +18,6 @@ import json
 import os
 import time
 from threading import Lock
-from typing import Any
 
 MANIFEST = "manifest.jsonl"
 SIBLING_SUFFIX = ".quarantine"
@@ -69,21 +68,14 @@ class Quarantine:
         linked = may_link and _link(path, target)
         if not linked:
             _copy(path, target, 0)
-        size_bytes = os.stat(target).st_size
-        self._record(
-            kind="file", partition=folder, file=os.path.basename(path), position=0, size_bytes=size_bytes,
-            stored=os.path.relpath(target, self._run), linked=linked, sha256=_sha256(target), reason=reason,
-        )  # fmt: skip
+        self._record("file", path, 0, target, folder=folder, reason=reason, linked=linked)
         return target
 
     def save_tail(self, path: str, position: int, *, folder: str, reason: str) -> str:
         """Copy the bytes of *path* from *position* on; return where."""
         target = os.path.join(self._folder(folder), f"{os.path.basename(path)}.from-{position}")
         _copy(path, target, position)
-        self._record(
-            kind="tail", partition=folder, file=os.path.basename(path), position=position, size_bytes=os.stat(target).st_size,
-            stored=os.path.relpath(target, self._run), linked=False, sha256=_sha256(target), reason=reason,
-        )  # fmt: skip
+        self._record("tail", path, position, target, folder=folder, reason=reason, linked=False)
         return target
 
     def sync(self) -> None:
@@ -128,14 +120,26 @@ class Quarantine:
         with contextlib.suppress(PermissionError):
             os.chown(path, owner.st_uid, owner.st_gid)
 
-    def _record(self, **entry: Any) -> None:  # noqa: ANN401 - one JSON object
+    def _record(
+        self, kind: str, path: str, position: int, target: str, *, folder: str, reason: str, linked: bool
+    ) -> None:
+        """Add a line to the manifest."""
         assert self._run is not None
-        line = json.dumps({"version": 1, "log_dir": self._log_dir, **entry}, sort_keys=False) + "\n"
-        path = os.path.join(self._run, MANIFEST)
-        with self._lock, open(path, "ab") as manifest:
-            if manifest.tell() == 0:
-                self._adopt_owner(path)
-            manifest.write(line.encode())
+        entry = {
+            "version": 1,
+            "log_dir": self._log_dir,
+            "kind": kind,
+            "partition": folder,
+            "file": os.path.basename(path),
+            "position": position,
+            "size_bytes": os.stat(target).st_size,
+            "stored": os.path.relpath(target, self._run),
+            "linked": linked,
+            "sha256": _sha256(target),
+            "reason": reason,
+        }
+        with self._lock, open(os.path.join(self._run, MANIFEST), "ab") as manifest:
+            manifest.write(json.dumps(entry).encode() + b"\n")
 
 
 def default_root(log_dir: str) -> str:

@@ -9,9 +9,6 @@ Kafka: LogLoader.retryOnOffsetOverflow, LocalLog.splitOverflowedSegment.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.log_reader import LogReader

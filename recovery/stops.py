@@ -31,8 +31,8 @@ _REFUSALS = {
         "remove .kafka_cleanshutdown from the log dir and run recover again: the tail is then cut",
     ),
     Stop.OFFSET_OVERFLOW: (
-        "an offset that does not fit the segment's base offset, in a segment without an index: the broker splits it before it "
-        "is loaded, or stops; this version does neither",
+        "an offset that does not fit the segment's base offset, in a segment without an index: the broker splits it "
+        "before it is loaded, or stops; this version does neither",
         "restore the partition from another replica, or let the broker recover this log dir",
     ),
     Stop.INVALID_OFFSET: (
@@ -48,7 +48,8 @@ _REFUSALS = {
         "raise segment.index.bytes or index.interval.bytes of the topic",
     ),
     Stop.TIME_INDEX_FULL: (
-        "more time index entries than segment.index.bytes holds (IllegalArgumentException stops the broker at every start)",
+        "more time index entries than segment.index.bytes holds "
+        "(IllegalArgumentException stops the broker at every start)",
         "raise segment.index.bytes or index.interval.bytes of the topic",
     ),
     Stop.INVALID_TXN: (

@@ -92,7 +92,7 @@ class PartitionTree:
         if isinstance(node, Original):
             self._removed[node.file] = kind
 
-    # -- SnapshotFiles -------------------------------------------------------------------------------------------------
+    # -- SnapshotFiles --------------------------------------------------------------------------------------
 
     def list_snapshots(self) -> dict[int, str]:
         """Return the producer snapshots by offset. Kafka: ProducerStateManager.listSnapshotFiles.
@@ -107,8 +107,7 @@ class PartitionTree:
         return self.read(name)
 
     def write_snapshot(self, offset: int, data: bytes) -> str:
-        """Write the snapshot of *offset* as Kafka does: over what is there, without cutting a longer file
-        first.
+        """Write the snapshot of *offset* over what is there; a longer file is not cut first, as in Kafka.
 
         Kafka: ProducerStateManager.writeSnapshot.
         """
