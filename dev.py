@@ -7,7 +7,7 @@
     python3 dev.py run ...     kafka-log-recovery with these arguments
 
 Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
-`.venv`; it is made again when pyproject.toml changes. Compiled kernels and Kafka's jars go into the user's cache folder.
+`.venv`, made again when pyproject.toml changes. Compiled kernels and Kafka's jars go into the user's cache folder.
 """
 
 from __future__ import annotations
