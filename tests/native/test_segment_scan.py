@@ -582,6 +582,27 @@ def test_tables_grow_far_beyond_their_first_size(cpu_path: CpuPath) -> None:
     assert (len(found.offset_index), len(found.epochs)) == (1999, 2000)
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_tables_that_are_full_between_messages_and_batches_grow(first: int, cpu_path: CpuPath) -> None:
+    make = [lambda i: message(i, timestamp_ms=T + i), lambda i: data_batch(i, max_timestamp_ms=T + i)]
+    data = b"".join(make[(first + i) % 2](i) for i in range(300))
+    found = assert_same(data, cpu_path, base_offset=0, index_interval_bytes=0)
+    assert (len(found.offset_index), found.legacy_batch_count) == (299, 150)
+
+
+@pytest.mark.parametrize("before", [61, 62, 63, 64, 126, 127])
+def test_tables_that_are_full_at_an_odd_control_batch_grow(before: int, cpu_path: CpuPath) -> None:
+    batches = [idempotent(i, 1000 + i, leader_epoch=0) for i in range(before)]
+    batches += [
+        odd_marker(before),
+        odd_marker(before + 1),
+        idempotent(before + 2, 7),
+        idempotent(before + 3, 8),
+    ]
+    found = assert_same(b"".join(batches), cpu_path, base_offset=0)
+    assert (len(found.producers), len(found.txn_events)) == (before + 3, before + 4)
+
+
 def test_shapes_and_types_of_the_result(cpu_path: CpuPath) -> None:
     data = idempotent(0, 1) + marker_batch(1, producer_id=1)
     for scanned in (
