@@ -55,9 +55,7 @@ class MappedFile:
     ) -> None:
         _guard.remove(self._range)
         self._view = None
-        with contextlib.suppress(
-            BufferError
-        ):  # an exception on its way holds a view: the mapping goes with it
+        with contextlib.suppress(BufferError):  # held by an exception: the mapping goes with it
             self._mapping.close()
 
     @property
