@@ -10,6 +10,7 @@ import pytest
 
 from recovery.inventory import list_log_dir
 from recovery.model import LogSettings
+from recovery.plan import TEMPORARY_SUFFIX
 from tests.campaign import Campaign
 from tests.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment
 from tests.kafka import Oracle
@@ -74,6 +75,45 @@ def test_an_io_error_leaves_the_segments_that_a_broker_empties(
     # What was done before the error may stay: a snapshot that the log rebuilds.
     changed = differences(before, tree_of(ours.log_dir))
     assert all(".snapshot" in line for line in changed), changed
+
+
+def test_an_epoch_file_that_cannot_be_written_takes_the_dir_offline(
+    pristine: Path, oracle: Oracle, tmp_path: Path
+) -> None:
+    brokers = make_log(pristine, tmp_path / "broker" / "d", "U")
+    ours = make_log(pristine, tmp_path / "ours" / "d", "U")
+    for log, suffix in ((brokers, ".tmp"), (ours, TEMPORARY_SUFFIX)):
+        (log.folder / "leader-epoch-checkpoint").unlink()
+        (log.folder / f"leader-epoch-checkpoint{suffix}").mkdir()
+    outcome = oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES)
+    assert outcome.outcome == "offline"
+    report = recover(sample_of(ours), [ours.log_dir])
+    assert [log_dir.status for log_dir in report.log_dirs] == ["offline"]
+    assert log_bytes(ours.log_dir) == log_bytes(pristine)
+    assert not (ours.log_dir / MARKER).exists()
+
+
+def test_each_log_dir_is_clean_or_not_by_its_own_marker(
+    pristine: Path, oracle: Oracle, tmp_path: Path
+) -> None:
+    for who in ("broker", "ours"):
+        clean, unclean = (
+            make_log(pristine, tmp_path / who / "d", "C"),
+            make_log(pristine, tmp_path / who / "e", "U"),
+        )
+        unclean.folder.rename(unclean.log_dir / "u-0")
+        (unclean.log_dir / "recovery-point-offset-checkpoint").write_text("0\n1\nu 0 0\n")
+        for folder in (clean.folder, unclean.log_dir / "u-0"):
+            with (folder / f"{12:020d}.log").open("r+b") as file:
+                file.seek(100)
+                file.write(b"damaged")
+    dirs = [tmp_path / "broker" / name for name in "de"]
+    assert oracle.load(dirs, now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    report = recover(sample_of(clean), [tmp_path / "ours" / name for name in "de"])
+    assert [log_dir.status for log_dir in report.log_dirs] == ["unchanged", "recovered"]
+    assert [partition.status for partition in report.partitions] == ["unchanged", "truncated"]
+    for name in "de":
+        assert differences(tree_of(tmp_path / "broker" / name), tree_of(tmp_path / "ours" / name)) == []
 
 
 def test_a_name_that_no_checkpoint_can_hold_is_refused(
