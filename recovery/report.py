@@ -16,6 +16,8 @@ from recovery.printable import printable
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 
+_MOST_QUIET_PARTITIONS = 30
+
 EXIT_DONE, EXIT_ERROR, EXIT_DAMAGE, EXIT_LOCKED, EXIT_PARTIAL = 0, 1, 2, 3, 4
 
 
@@ -185,9 +187,7 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
         yield f"{log_dir.log_dir}: {_dir_words(log_dir, dry_run=report.dry_run)}"
         if log_dir.error:
             yield f"  {log_dir.error}"
-        for partition in log_dir.partitions:
-            if partition.status != "unchanged" or partition.warnings:
-                yield from _partition_lines(partition, with_actions=report.dry_run)
+        yield from _partitions_lines(log_dir.partitions, with_actions=report.dry_run)
         for folder in log_dir.passed_over:
             yield f"  {folder}: left alone"
         for action in log_dir.actions:
@@ -220,6 +220,21 @@ def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
         else "no clean-shutdown marker: a broker will check this dir"
     )
     return f"{words or 'no partitions'}; {marker}" + (" (dry run)" if dry_run else "")
+
+
+def _partitions_lines(partitions: Iterable[PartitionReport], *, with_actions: bool) -> Iterable[str]:
+    """Tell of all partitions that need a word; of those that were merely recovered, the first ones only."""
+    quiet_count = 0
+    for partition in partitions:
+        if partition.status == "recovered" and not (partition.cuts or partition.warnings or with_actions):
+            quiet_count += 1
+            if quiet_count > _MOST_QUIET_PARTITIONS:
+                continue
+        elif partition.status == "unchanged" and not partition.warnings:
+            continue
+        yield from _partition_lines(partition, with_actions=with_actions)
+    if quiet_count > _MOST_QUIET_PARTITIONS:
+        yield f"  and {quiet_count - _MOST_QUIET_PARTITIONS} more recovered, nothing lost (--format json names them)"
 
 
 def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Iterable[str]:
