@@ -78,7 +78,9 @@ class Ratio:
 class Sides:
     """The sides that are measured on one data set."""
 
-    def __init__(self, dataset: Dataset, scratch: Path, *, threads: int, warm_up_dir: Path) -> None:
+    def __init__(
+        self, dataset: Dataset, scratch: Path, *, threads: int, warm_up_dir: Path, with_broker: bool
+    ) -> None:
         self._dataset = dataset
         self._scratch = scratch
         self._threads = threads
@@ -92,8 +94,9 @@ class Sides:
             "pread": lambda: self._read(plain_read.sum_read),
             "engine": self._engine,
             "process": self._process,
-            "broker": self._broker,
         }
+        if with_broker:
+            self.sides["broker"] = self._broker
 
     def measure(self, name: str) -> Measured:
         """Measure one side; what it worked on is gone afterwards."""
@@ -265,9 +268,17 @@ def measure(
     dataset: Dataset, scratch: Path, options: argparse.Namespace, warm_up_dir: Path
 ) -> dict[str, Any]:
     """Measure one data set; return the object of the JSON file."""
-    sides = Sides(dataset, scratch, threads=options.threads, warm_up_dir=warm_up_dir)
-    compared_files = 0 if options.no_oracle else sides.check_against_oracle()
-    sides.check_whole_broker()
+    sides = Sides(
+        dataset,
+        scratch,
+        threads=options.threads,
+        warm_up_dir=warm_up_dir,
+        with_broker=not options.no_broker,
+    )
+    compared_files = 0
+    if not options.no_broker:
+        compared_files = sides.check_against_oracle()
+        sides.check_whole_broker()
     rounds = []
     for number in range(options.rounds):
         machine.wait_until_quiet(options.patience)
@@ -299,11 +310,12 @@ def measure(
 def ratios(seconds: dict[str, list[float]]) -> list[Ratio]:
     """Return what is compared, from the seconds of all rounds by side."""
     plain = [min(pair) for pair in zip(seconds["mapped"], seconds["pread"], strict=True)]
-    pairs = (
-        ("engine's speed / plain read's", plain, seconds["engine"]),
-        ("engine faster than broker", seconds["broker"], seconds["engine"]),
-        ("whole process faster than broker", seconds["broker"], seconds["process"]),
-    )
+    pairs = [("engine's speed / plain read's", plain, seconds["engine"])]
+    if "broker" in seconds:
+        pairs += [
+            ("engine faster than broker", seconds["broker"], seconds["engine"]),
+            ("whole process faster than broker", seconds["broker"], seconds["process"]),
+        ]
     found = []
     for name, slower, faster in pairs:
         each = [a / b for a, b in zip(slower, faster, strict=True)]
@@ -351,7 +363,7 @@ def main() -> None:
     parser.add_argument(
         "--patience", type=float, default=0, help="seconds to wait for a quiet machine, a round"
     )
-    parser.add_argument("--no-oracle", action="store_true", help="compare no trees")
+    parser.add_argument("--no-broker", action="store_true", help="only our sides; needs no Java")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args()
     options.scratch.mkdir(parents=True, exist_ok=True)
@@ -372,7 +384,7 @@ def main() -> None:
                 segments=options.segments,
             )
             print(f"{name}: generating", file=sys.stderr)
-            dataset = generate(scratch / "data", shape)
+            dataset = generate(scratch / "data", shape, with_broker=not options.no_broker)
             results[name] = measure(dataset, scratch, options, warm_up_dir)
             print_table(name, results[name])
             shutil.rmtree(scratch / "data")
