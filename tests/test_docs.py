@@ -1,0 +1,272 @@
+"""What the documents say of this project is there: files, tests, options, links, bytes, edge cases."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import recovery
+from recovery.cli.main import build_parser
+from recovery.errors import RecoveryError
+from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED
+from tests.edge_cases import CASES
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("sample_logs/*.md")])
+OPERATORS = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+
+_LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_CODE = re.compile(r"`([^`\n]+)`")
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_PATH = re.compile(r"(?:segfmt|native|recovery|tests|docs|sample_logs|benchmarks|\.ci)/[\w./-]*[\w/]$")
+_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:::(\w+))?`")
+_PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+_EXAMPLE = re.compile(
+    r"^`(tests/segfmt/golden/[\w.-]+)`[^\n]*:\n\n```(hex|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_HEX_LINE = re.compile(r" *(\d+)  ([0-9a-f]{2}(?: [0-9a-f]{2})*)(?= {2,}| \.\.)")
+_VERDICTS = {"same": IDENTICAL, "refused": REFUSED, "tail only": OUT_OF_ORDER, "not split": NOT_SPLIT}
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+_OTHER_TOOLS_OPTIONS = {"--strict", "--describe"}
+"""Options in the documents that are not ours: mypy's, kafka-topics'."""
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(params=DOCUMENTS, ids=ids)
+def document(request: pytest.FixtureRequest) -> Path:
+    return request.param
+
+
+def test_every_document_that_the_readme_needs_is_there() -> None:
+    linked = {target for target in _LINK.findall(text_of(ROOT / "README.md")) if target.startswith("docs/")}
+    written = {f"docs/{path.name}" for path in ROOT.glob("docs/*.md")}
+    assert written == {target.partition("#")[0] for target in linked}
+
+
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in _LINK.findall(without_fences(text_of(document))):
+        if re.match(r"https?://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = (document.parent / path).resolve() if path else document
+        assert place.exists(), target
+        if anchor:
+            assert anchor in anchors_of(text_of(place)), target
+
+
+def test_files_that_are_named_exist(document: Path) -> None:
+    for code in _CODE.findall(without_fences(text_of(document))):
+        name = code.split("::")[0]
+        name = name.split(":")[0]
+        if _PATH.match(name) and "*" not in name:
+            assert (ROOT / name).exists(), code
+
+
+def test_functions_that_are_named_exist() -> None:
+    places = _PLACE.findall(text_of(ROOT / "docs/recovery-rules.md"))
+    assert len(places) > 30
+    for path, name in places:
+        assert name in names_of(path), f"{path}:{name}"
+
+
+def test_tests_that_are_named_exist(document: Path) -> None:
+    for path, *names in _TEST.findall(text_of(document)):
+        assert ".".join(filter(None, names)) in names_of(path), f"{path}::{names}"
+
+
+def test_modules_in_the_architecture_are_those_there_are() -> None:
+    layers = text_of(ROOT / "docs/architecture.md").partition("Within `recovery`:")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)?)`", layers)) & {"errors", *modules_of("recovery"), "x"}
+    assert modules_of("recovery") - named == set()
+
+
+@pytest.mark.parametrize("path", OPERATORS, ids=ids)
+def test_options_that_are_named_exist(path: Path) -> None:
+    known = options() | _OTHER_TOOLS_OPTIONS
+    text = text_of(path)
+    if "dev.py" in text or "tests.campaign" in text:
+        known |= {"--cases", "--seed", "--only", "--plain", "--combine"}
+    assert [option for option in _OPTION.findall(text) if option not in known] == []
+
+
+def test_every_option_is_described() -> None:
+    described = set(_OPTION.findall(text_of(ROOT / "docs/cli.md")))
+    assert options() - {"--help"} - described == set()
+
+
+def test_commands_that_are_shown_exist() -> None:
+    commands = set(subcommands())
+    shown = {
+        command
+        for path in OPERATORS
+        for command in re.findall(
+            r"^ *(?:\$ )?kafka-log-recovery ([a-z-]+)", fences(text_of(path)), re.MULTILINE
+        )
+    }
+    assert "recover" in shown
+    assert shown <= commands
+
+
+def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
+    commands = set(re.findall(r"^ *python3 dev\.py (\w+)", text_of(ROOT / "dev.py"), re.MULTILINE))
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        assert set(re.findall(r"python3 dev\.py (\w+)", text_of(path))) <= commands
+    readme = text_of(ROOT / "README.md")
+    assert "python3 dev.py demo" in readme
+    assert "python3 dev.py test" in readme
+    assert "python3 dev.py test" in text_of(ROOT / ".ci/run")
+
+
+def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
+    table = set(re.findall(r"^\| (\d+)(?:, (\d+))? \|", text_of(ROOT / "README.md"), re.MULTILINE))
+    documented = {int(code) for row in table for code in row if code}
+    in_help = {int(code) for code in re.findall(r"^  (\d+)(?=[, ])", help_of("recover"), re.MULTILINE)}
+    assert documented == {0, 1, 2, 3, 4, 130, 143}
+    assert in_help | {143} == documented
+    assert {error.exit_code for error in all_errors(RecoveryError)} <= documented
+
+
+def test_the_library_call_in_the_readme_works() -> None:
+    source = next(
+        code for language, code in _FENCE.findall(text_of(ROOT / "README.md")) if language == "python"
+    )
+    call = next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    assert ast.unparse(call.func) == "recovery.recover"
+    from inspect import signature
+
+    parameters = signature(recovery.recover).parameters
+    assert {keyword.arg for keyword in call.keywords} <= set(parameters)
+
+
+def test_the_changelog_knows_this_version() -> None:
+    version = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["version"]
+    assert re.search(rf"^## \[.*{re.escape(version)}", text_of(ROOT / "CHANGELOG.md"), re.MULTILINE)
+
+
+def test_examples_of_the_formats_are_bytes_of_real_files() -> None:
+    examples = _EXAMPLE.findall(text_of(ROOT / "docs/formats.md"))
+    assert len(examples) >= 15
+    for name, kind, content in examples:
+        data = (ROOT / name).read_bytes()
+        if kind == "text":
+            assert content.rstrip("\n") == data.decode().rstrip("\n"), name
+            continue
+        lines = _HEX_LINE.findall(content)
+        assert len(lines) == content.count("\n"), name
+        for position, octets in lines:
+            found = bytes.fromhex(octets)
+            assert data[int(position) : int(position) + len(found)] == found, f"{name} at {position}"
+
+
+def test_the_manifest_line_in_the_formats_is_json() -> None:
+    examples = [
+        code for language, code in _FENCE.findall(text_of(ROOT / "docs/formats.md")) if language == "json"
+    ]
+    assert [set(json.loads(example)) >= {"version", "kind", "stored", "sha256"} for example in examples] == [
+        True
+    ]
+
+
+class TestEdgeCases:
+    """The table of docs/recovery-rules.md against the table that Kafka is asked about."""
+
+    def rows(self) -> dict[int, list[str]]:
+        lines = re.findall(r"^\| (\d+) \| (.*) \|$", text_of(ROOT / "docs/recovery-rules.md"), re.MULTILINE)
+        return {int(number): [cell.strip() for cell in rest.split(" | ")] for number, rest in lines}
+
+    def test_all_are_there(self) -> None:
+        assert list(self.rows()) == list(range(1, 87))
+
+    def test_outcomes_here_are_those_that_are_tested(self) -> None:
+        tested: dict[int, set[str]] = {}
+        for case in CASES:
+            tested.setdefault(case.row, set()).add(case.verdict)
+        for number, cells in self.rows().items():
+            here = cells[-2]
+            if number in tested:
+                words = {word for word in _VERDICTS if re.search(rf"\b{word}\b", here)}
+                assert {_VERDICTS[word] for word in words} == tested[number], f"row {number}: {here}"
+
+    def test_each_names_its_test(self) -> None:
+        tested = {case.row for case in CASES}
+        for number, cells in self.rows().items():
+            if number in tested:
+                assert cells[-1] == "case", f"row {number}"
+            else:
+                assert _TEST.search(cells[-1]) or cells[-1].startswith("none"), f"row {number}: {cells[-1]}"
+
+
+# -- what there is -------------------------------------------------------------------------------------------
+
+
+def without_fences(text: str) -> str:
+    return _FENCE.sub("", text)
+
+
+def fences(text: str) -> str:
+    return "\n".join(code for _, code in _FENCE.findall(text))
+
+
+def anchors_of(text: str) -> set[str]:
+    headings = _HEADING.findall(without_fences(text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def names_of(path: str) -> set[str]:
+    """Functions and classes of a module, and `Class.method`."""
+    found = set()
+    for node in ast.parse((ROOT / path).read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{item.name}" for item in node.body if isinstance(item, ast.FunctionDef)}
+    return found
+
+
+def modules_of(package: str) -> set[str]:
+    paths = (path.relative_to(ROOT / package) for path in (ROOT / package).rglob("*.py"))
+    return {str(path.with_suffix("")) for path in paths if not path.name.startswith("__")}
+
+
+def subcommands() -> dict[str, argparse.ArgumentParser]:
+    actions = build_parser()._actions
+    return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
+
+
+def help_of(command: str) -> str:
+    return subcommands()[command].format_help()
+
+
+def options() -> set[str]:
+    return {
+        name
+        for parser in (build_parser(), *subcommands().values())
+        for action in parser._actions
+        for name in action.option_strings
+        if name.startswith("--")
+    }
+
+
+def all_errors(root: type[RecoveryError]) -> Iterator[type[RecoveryError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from all_errors(child)
