@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import re
+import shutil
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -18,6 +19,7 @@ from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
 from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED
 from tests.edge_cases import CASES
+from tests.samples import unpack
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("sample_logs/*.md")])
@@ -154,6 +156,23 @@ def test_the_library_call_in_the_readme_works() -> None:
 
     parameters = signature(recovery.recover).parameters
     assert {keyword.arg for keyword in call.keywords} <= set(parameters)
+
+
+def test_the_report_in_the_readme_is_real(tmp_path: Path) -> None:
+    """Two partitions of the sample `crashed`, a bit flipped in the last segment but one of the first."""
+    sample = unpack("crashed", tmp_path)
+    log_dir = tmp_path / "data" / "kafka"
+    log_dir.mkdir(parents=True)
+    for folder in ("d1/codec-none-0", "d1/late-0", "d1/__cluster_metadata-0"):
+        shutil.copytree(sample.root / folder, log_dir / Path(folder).name)
+    (log_dir / "recovery-point-offset-checkpoint").write_text("0\n2\ncodec-none 0 400\nlate 0 0\n")
+    log = log_dir / "codec-none-0" / f"{481:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) * 2 // 3] ^= 1
+    log.write_bytes(data)
+    text = recovery.recover([str(log_dir)], now_ms=sample.now_ms).to_text()
+    printed = re.sub(r"\d{8}T\d{6}Z", "20261121T141906Z", text.replace(str(tmp_path), ""))
+    assert printed in [code.strip("\n") for _, code in _FENCE.findall(text_of(ROOT / "README.md"))], printed
 
 
 def test_the_changelog_knows_this_version() -> None:
