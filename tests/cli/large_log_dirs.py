@@ -18,7 +18,7 @@ _COPIED = (
     "transactions-1",
     "late-0",
     "tiny-batches-0",
-    "deleted-records-0",
+    "own-index-0",
     "preallocated-0",
 )
 _RECORDS_PER_BATCH = 100

@@ -1,4 +1,4 @@
-"""Wrong use: exit code 1, one line on standard error that says what to do, nothing printed, nothing touched."""
+"""Wrong use: exit code 1, one line on standard error that says what to do, no result, nothing touched."""
 
 from __future__ import annotations
 

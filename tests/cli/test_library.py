@@ -1,0 +1,97 @@
+"""`recovery.recover(...)`: the same as a library call."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import recovery
+from recovery.errors import LogDirLockedError, UsageError
+from recovery.observer import Event, PartitionFinished, RunFinished, RunStarted
+from tests.cli import test_lock_conflicts
+from tests.cli.command import recover as recover_by_command
+from tests.recovery.driving import footprint
+from tests.samples import MARKER, differences, tree_of, unpack
+
+
+def test_the_signature_is_the_documented_one() -> None:
+    parameters = inspect.signature(recovery.recover).parameters
+    assert next(iter(parameters)) == "log_dirs"
+    assert {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    } == {
+        "config": None,
+        "topic_configs": None,
+        "now_ms": None,
+        "dry_run": False,
+        "handoff": "clean-shutdown",
+        "threads": None,
+        "quarantine_dir": None,
+        "observers": (),
+        "stop": None,
+    }
+
+
+def test_it_leaves_the_tree_that_the_command_line_leaves(tmp_path: Path) -> None:
+    by_call, by_command = unpack("crashed", tmp_path / "call"), unpack("crashed", tmp_path / "command")
+    events: list[Event] = []
+    report = recovery.recover(
+        list(map(str, by_call.log_dirs)),
+        config=by_call.properties,
+        now_ms=by_call.now_ms,
+        observers=[events.append],
+    )
+    assert recover_by_command(by_command).exit_code == report.exit_code == 0
+    for call, command in zip(by_call.log_dirs, by_command.log_dirs, strict=True):
+        assert differences(tree_of(command), tree_of(call)) == []
+    assert len(report.partitions) == 29
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[-1], RunFinished)
+    assert sum(isinstance(event, PartitionFinished) for event in events) == 29
+
+
+def test_log_dirs_may_come_from_the_configuration(tmp_path: Path) -> None:
+    sample = unpack("crashed-v0-v1", tmp_path)
+    report = recovery.recover(None, config=sample.properties, now_ms=sample.now_ms, dry_run=True)
+    assert [one.log_dir for one in report.log_dirs] == [str(log_dir) for log_dir in sample.log_dirs]
+    assert not any((log_dir / MARKER).exists() for log_dir in sample.log_dirs)
+
+
+def test_an_observer_that_raises_does_not_end_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(event: Event) -> None:
+        raise ZeroDivisionError
+
+    sample = unpack("crashed-v0-v1", tmp_path)
+    assert recovery.recover(sample.log_dirs, now_ms=sample.now_ms, observers=[fail]).exit_code == 0
+    assert "Switched off" in caplog.text
+
+
+def test_errors_are_typed_and_change_nothing(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    found = footprint(tmp_path)
+    with pytest.raises(UsageError, match="threads"):
+        recovery.recover(sample.log_dirs, threads=0)
+    with pytest.raises(UsageError, match="no such log dir"):
+        recovery.recover([str(tmp_path / "nowhere")])
+    with pytest.raises(UsageError, match="no log dir"):
+        recovery.recover([])
+    assert footprint(tmp_path) == found
+    with test_lock_conflicts.held(sample.log_dirs[0]):
+        found = footprint(tmp_path)
+        with pytest.raises(LogDirLockedError):
+            recovery.recover(sample.log_dirs)
+        assert footprint(tmp_path) == found
+
+
+def test_importing_the_package_costs_nothing() -> None:
+    program = "import sys, recovery; print('numpy' in sys.modules, recovery.recover.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False recover\n"
