@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import builders
-from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED
+from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED, WAITING
 from tests.samples import MARKER
 
 NOW_MS = builders.BASE_TIMESTAMP_MS + 3_600_000
@@ -709,8 +709,10 @@ def preallocated_after_a_crash(log: Log) -> None:
 
 
 @case(76, "U")
+@case(76, "C", WAITING)
 def folder_that_waits_for_its_deletion(log: Log) -> None:
     log.folder.rename(log.log_dir / f"t-0.{'a' * 32}-delete")
+    (log.log_dir / "recovery-point-offset-checkpoint").write_text("0\n0\n")
 
 
 @case(78, "U", REFUSED)

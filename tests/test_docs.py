@@ -17,7 +17,7 @@ import pytest
 import recovery
 from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
-from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED
+from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED, WAITING
 from tests.edge_cases import CASES
 from tests.samples import unpack
 
@@ -36,7 +36,13 @@ _EXAMPLE = re.compile(
     r"^`(tests/segfmt/golden/[\w.-]+)`[^\n]*:\n\n```(hex|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _HEX_LINE = re.compile(r" *(\d+)  ([0-9a-f]{2}(?: [0-9a-f]{2})*)(?= {2,}| \.\.)")
-_VERDICTS = {"same": IDENTICAL, "refused": REFUSED, "tail only": OUT_OF_ORDER, "not split": NOT_SPLIT}
+_VERDICTS = {
+    "same": IDENTICAL,
+    "refused": REFUSED,
+    "tail only": OUT_OF_ORDER,
+    "not split": NOT_SPLIT,
+    "left alone": WAITING,
+}
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 _OTHER_TOOLS_OPTIONS = {"--strict", "--describe"}

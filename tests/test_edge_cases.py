@@ -11,6 +11,7 @@ import pytest
 from recovery.inventory import list_log_dir
 from recovery.model import LogSettings
 from recovery.plan import TEMPORARY_SUFFIX
+from tests import builders
 from tests.campaign import Campaign
 from tests.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment
 from tests.kafka import Oracle
@@ -50,7 +51,9 @@ def test_an_edge_case_ends_as_documented(
     log = make_log(pristine, tmp_path / "d", edge.state)
     edge.damage(log)
     sample = sample_of(log, topic_configs={"t": edge.configs})
-    victim = Victim(log_dir=log.log_dir, folder=log.folder, recovery_point=0)
+    folders = sorted(path for path in log.log_dir.iterdir() if path.is_dir())
+    folder = log.folder if log.folder in folders else folders[0]
+    victim = Victim(log_dir=log.log_dir, folder=folder, recovery_point=0)
     verdict, details = campaign.compare(sample, victim, tmp_path)
     assert verdict == edge.verdict, "\n".join(details)
 
@@ -127,11 +130,40 @@ def test_a_name_that_no_checkpoint_can_hold_is_refused(
     assert [outcome.outcome for outcome in outcomes] == ["loaded", "offline"]
 
 
-def make_log(pristine: Path, log_dir: Path, state: str) -> Log:
+def test_crowded_buckets_leave_the_same_producers_in_another_order(oracle: Oracle, tmp_path: Path) -> None:
+    """Ten new producers of one HashMap bucket, known from the log alone: the one order that is not followed."""
+    producer_ids = [number << 12 for number in range(10)]
+    brokers = Log(tmp_path / "broker" / "d")
+    brokers.folder.mkdir(parents=True)
+    for base in (0, 100, 200):
+        batches = [builders.data_batch(base + i, producer_id=pid) for i, pid in enumerate(producer_ids)]
+        brokers.file(base).write_bytes(b"".join(batches))
+    assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    brokers.remove(".snapshot")
+    ours = make_log(brokers.log_dir, tmp_path / "ours" / "d", "F", recovery_point=200)
+    brokers = make_log(brokers.log_dir, tmp_path / "again" / "d", "F", recovery_point=200)
+    assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    recover(sample_of(ours))
+    expected, found = tree_of(brokers.log_dir), tree_of(ours.log_dir)
+    differing = [name for name in expected if expected[name] != found.get(name)]
+    snapshots = [name for name in differing if name.endswith(".snapshot")]
+    assert differences(expected, found) != []
+    assert {name for name in differing if not name.endswith("-checkpoint")} == {*snapshots, MARKER} & set(
+        differing
+    )
+    for name in snapshots:
+        assert sorted(entries_of(expected[name])) == sorted(entries_of(found[name]))
+
+
+def entries_of(snapshot: bytes) -> list[bytes]:
+    return [snapshot[start : start + 46] for start in range(10, len(snapshot), 46)]
+
+
+def make_log(pristine: Path, log_dir: Path, state: str, *, recovery_point: int = END) -> Log:
     log = Log(shutil.copytree(pristine, log_dir))
     if state != "C":
         (log.log_dir / MARKER).unlink()
-        log.recovery_point(0 if state == "U" else END)
+        log.recovery_point(0 if state == "U" else recovery_point)
     return log
 
 
