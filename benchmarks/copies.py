@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.generate import TOPIC, log_files
@@ -67,8 +67,21 @@ def _copy_or_link(source: str, target: str) -> None:
     if _is_shared(path):
         os.link(source, target)
         return
-    data = path.read_bytes()
-    with open(target, "wb") as file:  # preallocated indexes keep their holes
-        file.write(data.rstrip(b"\0"))
-        file.truncate(len(data))
+    with open(source, "rb") as old, open(target, "wb") as new:
+        size_bytes = os.fstat(old.fileno()).st_size
+        for start, end in _data_ranges(old.fileno(), size_bytes):
+            os.pwrite(new.fileno(), os.pread(old.fileno(), end - start, start), start)
+        new.truncate(size_bytes)
     shutil.copystat(source, target)
+
+
+def _data_ranges(descriptor: int, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a file that are no holes: preallocated indexes are hardly anything else."""
+    position = 0
+    while position < size_bytes:
+        try:
+            start = os.lseek(descriptor, position, os.SEEK_DATA)
+        except OSError:  # nothing but a hole up to the end
+            return
+        position = os.lseek(descriptor, start, os.SEEK_HOLE)
+        yield start, position
