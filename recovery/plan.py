@@ -1,9 +1,9 @@
 """From the tree that should be to the ordered actions that make it, nothing touched yet.
 
 The order is a promise: killed between any two actions, the folder is one from which a broker, or the next
-run, reaches the same end. So what would be lost is saved first; interrupted swaps are finished in Kafka's
-order; segments behind a cut go before the cut itself, the last one first; and a `.index`, whose presence
-tells a broker that its segment is sound, is written last.
+run, reaches the same end. So what would be lost is saved first; what `.swap` files replace goes before they
+take its place, the `.log.swap` first; segments behind a cut go before the cut itself, the last one first; and
+a `.index`, whose presence tells a broker that its segment is sound, is written last.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from recovery.model import Content, Cut, Generated, Original, PartitionOutcome, PartitionTask, RemovalKind
 from segfmt.filenames import (
     DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
     SWAP_SUFFIX,
     FileKind,
     file_kind,
+    offset_index_name,
+    read_offset,
 )
 
 TEMPORARY_SUFFIX = ".recovery-tmp"
@@ -217,7 +220,7 @@ class _Planner:
             return None
         if name in self._writes:
             return "overwritten"
-        kind = self._gone().get(name)
+        kind = self._outcome.removed.get(name)  # its name may be that of another file now
         if kind is None or (kind is RemovalKind.PENDING_DELETION and not self._keep_deleted):
             return None
         return kind.value
@@ -225,6 +228,12 @@ class _Planner:
     def _gone(self) -> dict[str, RemovalKind]:
         tree = self._outcome.tree
         gone = {name: kind for name, kind in self._outcome.removed.items() if name not in tree}
+        # A snapshot that is written again comes late; until then the old one must not be taken for it.
+        gone |= {
+            name: kind
+            for name, kind in self._outcome.removed.items()
+            if name in self._writes and kind is RemovalKind.COMPACTED and file_kind(name) is FileKind.SNAPSHOT
+        }
         for name in self._task.files:
             if name.endswith(TEMPORARY_SUFFIX):
                 gone[name] = RemovalKind.DERIVED
@@ -243,7 +252,7 @@ class _Planner:
         ]
         swaps = [
             RenameFile(old=old, new=new)
-            for old, new in sorted(self._moves.items())
+            for old, new in sorted(self._moves.items(), key=_swap_rank)
             if old.endswith(SWAP_SUFFIX)
         ]
         deletions = [
@@ -255,18 +264,47 @@ class _Planner:
         copies = [self._copy(name) for name in sorted(self._copies, reverse=True)]
         added = [copy for copy in copies if copy.name not in self._task.files]
         replacing = [copy for copy in copies if copy.name in self._task.files]
-        snapshots = [removal for removal in removals if file_kind(removal.name) in _DERIVED_KINDS]
-        others = [removal for removal in removals if file_kind(removal.name) not in _DERIVED_KINDS]
+        derived = [
+            removal
+            for removal in removals
+            if file_kind(removal.name) in _DERIVED_KINDS and removal.kind is not RemovalKind.COMPACTED
+        ]
+        others = [removal for removal in removals if removal not in derived]
         truncations = [
             TruncateFile(name=name, size_bytes=size) for name, size in sorted(self._truncations.items())
         ]
         writes = [
             WriteFile(name=name, data=content.data, size_bytes=content.size_bytes)
-            for name, content in sorted(
-                self._writes.items(), key=lambda item: (_write_rank(item[0]), item[0])
-            )
+            for name, content in sorted(self._writes.items(), key=lambda item: self._write_rank(item[0]))
         ]
-        return (*others, *swaps, *added, *deletions, *replacing, *truncations, *snapshots, *writes)
+        first = [write for write in writes if self._is_first(write)]
+        last = [write for write in writes if write not in first]
+        return (
+            *first, *others, *swaps, *added, *deletions, *replacing, *truncations, *derived, *last,
+        )  # fmt: skip
+
+    def _is_first(self, write: WriteFile) -> bool:
+        """Whether *write* comes before all: that a log goes in whole, with its epochs, only its segments tell."""
+        is_any_kept = any(
+            file_kind(name) is FileKind.LOG and isinstance(content, Original)
+            for name, content in self._outcome.tree.items()
+        )
+        return write.name == LEADER_EPOCH_CHECKPOINT and not is_any_kept
+
+    def _write_rank(self, name: str) -> tuple[int, str]:
+        """A missing offset index, or a wrong transaction index, asks for a segment's recovery: it goes last."""
+        order = {
+            FileKind.LOG: 0,
+            FileKind.SNAPSHOT: 1,
+            FileKind.TXN_INDEX: 3,
+            FileKind.TIME_INDEX: 4,
+            FileKind.OFFSET_INDEX: 5,
+        }
+        kind = file_kind(name)
+        is_told_by_txn_index = (
+            kind is FileKind.TXN_INDEX and offset_index_name(read_offset(name)) in self._task.files
+        )
+        return 6 if is_told_by_txn_index else order.get(kind, 2), name
 
     def _deletion(self, old: str, new: str) -> list[Action]:
         """Return how *old* becomes *new* (`.deleted`): by a second name where a copy is to take the first one."""
@@ -308,12 +346,7 @@ def _removal_rank(name: str) -> tuple[int, str]:
     return order.get(file_kind(name), 3), name
 
 
-def _write_rank(name: str) -> int:
-    order = {
-        FileKind.LOG: 0,
-        FileKind.SNAPSHOT: 1,
-        FileKind.TXN_INDEX: 3,
-        FileKind.TIME_INDEX: 4,
-        FileKind.OFFSET_INDEX: 5,
-    }
-    return order.get(file_kind(name), 2)
+def _swap_rank(move: tuple[str, str]) -> tuple[bool, str]:
+    """A `.log.swap` goes first: as long as it is there, what else is at its offsets is deleted at the next start."""
+    old, new = move
+    return file_kind(new) is not FileKind.LOG, old

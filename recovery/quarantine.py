@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import time
+from io import FileIO
 from threading import Lock
 
 MANIFEST = "manifest.jsonl"
@@ -167,20 +168,29 @@ def _link(path: str, target: str) -> bool:
 
 def _copy(path: str, target: str, position: int) -> None:
     with open(path, "rb", buffering=0) as source, open(target, "xb", buffering=0) as copy:
-        source.seek(position)
-        while chunk := source.read(_COPY_BYTES):
-            if any(chunk):
-                view = memoryview(chunk)
-                while view:
-                    view = view[copy.write(view) :]
-            else:
-                copy.seek(len(chunk), os.SEEK_CUR)  # zeros stay a hole: a cut tail may be a gigabyte of them
-        copy.truncate(copy.tell())
-        found = os.fstat(source.fileno())
-        os.fchmod(copy.fileno(), found.st_mode & 0o777)
-        with contextlib.suppress(PermissionError):
-            os.fchown(copy.fileno(), found.st_uid, found.st_gid)
-        os.fsync(copy.fileno())
+        try:
+            source.seek(position)
+            _copy_open(source, copy)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+            raise
+
+
+def _copy_open(source: FileIO, copy: FileIO) -> None:
+    while chunk := source.read(_COPY_BYTES):
+        if any(chunk):
+            view = memoryview(chunk)
+            while view:
+                view = view[copy.write(view) :]
+        else:
+            copy.seek(len(chunk), os.SEEK_CUR)  # zeros stay a hole: a cut tail may be a gigabyte of them
+    copy.truncate(copy.tell())
+    found = os.fstat(source.fileno())
+    os.fchmod(copy.fileno(), found.st_mode & 0o777)
+    with contextlib.suppress(PermissionError):
+        os.fchown(copy.fileno(), found.st_uid, found.st_gid)
+    os.fsync(copy.fileno())
 
 
 def _sha256(path: str) -> str:

@@ -59,8 +59,7 @@ def _finish_swaps(tree: PartitionTree, reader: LogReader, swaps: list[str], segm
         end = max(_swap_end_offset(tree, reader, read_offset(name), segment_index_bytes) for name in logs)
         for name in tree.names():
             if not name.endswith(SWAP_SUFFIX) and _is_numbered_between(name, first, end):
-                derived = file_kind(name) not in (FileKind.LOG, FileKind.OTHER)
-                tree.remove(name, RemovalKind.DERIVED if derived else RemovalKind.COMPACTED)
+                tree.remove(name, RemovalKind.COMPACTED)
     for name in tree.names():
         if name.endswith(SWAP_SUFFIX):
             tree.rename(name, name.removesuffix(SWAP_SUFFIX))

@@ -318,10 +318,8 @@ def main() -> int:
             result = campaign.run(seed, number, names=names, most_damages=3 if arguments.combine else 1)
             results.append(result)
             if (
-                result.verdict == UNEXPLAINED
-                and len(_unexplained(results)) <= arguments.show
-                or arguments.only
-            ):
+                result.verdict == UNEXPLAINED and len(_unexplained(results)) <= arguments.show
+            ) or arguments.only:
                 print(result, flush=True)
     counts = collections.Counter(result.verdict for result in results)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())

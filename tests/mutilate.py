@@ -180,6 +180,21 @@ def leftover(victim: Victim, rng: random.Random) -> str | None:
     return f"with {', '.join(made)}"
 
 
+def compacted(victim: Victim, rng: random.Random) -> str | None:
+    """A cleaning that was all but done: a `.swap` with fewer batches than what it replaces, or with none."""
+    log = _pick([log for log in victim.logs() if log.stat().st_size], rng)
+    if log is None:
+        return None
+    swap = log.with_name(f"{log.name}.swap")
+    data = log.read_bytes()
+    batches = _batches(data)
+    kept = [batch for batch in batches if rng.random() < 0.7]
+    swap.write_bytes(b"".join(data[batch.position : batch.position + batch.size_bytes] for batch in kept))
+    if rng.random() < 0.5:
+        log.with_suffix(".index").unlink(missing_ok=True)
+    return f"with {swap.name}, {len(kept)} of {len(batches)} batches"
+
+
 def recovery_point(victim: Victim, rng: random.Random) -> str | None:
     return _checkpoint_line(victim, rng, CHECKPOINTS[0])
 
@@ -237,6 +252,7 @@ DAMAGES: dict[str, Damage] = {
     "broken epochs": broken_file("leader-epoch-checkpoint"),
     "missing segment": missing_segment,
     "leftover files": leftover,
+    "compacted": compacted,
     "recovery point": recovery_point,
     "log start offset": log_start_offset,
     "lying marker": lying_marker,

@@ -108,7 +108,9 @@ class TestCleanShutdown:
 
     def test_folders_that_are_not_loaded_have_no_line(self, tmp_path: Path) -> None:
         log_dir = LogDir(tmp_path)
-        log_dir.recovered("t-0.00112233-delete", log_end_offset=0, is_loaded=False, checkpoints_log_start=True)
+        log_dir.recovered(
+            "t-0.00112233-delete", log_end_offset=0, is_loaded=False, checkpoints_log_start=True
+        )
         writes = log_dir.plan()
         assert written(writes, RECOVERY_POINTS) == b"0\n0\n"
         assert written(writes, LOG_STARTS) == b"0\n0\n"

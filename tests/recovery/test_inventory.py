@@ -169,7 +169,9 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("name", [RECOVERY_POINTS, LOG_STARTS])
     @pytest.mark.parametrize(
-        "text", ["1\n0\n", "0\n2\nt 0 1\n", "0\n1\nt 0\n", "x\n", "0\n1\nt 0 2 3\n", "0\n1\n\n", " 0\n0\n"], ids=repr
+        "text",
+        ["1\n0\n", "0\n2\nt 0 1\n", "0\n1\nt 0\n", "x\n", "0\n1\nt 0 2 3\n", "0\n1\n\n", " 0\n0\n"],
+        ids=repr,
     )
     def test_malformed_class_a_takes_the_dir_offline(self, log_dir: Path, name: str, text: str) -> None:
         partition(log_dir, "t-0")

@@ -1,5 +1,7 @@
 """The twin of Kafka's LeaderEpochFileCache; names as in LeaderEpochFileCacheTest where they fit."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,7 +121,7 @@ PAIRS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)))
 @given(PAIRS)
 def test_epochs_and_their_starts_always_ascend(pairs):
     entries = LeaderEpochs(pairs).entries
-    for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+    for (epoch, start), (next_epoch, next_start) in itertools.pairwise(entries):
         assert epoch < next_epoch
         assert start < next_start
 

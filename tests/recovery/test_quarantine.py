@@ -32,7 +32,7 @@ def log_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def other_device(tmp_path: Path) -> Iterator[Path]:
     """A folder on another file system than tmp_path."""
-    for place in ("/dev/shm", "/var/tmp", "/tmp", str(Path.home())):  # noqa: S108
+    for place in ("/dev/shm", "/var/tmp", "/tmp", str(Path.home())):
         if os.path.isdir(place) and os.stat(place).st_dev != os.stat(tmp_path).st_dev:
             folder = Path(tempfile.mkdtemp(dir=place))
             yield folder
@@ -228,7 +228,7 @@ class TestPlace:
     def test_a_real_mount_point_gets_its_quarantine_inside(self, log_dir: Path) -> None:
         if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
             # Without the right to mount, /dev/shm is a mount point that is already there.
-            assert default_root("/dev/shm").startswith("/dev/shm/")  # noqa: S108
+            assert default_root("/dev/shm").startswith("/dev/shm/")
             return
         script = (
             "mount -t tmpfs none $1 && exec $2 -c 'from recovery.quarantine import default_root;"
