@@ -139,7 +139,10 @@ class Quarantine:
             "sha256": _sha256(target),
             "reason": reason,
         }
-        with self._lock, open(os.path.join(self._run, MANIFEST), "ab") as manifest:
+        path = os.path.join(self._run, MANIFEST)
+        with self._lock, open(path, "ab") as manifest:
+            if manifest.tell() == 0:
+                self._adopt_owner(path)
             manifest.write(json.dumps(entry).encode() + b"\n")
 
 

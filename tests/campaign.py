@@ -249,9 +249,10 @@ def promises(report: RecoveryReport) -> list[object]:
 
     def of(partition: PartitionReport) -> object:
         return (
-            partition.log_dir, partition.folder, partition.status, partition.actions, partition.to_quarantine, partition.cuts,
-            partition.reasons, partition.warnings, partition.log_start_offset, partition.log_end_offset,
-            partition.segment_count, partition.recovered_segments, partition.scanned_bytes, partition.recovered_bytes,
+            partition.log_dir, partition.folder, partition.status,
+            partition.actions, partition.to_quarantine, partition.cuts, partition.reasons, partition.warnings,
+            partition.log_start_offset, partition.log_end_offset, partition.segment_count,
+            partition.recovered_segments, partition.scanned_bytes, partition.recovered_bytes,
         )  # fmt: skip
 
     return [

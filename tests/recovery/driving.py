@@ -72,7 +72,8 @@ def footprint(root: Path) -> dict[str, tuple[int, ...]]:
     def of(path: str) -> tuple[int, ...]:
         found = os.lstat(path)
         return (
-            found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_uid, found.st_gid, found.st_mode,
+            found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns,
+            found.st_uid, found.st_gid, found.st_mode,
         )  # fmt: skip
 
     found = {".": of(os.fspath(root))}
@@ -113,7 +114,7 @@ def manifest_errors(log_dir: Path) -> list[str]:
     return errors
 
 
-# -- conservation --------------------------------------------------------------------------------------------------------
+# -- conservation ----------------------------------------------------------------------------------------
 
 
 def valid_batches(data: bytes) -> Iterator[tuple[int, bytes]]:

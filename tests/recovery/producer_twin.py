@@ -50,7 +50,8 @@ class Entry:
         delta = last.last_offset - last.base_offset
         sequence = -1 if last.base_sequence == -1 else increment_sequence(last.base_sequence, delta)
         return (
-            producer_id, self.epoch, sequence, last.last_offset, delta, self.timestamp_ms, self.coordinator_epoch, first,
+            producer_id, self.epoch, sequence, last.last_offset, delta,
+            self.timestamp_ms, self.coordinator_epoch, first,
         )  # fmt: skip
 
 
