@@ -46,23 +46,23 @@ def campaign(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.mark.parametrize("edge", CASES, ids=str)
 def test_an_edge_case_ends_as_documented(
-    edge: EdgeCase, pristine: Path, campaign: Campaign, tmp_path: Path
+    edge: EdgeCase, pristine: Path, campaign: Campaign, ram_path: Path
 ) -> None:
-    log = make_log(pristine, tmp_path / "d", edge.state)
+    log = make_log(pristine, ram_path / "d", edge.state)
     edge.damage(log)
     sample = sample_of(log, topic_configs={"t": edge.configs})
     folders = sorted(path for path in log.log_dir.iterdir() if path.is_dir())
     folder = log.folder if log.folder in folders else folders[0]
     victim = Victim(log_dir=log.log_dir, folder=folder, recovery_point=0)
-    verdict, details = campaign.compare(sample, victim, tmp_path)
+    verdict, details = campaign.compare(sample, victim, ram_path)
     assert verdict == edge.verdict, "\n".join(details)
 
 
 def test_an_io_error_leaves_the_segments_that_a_broker_empties(
-    pristine: Path, oracle: Oracle, tmp_path: Path
+    pristine: Path, oracle: Oracle, ram_path: Path
 ) -> None:
-    brokers = make_log(pristine, tmp_path / "broker" / "d", "U")
-    ours = make_log(pristine, tmp_path / "ours" / "d", "U")
+    brokers = make_log(pristine, ram_path / "broker" / "d", "U")
+    ours = make_log(pristine, ram_path / "ours" / "d", "U")
     for log in (brokers, ours):
         log.remove(".snapshot")
         log.file(24, ".snapshot").mkdir()  # nothing can be written there: EISDIR
@@ -81,10 +81,10 @@ def test_an_io_error_leaves_the_segments_that_a_broker_empties(
 
 
 def test_an_epoch_file_that_cannot_be_written_takes_the_dir_offline(
-    pristine: Path, oracle: Oracle, tmp_path: Path
+    pristine: Path, oracle: Oracle, ram_path: Path
 ) -> None:
-    brokers = make_log(pristine, tmp_path / "broker" / "d", "U")
-    ours = make_log(pristine, tmp_path / "ours" / "d", "U")
+    brokers = make_log(pristine, ram_path / "broker" / "d", "U")
+    ours = make_log(pristine, ram_path / "ours" / "d", "U")
     for log, suffix in ((brokers, ".tmp"), (ours, TEMPORARY_SUFFIX)):
         (log.folder / "leader-epoch-checkpoint").unlink()
         (log.folder / f"leader-epoch-checkpoint{suffix}").mkdir()
@@ -97,12 +97,12 @@ def test_an_epoch_file_that_cannot_be_written_takes_the_dir_offline(
 
 
 def test_each_log_dir_is_clean_or_not_by_its_own_marker(
-    pristine: Path, oracle: Oracle, tmp_path: Path
+    pristine: Path, oracle: Oracle, ram_path: Path
 ) -> None:
     for who in ("broker", "ours"):
         clean, unclean = (
-            make_log(pristine, tmp_path / who / "d", "C"),
-            make_log(pristine, tmp_path / who / "e", "U"),
+            make_log(pristine, ram_path / who / "d", "C"),
+            make_log(pristine, ram_path / who / "e", "U"),
         )
         unclean.folder.rename(unclean.log_dir / "u-0")
         (unclean.log_dir / "recovery-point-offset-checkpoint").write_text("0\n1\nu 0 0\n")
@@ -110,19 +110,19 @@ def test_each_log_dir_is_clean_or_not_by_its_own_marker(
             with (folder / f"{12:020d}.log").open("r+b") as file:
                 file.seek(100)
                 file.write(b"damaged")
-    dirs = [tmp_path / "broker" / name for name in "de"]
+    dirs = [ram_path / "broker" / name for name in "de"]
     assert oracle.load(dirs, now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
-    report = recover(sample_of(clean), [tmp_path / "ours" / name for name in "de"])
+    report = recover(sample_of(clean), [ram_path / "ours" / name for name in "de"])
     assert [log_dir.status for log_dir in report.log_dirs] == ["unchanged", "recovered"]
     assert [partition.status for partition in report.partitions] == ["unchanged", "truncated"]
     for name in "de":
-        assert differences(tree_of(tmp_path / "broker" / name), tree_of(tmp_path / "ours" / name)) == []
+        assert differences(tree_of(ram_path / "broker" / name), tree_of(ram_path / "ours" / name)) == []
 
 
 def test_a_name_that_no_checkpoint_can_hold_is_refused(
-    pristine: Path, oracle: Oracle, tmp_path: Path
+    pristine: Path, oracle: Oracle, ram_path: Path
 ) -> None:
-    log = make_log(pristine, tmp_path / "d", "U")
+    log = make_log(pristine, ram_path / "d", "U")
     log.folder.rename(log.log_dir / "a b-0")
     inventory = list_log_dir(str(log.log_dir), settings_of=lambda _topic: LogSettings(), now_ms=NOW_MS)
     assert [refused.folder for refused in inventory.refused] == ["a b-0"]
@@ -130,18 +130,18 @@ def test_a_name_that_no_checkpoint_can_hold_is_refused(
     assert [outcome.outcome for outcome in outcomes] == ["loaded", "offline"]
 
 
-def test_crowded_buckets_leave_the_same_producers_in_another_order(oracle: Oracle, tmp_path: Path) -> None:
+def test_crowded_buckets_leave_the_same_producers_in_another_order(oracle: Oracle, ram_path: Path) -> None:
     """Ten new producers of one HashMap bucket, known from the log alone: the one order that is not followed."""
     producer_ids = [number << 12 for number in range(10)]
-    brokers = Log(tmp_path / "broker" / "d")
+    brokers = Log(ram_path / "broker" / "d")
     brokers.folder.mkdir(parents=True)
     for base in (0, 100, 200):
         batches = [builders.data_batch(base + i, producer_id=pid) for i, pid in enumerate(producer_ids)]
         brokers.file(base).write_bytes(b"".join(batches))
     assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
     brokers.remove(".snapshot")
-    ours = make_log(brokers.log_dir, tmp_path / "ours" / "d", "F", recovery_point=200)
-    brokers = make_log(brokers.log_dir, tmp_path / "again" / "d", "F", recovery_point=200)
+    ours = make_log(brokers.log_dir, ram_path / "ours" / "d", "F", recovery_point=200)
+    brokers = make_log(brokers.log_dir, ram_path / "again" / "d", "F", recovery_point=200)
     assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
     recover(sample_of(ours))
     expected, found = tree_of(brokers.log_dir), tree_of(ours.log_dir)
