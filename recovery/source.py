@@ -12,11 +12,12 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from native.raw_scan import ControlKind, RawScan
+from native.raw_scan import ControlKind, RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
@@ -35,6 +36,7 @@ SLACK_BYTES = 256
 """Readable bytes before a window: the kernels' masked loads may look behind a batch's start."""
 
 _HEADERS_BUFFER_BYTES = 16 << 10
+_PRODUCER_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL})
 
 _buffers = threading.local()
 
@@ -74,6 +76,19 @@ class PartitionFiles:
         Raises:
             OSError: a read failed, or the file is shorter than it was.
         """
+        scan = self._scan_once(request)
+        if request.mode is not ScanMode.WALK:
+            return scan
+        batch_count = scan.batch_count
+        while scan.stop in _PRODUCER_STOPS:  # what producers did in the batches is no concern of a walk
+            last_offset = scan.last_offset
+            scan = self._scan_once(replace(request, start_position=scan.valid_bytes))
+            if not scan.batch_count:
+                scan = scan._replace(last_offset=last_offset)
+            batch_count += scan.batch_count
+        return scan._replace(batch_count=batch_count)
+
+    def _scan_once(self, request: ScanRequest) -> RawScan:
         part = request.part
         if request.start_position >= part.size_bytes:
             return self._scanner(request).result()
@@ -148,7 +163,9 @@ class PartitionFiles:
                 slack = min(position, SLACK_BYTES)
                 end = min(position + max(MAPPED_WINDOW_BYTES, scanner.needed_bytes), size_bytes)
                 self._feed(scanner, mapped.view[position - slack : end], slack, request)
-            return None if mapped.has_faulted else scanner.result()
+            # A file that is cut within its last page reads as zeros there, without a fault.
+            is_whole = not mapped.has_faulted and size_bytes <= os.fstat(descriptor).st_size
+            return scanner.result() if is_whole else None
 
     def _scan_windows(self, descriptor: int, request: ScanRequest, path: str) -> RawScan:
         part = request.part
