@@ -73,6 +73,7 @@ class Engine:
         handoff: Handoff = "clean-shutdown",
         dry_run: bool = False,
         quarantine_dir: str | None = None,
+        keep_deleted: bool = False,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
@@ -87,6 +88,7 @@ class Engine:
         self._handoff: Handoff = handoff
         self._dry_run = dry_run
         self._quarantine_dir = quarantine_dir
+        self._keep_deleted = keep_deleted
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
@@ -191,6 +193,7 @@ class Engine:
                 handoff=self._handoff,
                 dry_run=self._dry_run,
                 quarantine_dir=self._quarantine_dir,
+                keep_deleted=self._keep_deleted,
                 notify=self._notify,
                 check_stop=self._stop.check,
             )

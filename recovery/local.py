@@ -32,6 +32,7 @@ def recover(
     handoff: Literal["clean-shutdown", "recovery-point", "none"] = "clean-shutdown",
     threads: int | None = None,
     quarantine_dir: str | None = None,
+    keep_deleted: bool = False,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> RecoveryReport:
@@ -46,6 +47,8 @@ def recover(
         handoff: what the broker finds afterwards.
         threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
         quarantine_dir: where cut bytes go; None for a sibling of each log dir.
+        keep_deleted: whether `.deleted` files found at the start, the broker's own pending deletions, are kept in
+            quarantine before they go.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
 
@@ -81,6 +84,7 @@ def recover(
             handoff=handoff,
             dry_run=dry_run,
             quarantine_dir=quarantine,
+            keep_deleted=keep_deleted,
             observers=observers,
             stop=stop,
             remarks=remarks,

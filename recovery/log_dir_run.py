@@ -62,6 +62,7 @@ class LogDirRun:
         handoff: Handoff,
         dry_run: bool,
         quarantine_dir: str | None,
+        keep_deleted: bool,
         notify: Observer,
         check_stop: Callable[[], None],
     ) -> None:
@@ -71,6 +72,7 @@ class LogDirRun:
         self._dry_run = dry_run
         self._notify = notify
         self._check_stop = check_stop
+        self._keep_deleted = keep_deleted
         self._quarantine = Quarantine(inventory.log_dir, root=quarantine_dir)
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
@@ -144,6 +146,7 @@ class LogDirRun:
                         self._queue.tasks.popleft(),
                         self._notify,
                         may_map=self._may_map,
+                        keep_deleted=self._keep_deleted,
                         check_stop=self._check_stop,
                         thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
                     )

@@ -61,6 +61,7 @@ class PartitionRun:
         notify: Observer,
         *,
         may_map: bool,
+        keep_deleted: bool,
         check_stop: Callable[[], None],
         thread_num_of: Callable[[], int],
     ) -> None:
@@ -68,12 +69,14 @@ class PartitionRun:
 
         Args:
             may_map: whether the log dir is on a local file system.
+            keep_deleted: whether pending deletions of the broker are kept in quarantine.
             check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
         """
         self._task = task
         self._notify = notify
         self._check_stop = check_stop
+        self._keep_deleted = keep_deleted
         self._thread_num_of = thread_num_of
         self._path = os.path.join(task.log_dir, task.folder)
         self._unflushed = unflushed_segments(task)
@@ -214,7 +217,7 @@ class PartitionRun:
         """
         if self._task.had_clean_shutdown and self._task.is_delete_folder:
             return PartitionPlan(folder=self._task.folder, saves=(), actions=())
-        return plan_partition(self._task, outcome, self._files.read)
+        return plan_partition(self._task, outcome, self._files.read, keep_deleted=self._keep_deleted)
 
     def _is_recovered(self) -> bool:
         return not (self._task.had_clean_shutdown or self._task.is_delete_folder)

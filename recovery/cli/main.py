@@ -24,6 +24,21 @@ TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 _COMMANDS = (recover,)
 
 
+class _Version(argparse.Action):
+    """Prints the installed version; it is looked up only when asked for, which takes a while."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(
+            option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="show the version and exit"
+        )
+
+    def __call__(self, parser: argparse.ArgumentParser, *_ignored: object) -> None:
+        from importlib.metadata import version
+
+        print(f"{parser.prog} {version('kafka-log-recovery')}")  # noqa: T201 - the result
+        parser.exit()
+
+
 class _Parser(argparse.ArgumentParser):
     """Exits with 1 on a usage error, as Kafka's own tools do, and takes options by their full names only."""
 
@@ -88,6 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="kafka-log-recovery",
         description="Recover the log dirs of an Apache Kafka broker after an unclean shutdown.",
     )
+    parser.add_argument("--version", action=_Version)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in _COMMANDS:
         command.add_parser(commands)

@@ -79,6 +79,11 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="where cut bytes go (default: LOG_DIR.quarantine, on the same file system)",
     )
     outcome.add_argument(
+        "--keep-deleted",
+        action="store_true",
+        help="keep the .deleted files that the broker was about to unlink in quarantine, too",
+    )
+    outcome.add_argument(
         "--exit-zero-on-truncation",
         action="store_true",
         help="exit with 0 where the only thing to tell is a cut",
@@ -153,6 +158,7 @@ def _recover(arguments: argparse.Namespace, signals: _Signals) -> RecoveryReport
             handoff=arguments.handoff,
             threads=arguments.threads,
             quarantine_dir=arguments.quarantine_dir,
+            keep_deleted=arguments.keep_deleted,
             observers=observers,
             stop=stop,
         )
