@@ -162,7 +162,13 @@ class Campaign:
             return UNEXPLAINED, ["recovered although the broker does not load it"]
         found = differences(tree_of(broker_dir), tree_of(victim.log_dir))
         if found and _is_waiting(victim, before):
-            found = differences(tree_of(before), tree_of(victim.log_dir))
+            expected = {
+                name: data
+                for tree, is_folder in ((tree_of(broker_dir), False), (tree_of(before), True))
+                for name, data in tree.items()
+                if name.startswith(f"{victim.folder.name}/") == is_folder
+            }
+            found = differences(expected, tree_of(victim.log_dir))
             return (UNEXPLAINED if found else WAITING), found
         return (UNEXPLAINED if found else IDENTICAL), found
 
