@@ -220,6 +220,8 @@ class _Planner:
             return None
         if name in self._writes:
             return "overwritten"
+        if isinstance(self._outcome.tree.get(name), Generated):
+            return None  # made again, and found to be there as it should be
         kind = self._outcome.removed.get(name)  # its name may be that of another file now
         if kind is None or (kind is RemovalKind.PENDING_DELETION and not self._keep_deleted):
             return None
