@@ -101,6 +101,13 @@ class LogReader:
         """Yield the batches of the file *log* by their headers. Raises CorruptBatchError."""
         return self._source.batches(self.part(log), 0)
 
+    def is_copy(self, log: str, part: Original) -> bool:
+        """Return whether the file *log* holds the batches of *part*, by their headers."""
+        try:
+            return list(self.batches(log)) == list(self._source.batches(part, 0))
+        except FormatError:
+            return False
+
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* holds nothing but zeros."""
         return self._source.is_zero(part)

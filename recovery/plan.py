@@ -2,7 +2,8 @@
 
 The order is a promise: killed between any two actions, the folder is one from which a broker, or the next
 run, reaches the same end. So what would be lost is saved first; what `.swap` files replace goes before they
-take its place, the `.log.swap` first; segments behind a cut go before the cut itself, the last one first; and
+take its place, the `.log.swap` first; the new segments of a split come with their indexes before them, and
+before the old one changes; segments behind a cut go before the cut itself, the last one first; and
 a `.index`, whose presence tells a broker that its segment is sound, is written last.
 """
 
@@ -15,6 +16,7 @@ from recovery.model import Content, Cut, Generated, Original, PartitionOutcome, 
 from segfmt.filenames import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
     SWAP_SUFFIX,
     FileKind,
     file_kind,
@@ -280,9 +282,11 @@ class _Planner:
             for name, content in sorted(self._writes.items(), key=lambda item: self._write_rank(item[0]))
         ]
         first = [write for write in writes if self._is_first(write)]
-        last = [write for write in writes if write not in first]
+        stems = {copy.name.removesuffix(LOG_SUFFIX) for copy in added}
+        indexes = [write for write in writes if write.name.partition(".")[0] in stems]
+        last = [write for write in writes if write not in first and write not in indexes]
         return (
-            *first, *others, *swaps, *added, *deletions, *replacing, *truncations, *derived, *last,
+            *first, *others, *swaps, *indexes, *added, *deletions, *replacing, *truncations, *derived, *last,
         )  # fmt: skip
 
     def _is_first(self, write: WriteFile) -> bool:

@@ -17,7 +17,7 @@ from recovery.segment import Segment, SegmentMap
 from recovery.segment_recovery import SegmentOverflowedError, index_entries
 from recovery.tree import PartitionTree
 from segfmt.errors import FormatError
-from segfmt.filenames import DELETED_SUFFIX
+from segfmt.filenames import DELETED_SUFFIX, log_name
 from segfmt.offset_index import preallocated_bytes as offset_index_bytes
 from segfmt.time_index import encode_time_index
 from segfmt.time_index import preallocated_bytes as time_index_bytes
@@ -46,8 +46,10 @@ def split_segment(
     _leave_unfinished_indexes(tree, segment, overflow.scan, segment_index_bytes)
     _check_overflow(reader, segment, overflow.scan)
     parts = _parts(reader, segment)
-    if any(base != segment.base_offset and base in segments.base_offsets for base in parts):
-        raise _refusal(segment, "a new segment of the split would take the place of another segment")
+    for base, part in parts.items():
+        is_taken = base != segment.base_offset and base in segments.base_offsets
+        if is_taken and not reader.is_copy(log_name(base), part):  # a copy is what a killed run has left
+            raise _refusal(segment, "a new segment of the split would take the place of another segment")
     if len(overflow.aborted) or segment.txn_index in tree:
         tree.put(segment.txn_index, encode_transaction_index(overflow.aborted))
     for name in (segment.log, segment.offset_index, segment.time_index, segment.txn_index):

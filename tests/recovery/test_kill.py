@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from recovery.report import RecoveryReport
+from segfmt.record_batch import walk_batches
 from tests.mutilate import CHECKPOINTS, DAMAGES, Victim, make_victim
 from tests.recovery.driving import (
     log_bytes,
@@ -63,6 +64,15 @@ def log_start_beyond_the_end(victim: Victim) -> None:
     os.truncate(log, log.stat().st_size - 7)
 
 
+def overflowed_segment(victim: Victim) -> None:
+    """The last two batches of a segment in the middle have offsets too high for it: it is split."""
+    log = victim.unflushed()[0]
+    data = bytearray(log.read_bytes())
+    for batch in list(walk_batches(bytes(data)))[-2:]:
+        data[batch.position : batch.position + 8] = (batch.offset + 2**40).to_bytes(8, "big")
+    log.write_bytes(data)
+
+
 def swapped_batches(victim: Victim) -> None:
     DAMAGES["swapped batches"](victim, random.Random(5))
 
@@ -75,6 +85,7 @@ STATES: dict[str, tuple[str, Callable[[Victim], None]]] = {
     "unfinished split": ("late-0", unfinished_split),
     "log start beyond the end": ("late-0", log_start_beyond_the_end),
     "batches out of order": ("late-1", swapped_batches),
+    "overflowed segment": ("late-0", overflowed_segment),
 }
 
 
