@@ -33,6 +33,7 @@ def test_the_signature_is_the_documented_one() -> None:
         "handoff": "clean-shutdown",
         "threads": None,
         "quarantine_dir": None,
+        "keep_deleted": False,
         "observers": (),
         "stop": None,
     }

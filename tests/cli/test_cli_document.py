@@ -1,0 +1,53 @@
+"""docs/cli.md has each option as the parser has it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from recovery.cli.main import build_parser
+
+TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+ROW = re.compile(r"^\| (`-.*) \|$", re.MULTILINE)
+
+
+def options_of_recover() -> dict[str, argparse.Action]:
+    (commands,) = (
+        action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    actions = commands.choices["recover"]._actions
+    return {", ".join(action.option_strings): action for action in actions if action.dest != "help"}
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    """Option strings -> (what stands behind them, the default)."""
+    found = {}
+    for row in ROW.findall(TEXT.replace("\\|", "/")):
+        names, default = (cell.strip().replace("`", "") for cell in row.split("|")[:2])
+        strings = ", ".join(part.partition(" ")[0] for part in names.split(", "))
+        found[strings] = (names.rpartition(" ")[2] if not names.endswith(strings) else "", default)
+    return found
+
+
+def test_the_options_are_those_of_the_parser() -> None:
+    assert sorted(documented()) == sorted(options_of_recover())
+
+
+@pytest.mark.parametrize("name", options_of_recover())
+def test_an_option_has_the_documented_value_and_default(name: str) -> None:
+    action = options_of_recover()[name]
+    value, default = documented()[name]
+    if action.choices is not None:
+        assert value == "/".join(action.choices)
+        assert default == action.default
+    else:
+        assert value == (action.metavar or "")
+        assert action.default in (None, False, [])
+
+
+def test_every_option_is_in_the_help_with_words() -> None:
+    for name, action in options_of_recover().items():
+        assert action.help, name
