@@ -11,6 +11,7 @@ import pytest
 from recovery.cli.main import build_parser
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+TABLES = TEXT.partition("## Options of `recover`")[2].partition("## Exit codes")[0]
 ROW = re.compile(r"^\| (`-.*) \|$", re.MULTILINE)
 
 
@@ -25,7 +26,7 @@ def options_of_recover() -> dict[str, argparse.Action]:
 def documented() -> dict[str, tuple[str, str]]:
     """Option strings -> (what stands behind them, the default)."""
     found = {}
-    for row in ROW.findall(TEXT.replace("\\|", "/")):
+    for row in ROW.findall(TABLES.replace("\\|", "/")):
         names, default = (cell.strip().replace("`", "") for cell in row.split("|")[:2])
         strings = ", ".join(part.partition(" ")[0] for part in names.split(", "))
         found[strings] = (names.rpartition(" ")[2] if not names.endswith(strings) else "", default)

@@ -1,0 +1,147 @@
+"""What a run as root writes, the broker's user can open; as that user it needs no privilege."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Done, recover, run
+from tests.recovery.driving import own_leftovers, quarantine_of
+from tests.samples import MARKER, Sample, tree_of, unpack
+
+OWNER, GROUP = 12345, 23456
+
+AS_BROKERS_USER = f"""
+import os, sys
+import recovery, recovery.cli.main, recovery.watching
+# The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
+recovery.recover(sys.argv.pop(1).split(","), dry_run=True)
+os.setgroups([])
+os.setgid({GROUP})
+os.setuid({OWNER})
+sys.exit(recovery.cli.main.main(sys.argv[1:]))
+"""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+
+
+@pytest.fixture
+def sample(ram_path: Path) -> Iterator[Sample]:
+    """The crashed sample as another user's, with modes of its own; in a place that this user can reach."""
+    sample = unpack("crashed", ram_path)
+    os.chmod(ram_path, 0o755)
+    give_away(sample.root, OWNER, GROUP)
+    return sample
+
+
+def give_away(root: Path, owner: int, group: int) -> None:
+    os.chown(root, owner, group)
+    for folder, folder_names, file_names in os.walk(root):
+        for name in folder_names:
+            os.chown(os.path.join(folder, name), owner, group)
+            os.chmod(os.path.join(folder, name), 0o750)
+        for name in file_names:
+            os.chown(os.path.join(folder, name), owner, group)
+            os.chmod(os.path.join(folder, name), 0o640)
+
+
+def run_as_brokers_user(sample: Sample, *arguments: str) -> Done:
+    log_dirs = ",".join(map(str, sample.log_dirs))
+    options = ("recover", "-c", str(sample.config), "--now", str(sample.now_ms), "--format", "json")
+    return run(
+        *options,
+        "--progress",
+        "none",
+        *arguments,
+        command=(sys.executable, "-c", AS_BROKERS_USER, log_dirs),
+        cwd="/",
+    )
+
+
+def owners(root: Path) -> set[tuple[int, int]]:
+    paths = [root, *root.rglob("*")]
+    return {(found.st_uid, found.st_gid) for found in (path.lstat() for path in paths)}
+
+
+def modes(root: Path) -> dict[str, int]:
+    return {
+        str(path.relative_to(root)): stat.S_IMODE(path.stat().st_mode)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_all_that_root_writes_belongs_to_the_brokers_user(sample: Sample) -> None:
+    before = {log_dir: modes(log_dir) for log_dir in sample.log_dirs}
+    assert recover(sample).exit_code == 0
+    for log_dir in sample.log_dirs:
+        assert owners(log_dir) == {(OWNER, GROUP)}
+        after = modes(log_dir)
+        new = after.keys() - before[log_dir].keys()
+        assert MARKER in new
+        assert len(new) > 5
+        # A new file has the mode of its folder, without execution: 0640 of 0750.
+        assert {after[path] for path in after if "__cluster_metadata-0" not in path} == {0o640, 0o644} or {
+            path: mode for path, mode in after.items() if mode != 0o640
+        } == {}
+        assert owners(quarantine_of(log_dir)) == {(OWNER, GROUP)}
+
+
+def test_a_lock_that_a_kill_leaves_belongs_to_the_brokers_user(sample: Sample) -> None:
+    from tests.cli.paused import start_paused
+
+    for log_dir in sample.log_dirs:
+        (log_dir / ".lock").unlink(missing_ok=True)
+    options = ("--now", sample.now_ms, "--progress", "none")
+    process = start_paused("PartitionFinished", 1, "recover", "-c", sample.config, *options)
+    process.kill()
+    process.communicate()
+    assert owners(sample.log_dirs[0]) == {(OWNER, GROUP)}
+    assert (sample.log_dirs[0] / ".lock").exists()
+
+
+class TestAsTheBrokersUser:
+    def test_it_needs_no_privilege_and_leaves_the_same_tree(self, sample: Sample, tmp_path: Path) -> None:
+        done = run_as_brokers_user(sample)
+        assert done.exit_code == 0, done.stderr
+        whole = unpack("crashed", tmp_path)
+        assert recover(whole).exit_code == 0
+        for mine, theirs in zip(whole.log_dirs, sample.log_dirs, strict=True):
+            assert tree_of(mine).keys() == tree_of(theirs).keys()
+            assert owners(theirs) == {(OWNER, GROUP)}
+            assert own_leftovers(theirs) == []
+
+    def test_a_folder_of_a_group_that_it_is_not_in_is_no_hindrance(self, sample: Sample) -> None:
+        give_away(sample.root, OWNER, 0)  # chown of the user alone, as most do it
+        done = run_as_brokers_user(sample)
+        assert done.exit_code == 0, done.report
+        assert {owner for log_dir in sample.log_dirs for owner, _ in owners(log_dir)} == {OWNER}
+
+    def test_a_dir_that_it_may_not_read_is_offline_and_the_other_is_done(self, sample: Sample) -> None:
+        os.chown(sample.log_dirs[1], 0, 0)
+        os.chmod(sample.log_dirs[1], 0o700)
+        done = run_as_brokers_user(sample)
+        assert done.exit_code == 4
+        assert "Traceback" not in done.stderr
+        assert [log_dir["status"] for log_dir in done.report["logDirs"]] == ["recovered", "offline"]
+
+    def test_a_dir_above_which_it_may_not_write_has_quarantine_inside(self, sample: Sample) -> None:
+        os.chown(sample.root, 0, 0)
+        os.chmod(sample.root, 0o755)
+        done = run_as_brokers_user(sample)
+        assert done.exit_code == 0, done.report
+        for log_dir in done.report["logDirs"]:
+            assert Path(log_dir["quarantine"]).parent.parent == Path(log_dir["logDir"])
+
+    def test_a_dry_run_needs_to_read_only(self, sample: Sample) -> None:
+        for path in [sample.root, *sample.root.rglob("*")]:
+            os.chown(path, 0, 0)
+            os.chmod(path, 0o755 if path.is_dir() else 0o644)
+        done = run_as_brokers_user(sample, "--dry-run")
+        assert done.exit_code == 0, done.stderr
+        assert {log_dir["status"] for log_dir in done.report["logDirs"]} == {"recovered"}
