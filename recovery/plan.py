@@ -2,9 +2,9 @@
 
 The order is a promise: killed between any two actions, the folder is one from which a broker, or the next
 run, reaches the same end. So what would be lost is saved first; what `.swap` files replace goes before they
-take its place, the `.log.swap` first; the new segments of a split come with their indexes before them, and
-before the old one changes; segments behind a cut go before the cut itself, the last one first; and
-a `.index`, whose presence tells a broker that its segment is sound, is written last.
+take its place, the `.log.swap` first; a new segment, of a swap or of a split, comes with its new indexes
+before it, and those of a split before the old one changes; segments behind a cut go before the cut itself,
+the last one first; and a `.index`, whose presence tells a broker that its segment is sound, is written last.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from recovery.model import Content, Cut, Generated, Original, PartitionOutcome, 
 from segfmt.filenames import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
-    LOG_SUFFIX,
     SWAP_SUFFIX,
     FileKind,
     file_kind,
+    log_name,
     offset_index_name,
     read_offset,
 )
 
 TEMPORARY_SUFFIX = ".recovery-tmp"
 
-_DERIVED_KINDS = frozenset(
-    {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT}
-)
+_INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+_DERIVED_KINDS = _INDEX_KINDS | {FileKind.SNAPSHOT}
 _LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
 
 
@@ -282,11 +281,15 @@ class _Planner:
             for name, content in sorted(self._writes.items(), key=lambda item: self._write_rank(item[0]))
         ]
         first = [write for write in writes if self._is_first(write)]
-        stems = {copy.name.removesuffix(LOG_SUFFIX) for copy in added}
-        indexes = [write for write in writes if write.name.partition(".")[0] in stems]
+        logs = {copy.name for copy in added} | {action.new for action in swaps}
+        indexes = [
+            write
+            for write in writes
+            if file_kind(write.name) in _INDEX_KINDS and log_name(read_offset(write.name)) in logs
+        ]
         last = [write for write in writes if write not in first and write not in indexes]
         return (
-            *first, *others, *swaps, *indexes, *added, *deletions, *replacing, *truncations, *derived, *last,
+            *first, *others, *indexes, *swaps, *added, *deletions, *replacing, *truncations, *derived, *last,
         )  # fmt: skip
 
     def _is_first(self, write: WriteFile) -> bool:

@@ -99,12 +99,12 @@ def partition(segments: Mapping[int, bytes], **others: bytes) -> dict[str, bytes
     return files | others
 
 
-def task_of(files: Mapping[str, bytes], **fields: object) -> PartitionTask:
+def task_of(contents: Mapping[str, bytes], **fields: object) -> PartitionTask:
     defaults = {
         "log_dir": "/logs",
         "folder": "t-0",
         "topic_partition": TopicPartition(topic="t", partition=0),
-        "files": {file: FileStat(size_bytes=len(data)) for file, data in files.items()},
+        "files": {file: FileStat(size_bytes=len(data)) for file, data in contents.items()},
         "had_clean_shutdown": False,
         "recovery_point": 0,
         "log_start_offset": 0,
