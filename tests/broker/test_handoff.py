@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from recovery.quarantine import INSIDE_FOLDER
 from tests.cli.command import recover
 from tests.kafka import KAFKA_VERSION, Broker, TopicReads
 from tests.kafka_broker import QUIET_PROPERTIES, dump_segments, sanity_check_indexes
+from tests.recovery.driving import quarantine_of
 from tests.sample_brokers import OTHER_VERSIONS, crash_broker
 from tests.samples import MARKER, SAMPLE_NAMES, Sample, unpack
 
@@ -73,9 +75,15 @@ def start_broker(sample: Sample, work_dir: Path, version: str = KAFKA_VERSION) -
 
 
 def hand_over(ours: Sample, theirs: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> HandedOver:
-    """Recover *ours* from the command line, then start a broker on either."""
+    """Recover *ours* from the command line, then start a broker on either.
+
+    For an older broker quarantine is moved into the log dirs, where it lies if they are mount points.
+    """
     done = recover(ours)
     assert done.exit_code == 0, done.stderr
+    if version != KAFKA_VERSION:
+        for log_dir in ours.log_dirs:
+            quarantine_of(log_dir).rename(log_dir / INSIDE_FOLDER)
     dumped = complaints(ours)
     with ThreadPoolExecutor(2) as pool:
         starts = [
@@ -120,7 +128,10 @@ def handed_over_to_older(
 ) -> Iterator[HandedOver]:
     root = tmp_path_factory.mktemp(f"kafka-{request.param}")
     ours = crash_broker(request.param, root / "ours")
-    yield hand_over(ours, copy_of(ours, root / "theirs"), root, request.param)
+    done = hand_over(ours, copy_of(ours, root / "theirs"), root, request.param)
+    assert "quarantine" not in done.ours.log
+    assert all((log_dir / INSIDE_FOLDER).is_dir() for log_dir in ours.log_dirs)
+    yield done
     shutil.rmtree(root)
 
 

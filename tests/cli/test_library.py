@@ -5,13 +5,16 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import recovery
 from recovery.errors import LogDirLockedError, UsageError
+from recovery.log_dir_run import LogDirRun
 from recovery.observer import Event, PartitionFinished, RunFinished, RunStarted
+from recovery.report import LogDirReport
 from tests.cli import test_lock_conflicts
 from tests.cli.command import recover as recover_by_command
 from tests.recovery.driving import footprint
@@ -90,6 +93,32 @@ def test_errors_are_typed_and_change_nothing(tmp_path: Path) -> None:
         with pytest.raises(LogDirLockedError):
             recovery.recover(sample.log_dirs)
         assert footprint(tmp_path) == found
+
+
+def test_no_thread_is_at_work_when_an_error_lets_the_locks_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second dir is slow; the hand-over of the first one fails in a way that nobody foresaw."""
+    sample = unpack("crashed", tmp_path)
+    first, second = map(str, sample.log_dirs)
+    failed = threading.Event()
+    hand_over = LogDirRun._hand_over
+
+    def fail(run: LogDirRun) -> LogDirReport:
+        if run._inventory.log_dir == first:
+            failed.set()
+            raise ZeroDivisionError
+        return hand_over(run)
+
+    def wait(event: Event) -> None:
+        if isinstance(event, PartitionFinished) and event.log_dir == second:
+            failed.wait(timeout=10)
+
+    monkeypatch.setattr(LogDirRun, "_hand_over", fail)
+    with pytest.raises(ZeroDivisionError):
+        recovery.recover([first, second], now_ms=sample.now_ms, observers=[wait])
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("log-recovery-")] == []
+    assert not any((log_dir / MARKER).exists() for log_dir in sample.log_dirs)
 
 
 def test_importing_the_package_costs_nothing() -> None:
