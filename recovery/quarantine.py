@@ -124,8 +124,27 @@ class Quarantine:
     def _record(
         self, kind: str, path: str, position: int, target: str, *, folder: str, reason: str, linked: bool
     ) -> None:
-        """Add a line to the manifest."""
+        """Add a line to the manifest; what cannot be entered there is not kept."""
         assert self._run is not None
+        try:
+            self._enter(self._run, kind, path, position, target, folder=folder, reason=reason, linked=linked)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+            raise
+
+    def _enter(
+        self,
+        run: str,
+        kind: str,
+        path: str,
+        position: int,
+        target: str,
+        *,
+        folder: str,
+        reason: str,
+        linked: bool,
+    ) -> None:
         entry = {
             "version": 1,
             "log_dir": self._log_dir,
@@ -134,15 +153,15 @@ class Quarantine:
             "file": os.path.basename(path),
             "position": position,
             "size_bytes": os.stat(target).st_size,
-            "stored": os.path.relpath(target, self._run),
+            "stored": os.path.relpath(target, run),
             "linked": linked,
             "sha256": _sha256(target),
             "reason": reason,
         }
-        path = os.path.join(self._run, MANIFEST)
-        with self._lock, open(path, "ab") as manifest:
+        manifest_path = os.path.join(run, MANIFEST)
+        with self._lock, open(manifest_path, "ab") as manifest:
             if manifest.tell() == 0:
-                self._adopt_owner(path)
+                self._adopt_owner(manifest_path)
             manifest.write(json.dumps(entry).encode() + b"\n")
 
 

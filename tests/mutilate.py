@@ -69,6 +69,8 @@ def torn_tail(victim: Victim, rng: random.Random) -> str | None:
     if log is None:
         return None
     batches = _batches(log.read_bytes())
+    if not batches:
+        return None
     batch = batches[-1] if rng.random() < 0.7 else rng.choice(batches)
     kept = rng.choice([rng.randrange(RECORD_BATCH_OVERHEAD_BYTES + 1), rng.randrange(batch.size_bytes)])
     kept = min(kept, batch.size_bytes - 1)
@@ -100,7 +102,10 @@ def _flip(log: Path | None, rng: random.Random) -> str | None:
     if log is None:
         return None
     data = bytearray(log.read_bytes())
-    batch = rng.choice(_batches(bytes(data)))
+    batches = _batches(bytes(data))
+    if not batches:
+        return None
+    batch = rng.choice(batches)
     span = RECORD_BATCH_OVERHEAD_BYTES if rng.random() < 0.6 else batch.size_bytes
     position, bit = batch.position + rng.randrange(min(span, batch.size_bytes)), rng.randrange(8)
     data[position] ^= 1 << bit

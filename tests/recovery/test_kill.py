@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from recovery.plan import TEMPORARY_SUFFIX
 from recovery.report import RecoveryReport
 from segfmt.record_batch import walk_batches
+from tests.kafka import Oracle
 from tests.mutilate import CHECKPOINTS, DAMAGES, Victim, make_victim
 from tests.recovery.driving import (
     log_bytes,
@@ -113,7 +115,7 @@ class State:
     def __init__(self, sample: Sample, name: str, root: Path) -> None:
         partition, damage = STATES[name]
         folder = next(log_dir / partition for log_dir in sample.log_dirs if (log_dir / partition).exists())
-        self._sample = sample
+        self.sample = sample
         self._root = root
         self.stride = 1 if name in EVERY_CALL else STRIDE
         self._original = make_victim(sample, folder, root / "original")
@@ -133,7 +135,7 @@ class State:
         return shutil.copytree(self._original.log_dir, log_dir, symlinks=True)
 
     def run(self, log_dir: Path, **options: object) -> RecoveryReport:
-        return recover(self._sample, [log_dir], **options)
+        return recover(self.sample, [log_dir], **options)
 
     def _recovered(self, log_dir: Path, **options: object) -> Path:
         self.run(log_dir, **options)
@@ -170,6 +172,33 @@ def test_killed_at_any_call_the_next_run_comes_to_the_same_end(state: State) -> 
         state.run(log_dir)
         state.assert_same_end(log_dir, where)
     assert number > 10
+
+
+@pytest.mark.java
+def test_killed_at_any_call_a_broker_that_is_started_instead_reaches_its_own_tree(
+    state: State, oracle: Oracle
+) -> None:
+    def started_broker(log_dir: Path) -> dict[str, bytes]:
+        sample = state.sample
+        outcome = oracle.load(
+            [log_dir],
+            now_ms=sample.now_ms,
+            properties=sample.properties,
+            topic_configs=sample.topic_configs,
+        )
+        assert outcome.outcome == "loaded", outcome.error
+        found = live_tree(log_dir)  # it passes over what a killed run was writing, too
+        return {name: data for name, data in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
+
+    brokers = started_broker(state.fresh())
+    number, alive = 0, False
+    while not alive:
+        number += 7
+        log_dir = state.fresh()
+        alive = not killed_at(number, lambda log_dir=log_dir: state.run(log_dir, thread_count=1))
+        is_over = (log_dir / MARKER).exists()
+        found = differences(state.expected_again if is_over else brokers, started_broker(log_dir))
+        assert found == [], f"killed before call {number}"
 
 
 def test_killed_twice(state: State) -> None:
