@@ -43,6 +43,8 @@ from tests.samples import differences
 
 _WARM_UP_SHAPE = Shape(bytes_total=4 << 20, batch_bytes=400, dirs=1, partitions=1, segments=3)
 _MEMORY_POLL_SECONDS = 0.02
+CALM_SHARE = 0.08
+"""Of the CPUs, used by others: what is measured meanwhile is taken as it is."""
 
 
 class WrongResultError(Exception):
@@ -98,13 +100,22 @@ class Sides:
         if with_broker:
             self.sides["broker"] = self._broker
 
-    def measure(self, name: str) -> Measured:
-        """Measure one side; what it worked on is gone afterwards."""
-        self._read_all_once()
-        measured = self.sides[name]()
-        if not self._logs.are_untouched():
-            raise WrongResultError(f"{name}: a .log file was changed")
-        return measured
+    def measure(self, name: str, *, tries: int, patience_seconds: float) -> Measured:
+        """Measure one side; what it worked on is gone afterwards.
+
+        Args:
+            tries: how often it may be measured until others leave the CPUs alone meanwhile; the least
+                disturbed measurement counts.
+            patience_seconds: how long to wait for others before each.
+        """
+        found: list[Measured] = []
+        while len(found) < tries and not any(one.foreign_share <= CALM_SHARE for one in found):
+            machine.wait_until_quiet(patience_seconds)
+            self._read_all_once()
+            found.append(self.sides[name]())
+            if not self._logs.are_untouched():
+                raise WrongResultError(f"{name}: a .log file was changed")
+        return min(found, key=lambda one: one.foreign_share)
 
     def check_against_oracle(self) -> int:
         """Recover one copy here and one with Kafka's LogManager; return how many files were compared."""
@@ -281,10 +292,12 @@ def measure(
         sides.check_whole_broker()
     rounds = []
     for number in range(options.rounds):
-        machine.wait_until_quiet(options.patience)
         load_average = os.getloadavg()[0]
         order = list(sides.sides)[:: -1 if number % 2 else 1]
-        measured = {name: sides.measure(name) for name in order}
+        measured = {
+            name: sides.measure(name, tries=options.tries, patience_seconds=options.patience)
+            for name in order
+        }
         rounds.append(
             {
                 "order": order,
@@ -360,9 +373,8 @@ def main() -> None:
     parser.add_argument("--segments", type=int, default=4, help="of each partition (default 4)")
     parser.add_argument("--threads", type=int, default=1, help="recovery threads a log dir (default 1)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--patience", type=float, default=0, help="seconds to wait for a quiet machine, a round"
-    )
+    parser.add_argument("--patience", type=float, default=0, help="seconds to wait for others, a measurement")
+    parser.add_argument("--tries", type=int, default=1, help="measurements of a side while others disturb it")
     parser.add_argument("--no-broker", action="store_true", help="only our sides; needs no Java")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args()

@@ -65,15 +65,14 @@ class CpuMeter:
         return time.monotonic(), busy, sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def wait_until_quiet(patience_seconds: float, *, most_share: float = 0.05) -> float:
-    """Wait until others use less than *most_share* of the CPUs for two seconds; return what they use."""
+def wait_until_quiet(patience_seconds: float, *, most_share: float = 0.05) -> None:
+    """Wait until others use less than *most_share* of the CPUs for a second, or patience is at its end."""
     deadline = time.monotonic() + patience_seconds
-    while True:
+    while time.monotonic() < deadline:
         meter = CpuMeter()
-        time.sleep(2)
-        share = meter.foreign_share()
-        if share < most_share or time.monotonic() > deadline:
-            return share
+        time.sleep(1)
+        if meter.foreign_share() < most_share:
+            return
 
 
 def disk_read_bytes() -> int:
