@@ -5,21 +5,24 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from segfmt.record_batch import BatchSlice, walk_batches
+from tests.builders import BASE_TIMESTAMP_MS, data_batch
 from tests.campaign import IDENTICAL, OUT_OF_ORDER, REFUSED, UNEXPLAINED, Campaign, promises
 from tests.kafka import Oracle
-from tests.mutilate import DAMAGES, PLAIN_DAMAGES
+from tests.mutilate import CHECKPOINTS, DAMAGES, PLAIN_DAMAGES, Victim
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of, recover
 from tests.samples import MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
 
 pytestmark = pytest.mark.java
 
-PLAIN_CASES, ALL_CASES, COMBINED_CASES = 200, 150, 150
+PLAIN_CASES, ALL_CASES, COMBINED_CASES, CLEAN_CASES = 200, 150, 150, 60
 
 
 @pytest.fixture(scope="module")
@@ -152,3 +155,98 @@ class TestSeededDamage:
     def test_up_to_three_damages_end_as_with_the_broker(self, number: int, campaign: Campaign) -> None:
         result = campaign.run(3, number, names=tuple(DAMAGES), most_damages=3)
         assert result.verdict != UNEXPLAINED, str(result)
+
+    @pytest.mark.parametrize("number", range(CLEAN_CASES))
+    def test_what_was_recovered_is_then_loaded_as_by_the_broker(
+        self, number: int, campaign: Campaign
+    ) -> None:
+        result = campaign.run(4, number, names=tuple(DAMAGES), most_damages=3, again=True)
+        assert result.verdict != UNEXPLAINED, str(result)
+
+
+def batches_of(log: Path) -> list[BatchSlice]:
+    return list(walk_batches(log.read_bytes()))
+
+
+def patch(log: Path, position: int, data: bytes) -> None:
+    with log.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+class TestFoundByTheCampaign:
+    """What once was wrong, each as small as it can be."""
+
+    def check(
+        self,
+        campaign: Campaign,
+        partition: str,
+        damage: Callable[[Victim], object],
+        *verdicts: str,
+        **more: str,
+    ) -> None:
+        result = campaign.run_named(partition, damage, **more)
+        assert result.verdict in (verdicts or (IDENTICAL,)), str(result)
+
+    def test_a_flipped_base_offset_the_time_index_ends_right_before_the_cut(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[0]
+            batch = next(one for one in batches_of(log)[5:] if one.position % 3)
+            patch(log, batch.position, (batch.offset + 2**28).to_bytes(8, "big"))
+
+        self.check(campaign, "codec-gzip-0", damage, OUT_OF_ORDER, IDENTICAL)
+
+    def test_two_batches_out_of_order(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            def fields(late: int) -> dict[str, int]:
+                return {"base_timestamp_ms": BASE_TIMESTAMP_MS + late, "value_bytes": 3000}
+
+            stamped = ((0, 0), (1, 1), (500, 2), (3, 9), (4, 3), (600, 4))
+            data = b"".join(data_batch(offset, **fields(late)) for offset, late in stamped)
+            for log in victim.logs()[1:]:
+                log.unlink()
+            victim.logs()[0].write_bytes(data)
+
+        self.check(campaign, "late-0", damage, OUT_OF_ORDER)
+
+    def test_a_segment_that_is_cut_and_then_deleted_is_in_quarantine_as_it_was(
+        self, campaign: Campaign
+    ) -> None:
+        def damage(victim: Victim) -> None:
+            os.truncate(victim.logs()[-1], victim.logs()[-1].stat().st_size - 7)
+            (victim.log_dir / CHECKPOINTS[1]).write_text("0\n1\nlate 0 100000\n")
+
+        self.check(campaign, "late-0", damage)
+
+    def test_what_a_swap_replaces_is_in_quarantine(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.logs()[1]
+            kept = batches_of(log)[:-1]
+            log.with_name(f"{log.name}.swap").write_bytes(log.read_bytes()[: kept[-1].position])
+
+        self.check(campaign, "late-0", damage)
+
+    def test_a_walk_does_not_look_into_control_batches(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.logs()[-1]
+            batch = batches_of(log)[-1]
+            attributes = log.read_bytes()[batch.position + 22]
+            patch(log, batch.position + 22, bytes([attributes | 0x20]))
+
+        self.check(campaign, "plain-1", damage, sample_name="intact")
+
+    def test_the_last_batch_of_a_segment_far_away_splits_it(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[1]
+            batch = batches_of(log)[-1]
+            patch(log, batch.position, (batch.offset + 2**58).to_bytes(8, "big"))
+
+        self.check(campaign, "late-1", damage)
+
+    def test_a_refused_partition_keeps_its_leftovers(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.logs()[0]
+            log.rename(log.with_name(f"{log.name}.swap"))
+            (victim.folder / "leader-epoch-checkpoint").write_text("7\n0\n")
+
+        self.check(campaign, "late-0", damage, REFUSED)
