@@ -10,7 +10,7 @@ from typing import Literal
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
 from recovery.engine import Engine, StopRequest
-from recovery.errors import UsageError
+from recovery.errors import UnsafeError, UsageError
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
@@ -18,8 +18,24 @@ from recovery.report import RecoveryReport
 from recovery.setting import Layer
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
 from segfmt.errors import FormatError
-from segfmt.filenames import META_PROPERTIES
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
 from segfmt.meta_properties import read_meta_properties
+
+_BROKERS_FILES = frozenset(
+    {
+        META_PROPERTIES,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        REPLICATION_OFFSET_CHECKPOINT,
+        CLEAN_SHUTDOWN_FILE,
+    }
+)
 
 
 def recover(
@@ -58,7 +74,8 @@ def recover(
     Raises:
         UsageError: settings that Kafka does not accept, or no log dir.
         LogDirLockedError: a broker runs, or another recovery; nothing was changed.
-        UnsafeError: a separate metadata.log.dir cannot be locked; nothing was changed.
+        UnsafeError: a folder is not a broker's, or a separate metadata.log.dir cannot be locked; nothing was
+            changed.
     """
     run_config = _broker_config(log_dirs, config or {})
     if threads is not None and threads < 1:
@@ -66,6 +83,7 @@ def recover(
     if log_dirs is None:
         _refuse_relative(run_config)
     paths = _log_dir_paths(run_config)
+    _refuse_foreign(paths)
     locked_dirs = _with_metadata_dir(run_config, paths)
     quarantine = None if quarantine_dir is None else os.path.abspath(quarantine_dir)
     if quarantine is not None:
@@ -133,6 +151,24 @@ def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
                 "Remedy: name it once"
             )
     return tuple(os.path.abspath(entry) for entry in paths.values())
+
+
+def _refuse_foreign(paths: tuple[str, ...]) -> None:
+    """Refuse a folder that no broker has ever opened: another one was meant, or its file system is not mounted.
+
+    Kafka: KafkaRaftServer.initializeLogDirs (no meta.properties stops the node). Differs: any file of a
+    broker's own will do, as what is lost is not what is foreign.
+    """
+    for path in paths:
+        try:
+            names = os.listdir(path)
+        except OSError:
+            continue  # the log dir goes offline when it is locked
+        if _BROKERS_FILES.isdisjoint(names):
+            raise UnsafeError(
+                f"{path}: not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing. Nothing was "
+                "changed. Remedy: check the path, and that its file system is mounted"
+            )
 
 
 def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:

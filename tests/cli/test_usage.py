@@ -154,6 +154,20 @@ def test_one_log_dir_that_cannot_be_locked_is_offline_and_the_other_is_done(tmp_
     assert {log_dir["status"] for log_dir in nothing.report["logDirs"]} == {"offline"}
 
 
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_folder_that_is_no_log_dir_is_left_alone(is_empty: bool, sample: Sample, tmp_path: Path) -> None:
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    if not is_empty:
+        (folder / "package-1").mkdir()
+        (folder / "package-1" / "notes").write_text("mine")
+    found = footprint(tmp_path)
+    done = run("recover", "--log-dirs", f"{sample.log_dirs[0]},{folder}", "--progress", "none")
+    assert done.exit_code == 3
+    assert_one_line(done, str(folder), "not the log dir of a broker", "Nothing was changed")
+    assert footprint(tmp_path) == found
+
+
 def test_a_metadata_log_dir_that_cannot_be_locked_makes_the_run_unsafe(tmp_path: Path) -> None:
     sample = unpack("intact", tmp_path)
     metadata_dir = tmp_path / "metadata"
