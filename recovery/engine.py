@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 
+from native.segment_scan import warm_up
 from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.handoff import Handoff
 from recovery.inventory import LogDirInventory, list_log_dir, refuse_duplicates
@@ -28,6 +29,8 @@ from recovery.observer import (
     RunStarted,
 )
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
+
+_NOTABLE_COMPILE_S = 2.0
 
 
 class StopRequest:
@@ -117,9 +120,12 @@ class Engine:
         own_locks = LogDirLocks(self._locked_dirs, dry_run=self._dry_run)
         with own_locks if self._locks is None else nullcontext(self._locks) as locks:
             self._take_offline(locks)
+            compile_s = _warm_up()
             self._notify(
                 RunStarted(log_dirs=self._log_dirs, threads_per_dir=self._thread_count, dry_run=self._dry_run)
             )
+            if compile_s > _NOTABLE_COMPILE_S:
+                self._notify(Remark(text=f"compiled the kernels for this CPU in {compile_s:.0f} s, once"))
             for remark in self._remarks:
                 self._notify(remark)
             for log_dir, error in self._offline.items():
@@ -221,3 +227,10 @@ class Engine:
             )
             for log_dir, error in self._offline.items()
         ]
+
+
+def _warm_up() -> float:
+    """Load or compile the kernels before any clock of progress runs; return the seconds that it took."""
+    started_s = time.monotonic()
+    warm_up()
+    return time.monotonic() - started_s

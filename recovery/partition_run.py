@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from native.raw_scan import RawScan
 from recovery.apply import apply_partition, sync_files
 from recovery.errors import PartitionRefusedError
-from recovery.model import BatchSpan, Original, PartitionOutcome, PartitionTask, ScanMode, ScanRequest
+from recovery.model import (
+    BatchSpan,
+    Original,
+    PartitionOutcome,
+    PartitionTask,
+    RemovalKind,
+    ScanMode,
+    ScanRequest,
+)
 from recovery.observer import (
     BytesScanned,
     CorruptionFound,
@@ -213,7 +221,7 @@ class PartitionRun:
         """Return what to do in the folder.
 
         Differs: a folder that waits for its deletion (`-delete`) in a cleanly shut down log dir is left as it is.
-        The broker would drop one of its snapshots at every start, and the folder itself a minute later.
+        The broker would drop its snapshots and leader epochs, and the folder itself a minute later.
         """
         if self._task.had_clean_shutdown and self._task.is_delete_folder:
             return PartitionPlan(folder=self._task.folder, saves=(), actions=())
@@ -266,6 +274,11 @@ class PartitionRun:
         elif not plan.is_empty or (self._is_recovered() and outcome.recovered_segments):
             status = "recovered"
         task = self._task
+        pending = [
+            action.size_bytes
+            for action in plan.actions
+            if isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION
+        ]
         return PartitionReport(
             log_dir=task.log_dir,
             folder=task.folder,
@@ -287,6 +300,8 @@ class PartitionRun:
             quarantined=tuple(saved),
             reasons=tuple(dict.fromkeys(cut.reason for cut in outcome.cuts)),
             warnings=outcome.warnings,
+            pending_deletion_count=len(pending),
+            pending_deletion_bytes=sum(pending),
             duration_ms=_elapsed_ms(started_s),
         )
 

@@ -34,6 +34,7 @@ class PartitionReport:
         to_quarantine: what goes there, by name, in a dry run as well.
         reasons: why something was cut, refused or failed.
         warnings: what the operator should know although nothing is lost.
+        pending_deletion_count, pending_deletion_bytes: `.deleted` files of the broker that went.
     """
 
     log_dir: str
@@ -53,6 +54,8 @@ class PartitionReport:
     quarantined: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    pending_deletion_count: int = 0
+    pending_deletion_bytes: int = 0
     duration_ms: int = 0
 
     @property
@@ -76,6 +79,7 @@ class PartitionReport:
             "logEndOffset": self.log_end_offset,
             "truncatedBytes": self.truncated_bytes,
             "truncatedBatches": self.truncated_batches,
+            "pendingDeletions": {"files": self.pending_deletion_count, "bytes": self.pending_deletion_bytes},
             "cuts": [
                 {
                     "file": cut.file,
@@ -182,7 +186,7 @@ class RecoveryReport:
 
 
 def _text_lines(report: RecoveryReport) -> Iterable[str]:
-    verb = "would be" if report.dry_run else "is"
+    verb = "would be" if report.dry_run else "are"
     for log_dir in report.log_dirs:
         yield f"{log_dir.log_dir}: {_dir_words(log_dir, dry_run=report.dry_run)}"
         if log_dir.error:
@@ -192,8 +196,10 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
             yield f"  {folder}: left alone"
         for action in log_dir.actions:
             yield f"  {action}"
-        if log_dir.quarantine:
+        if log_dir.quarantine and any(partition.quarantined for partition in log_dir.partitions):
             yield f"  quarantine: {log_dir.quarantine}"
+        elif log_dir.quarantine:
+            yield f"  replaced checkpoints are kept in {log_dir.quarantine}"
     counts = _count(partition.status for partition in report.partitions)
     words = ", ".join(f"{counts[status]} {status}" for status in counts)
     yield f"{len(report.partitions)} partitions: {words or 'nothing found'}" + (
@@ -241,7 +247,10 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
     words = f"  {partition.folder}: {partition.status}"
     if partition.log_end_offset >= 0:
         words += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
+    if partition.recovered_segments:
         words += f", {partition.recovered_segments} of {partition.segment_count} segments read"
+    if partition.pending_deletion_count:
+        words += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"
     yield words
     for cut in partition.cuts:
         place = "whole segment" if cut.position == 0 else f"from byte {cut.position}"

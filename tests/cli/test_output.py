@@ -128,6 +128,7 @@ def test_a_dry_run_touches_nothing_and_says_what_is_then_done(tmp_path: Path) ->
             "partition",
             "status",
             "actions",
+            "pendingDeletions",
             "toQuarantine",
             "cuts",
             "logStartOffset",

@@ -96,7 +96,7 @@ TEXT = """\
     note: something to know
   u-0: refused
     leader-epoch-checkpoint: no. Remedy: move it
-  w-0: recovered, offsets 1 to 9, 0 of 1 segments read
+  w-0: recovered, offsets 1 to 9
     00000000000000000000.log from byte 7: 9000 bytes, 0 batches: preallocated and never written
   __cluster_metadata-0: left alone
   write recovery-point-offset-checkpoint
@@ -105,7 +105,7 @@ TEXT = """\
 /d3: offline, left as it was where it was not reached
   /d3: [Errno 5] Input/output error
 4 partitions: 1 truncated, 1 refused, 1 unchanged, 1 recovered
-734 bytes (5 batches) is cut off and kept in quarantine"""
+734 bytes (5 batches) are cut off and kept in quarantine"""
 
 JSON_PARTITION = {
     "partition": "t-0",
@@ -116,6 +116,7 @@ JSON_PARTITION = {
     "logEndOffset": 51,
     "truncatedBytes": 734,
     "truncatedBatches": 5,
+    "pendingDeletions": {"files": 0, "bytes": 0},
     "cuts": [
         {
             "file": "00000000000000000040.log",
