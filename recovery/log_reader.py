@@ -117,6 +117,18 @@ class LogReader:
         original = self._tree.original(log)
         return Original(file=log, size_bytes=0) if original is None else original
 
+    def find_offset(self, segments: list[Segment], target_offset: int) -> None:
+        """Look *target_offset* up, from the first of *segments* on, which opens their offset indexes.
+
+        Raises:
+            PartitionRefusedError: an index leads into a batch; the broker halts.
+
+        Kafka: LocalLog.read.
+        """
+        for segment in segments:
+            if self._translate(segment, target_offset) is not None:
+                return
+
     def _offset_behind(self, log: str, base_offset: int, entries: npt.NDArray[np.void], scan: RawScan) -> int:
         """Return the end that Kafka sees: without the last indexed offset it takes the segment for empty."""
         if not scan.batch_count:

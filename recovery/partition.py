@@ -124,7 +124,17 @@ class _Loader:
             last_offset=self._log_end_offset,
             from_clean_shutdown=task.had_clean_shutdown,
         )
+        self._find_first_unstable_offset()
         self._read_partition_metadata()
+
+    def _find_first_unstable_offset(self) -> None:
+        """Look up where the first open transaction begins. Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset."""
+        first_unstable = self._main_state.first_unstable_offset
+        if first_unstable is None:
+            return
+        offset = max(first_unstable, self._log_start_offset)
+        if offset < self._log_end_offset and self._segments.floor(offset) is not None:
+            self._reader.find_offset(self._segments.values(offset, MAX_LONG), offset)
 
     def _load_segment_files(self) -> None:
         """Open all segments in order; recover those without an offset index or with a wrong transaction index.

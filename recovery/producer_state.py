@@ -90,6 +90,7 @@ class ProducerState:
         self._expiration_ms = expiration_ms
         self._producers: dict[int, _Producer] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id
+        self._unreplicated: set[int] = set()  # first offsets of transactions that a replay has seen completed
         self._snapshots = files.list_snapshots()
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
@@ -109,6 +110,14 @@ class ProducerState:
     def producer_count(self) -> int:
         """How many producers are known."""
         return len(self._producers)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is open, or was completed in what was replayed.
+
+        Kafka: ProducerStateManager.firstUnstableOffset.
+        """
+        return min((*self._ongoing, *self._unreplicated), default=None)
 
     # -- snapshots ------------------------------------------------------------------------------------------
 
@@ -134,6 +143,7 @@ class ProducerState:
         if log_end_offset != self.map_end_offset:
             self._producers.clear()
             self._ongoing.clear()
+            self._unreplicated.clear()
             self._load_newest_snapshot(log_start_offset)
         else:
             self.map_end_offset = max(self.map_end_offset, log_start_offset)
@@ -146,6 +156,7 @@ class ProducerState:
         """
         self._producers.clear()
         self._ongoing.clear()
+        self._unreplicated.clear()
         for known in sorted(self._snapshots):
             self._delete_snapshot(known)
         self._last_snapshot_offset = 0
@@ -266,9 +277,12 @@ class ProducerState:
         Kafka: UnifiedLog.loadProducersFromRecords.
         """
         producer_ids = scan.producers["producer_id"].tolist()
-        self._follow_transactions(
-            scan, producer_ids, lambda _producer, first, _marker, _type: self._ongoing.pop(first, None)
-        )
+
+        def complete(_producer_id: int, first_offset: int, _marker_offset: int, _marker_type: int) -> None:
+            self._ongoing.pop(first_offset, None)
+            self._unreplicated.add(first_offset)
+
+        self._follow_transactions(scan, producer_ids, complete)
         rows = _rows(scan)
         for row in reversed(rows):
             self._take_row(row, keeps_batches_on_return=True)

@@ -167,6 +167,17 @@ class TestDurability:
         folder.apply(plan(RenameFile(old="b", new="b.deleted"), TruncateFile(name="a", size_bytes=1)))
         assert told == ["folder", "truncate", "folder"]
 
+    def test_quarantine_is_durable_before_the_first_action(self, tmp_path: Path, monkeypatch) -> None:
+        told: list[str] = []
+        folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
+        quarantine = Quarantine(str(folder.log_dir))
+        sync = quarantine.sync
+        monkeypatch.setattr(quarantine, "sync", lambda: (told.append("quarantine"), sync()))
+        monkeypatch.setattr(module, "_truncate", lambda path, size_bytes: told.append("truncate"))
+        save = SaveTail(name="a", position=1, size_bytes=3, reason="why")
+        folder.apply(plan(TruncateFile(name="a", size_bytes=1), saves=(save,)), quarantine)
+        assert told == ["quarantine", "truncate"]
+
     def test_nothing_to_do_syncs_nothing(self, tmp_path: Path, monkeypatch) -> None:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
         monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("synced"))

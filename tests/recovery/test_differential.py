@@ -243,6 +243,18 @@ class TestFoundByTheCampaign:
 
         self.check(campaign, "late-1", damage)
 
+    @pytest.mark.parametrize("partition", ["transactions-0", "transactions-1", "transactions-2", "plain-0"])
+    @pytest.mark.parametrize("rest", [b"\x01\x02\x03", None], ids=["a rest behind", "no whole entry"])
+    def test_the_index_where_the_first_open_transaction_begins_is_opened(
+        self, partition: str, rest: bytes | None, campaign: Campaign
+    ) -> None:
+        def damage(victim: Victim) -> None:
+            for index in victim.folder.glob("*.index"):
+                index.write_bytes(bytes(7) if rest is None else index.read_bytes() + rest)
+            (victim.log_dir / MARKER).write_text("")
+
+        self.check(campaign, partition, damage, IDENTICAL, REFUSED)
+
     def test_a_refused_partition_keeps_its_leftovers(self, campaign: Campaign) -> None:
         def damage(victim: Victim) -> None:
             log = victim.logs()[0]
