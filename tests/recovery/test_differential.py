@@ -243,7 +243,7 @@ class TestFoundByTheCampaign:
 
         self.check(campaign, "late-1", damage)
 
-    @pytest.mark.parametrize("partition", ["transactions-0", "transactions-1", "transactions-2", "plain-0"])
+    @pytest.mark.parametrize("partition", ["transactions-0", "transactions-1", "transactions-2", "codec-none-0"])
     @pytest.mark.parametrize("rest", [b"\x01\x02\x03", None], ids=["a rest behind", "no whole entry"])
     def test_the_index_where_the_first_open_transaction_begins_is_opened(
         self, partition: str, rest: bytes | None, campaign: Campaign
