@@ -14,6 +14,7 @@ import recovery
 from recovery.errors import LogDirLockedError, UsageError
 from recovery.log_dir_run import LogDirRun
 from recovery.observer import Event, PartitionFinished, RunFinished, RunStarted
+from recovery.partition_run import PartitionRun
 from recovery.report import LogDirReport
 from tests.cli import test_lock_conflicts
 from tests.cli.command import recover as recover_by_command
@@ -102,7 +103,7 @@ def test_no_thread_is_at_work_when_an_error_lets_the_locks_go(
     sample = unpack("crashed", tmp_path)
     first, second = map(str, sample.log_dirs)
     failed = threading.Event()
-    hand_over = LogDirRun._hand_over
+    hand_over, run_partition = LogDirRun._hand_over, LogDirRun._run_partition
 
     def fail(run: LogDirRun) -> LogDirReport:
         if run._inventory.log_dir == first:
@@ -110,13 +111,15 @@ def test_no_thread_is_at_work_when_an_error_lets_the_locks_go(
             raise ZeroDivisionError
         return hand_over(run)
 
-    def wait(event: Event) -> None:
-        if isinstance(event, PartitionFinished) and event.log_dir == second:
+    def wait(run: LogDirRun, partition: PartitionRun) -> None:
+        if run._inventory.log_dir == second:
             failed.wait(timeout=10)
+        run_partition(run, partition)
 
     monkeypatch.setattr(LogDirRun, "_hand_over", fail)
+    monkeypatch.setattr(LogDirRun, "_run_partition", wait)
     with pytest.raises(ZeroDivisionError):
-        recovery.recover([first, second], now_ms=sample.now_ms, observers=[wait])
+        recovery.recover([first, second], now_ms=sample.now_ms)
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("log-recovery-")] == []
     assert not any((log_dir / MARKER).exists() for log_dir in sample.log_dirs)
 
