@@ -134,8 +134,10 @@ class LogReader:
         if not scan.batch_count:
             return base_offset
         target_offset = last_offset(entries, base_offset)
-        if scan.last_offset >= target_offset:
-            return scan.last_offset + 1
+        if scan.last_offset >= target_offset and not scan.legacy_batch_count:
+            return (
+                scan.last_offset + 1
+            )  # to open message sets on the way may stop the broker: they are searched
         is_found = self._search(log, entries, base_offset, target_offset) is not None
         return scan.last_offset + 1 if is_found else base_offset
 

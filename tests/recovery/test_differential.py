@@ -243,7 +243,17 @@ class TestFoundByTheCampaign:
 
         self.check(campaign, "late-1", damage)
 
-    @pytest.mark.parametrize("partition", ["transactions-0", "transactions-1", "transactions-2", "codec-none-0"])
+    def test_a_message_set_on_the_way_to_the_end_that_cannot_be_opened(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.logs()[-1]
+            patch(log, 183, bytes([log.read_bytes()[183] ^ 64]))
+            (victim.log_dir / MARKER).write_text("")
+
+        self.check(campaign, "old-v0-gzip-0", damage, REFUSED, sample_name="crashed-v0-v1")
+
+    @pytest.mark.parametrize(
+        "partition", ["transactions-0", "transactions-1", "transactions-2", "codec-none-0"]
+    )
     @pytest.mark.parametrize("rest", [b"\x01\x02\x03", None], ids=["a rest behind", "no whole entry"])
     def test_the_index_where_the_first_open_transaction_begins_is_opened(
         self, partition: str, rest: bytes | None, campaign: Campaign
