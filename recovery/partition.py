@@ -11,31 +11,27 @@ Kafka: LogLoader.load, UnifiedLog.create, LogManager.shutdown.
 from __future__ import annotations
 
 from recovery.errors import PartitionRefusedError
-from recovery.leader_epochs import LeaderEpochs
 from recovery.log_reader import LogReader
 from recovery.model import PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
 from recovery.producer_rebuild import rebuild_producer_state
 from recovery.producer_state import ProducerState
 from recovery.segment import Segment, SegmentMap
 from recovery.segment_recovery import SegmentOverflowedError, SegmentRecovery
+from recovery.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
 from recovery.split import split_segment
 from recovery.swaps import MAX_LONG, settle_leftovers
 from recovery.tree import PartitionTree
-from segfmt.checkpoint import encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
-from segfmt.errors import CorruptIndexError, FileNameError, FormatError, MalformedCheckpointError
+from segfmt.checkpoint import encode_leader_epoch_checkpoint
+from segfmt.errors import FileNameError
 from segfmt.filenames import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
-    PARTITION_METADATA,
     FileKind,
     file_kind,
     log_name,
     read_offset,
 )
-from segfmt.kafka_uuid import format_uuid
-from segfmt.partition_metadata import read_partition_metadata
-from segfmt.transaction_index import check_transaction_index
 
 MAX_LOG_BYTES = 2**31 - 1
 
@@ -80,7 +76,7 @@ class _Loader:
         self._tree = PartitionTree(task.files, source)
         self._reader = LogReader(self._tree, source)
         self._segments = SegmentMap()
-        self._epochs = _read_epochs(self._tree)
+        self._epochs = read_epochs(self._tree)
         self._main_state = self._new_state()
         self._recovery = SegmentRecovery(
             task, self._tree, self._segments, self._reader, self._epochs, self._new_state
@@ -125,7 +121,11 @@ class _Loader:
             from_clean_shutdown=task.had_clean_shutdown,
         )
         self._find_first_unstable_offset()
-        self._read_partition_metadata()
+        self._topic_id = read_topic_id(self._tree)
+        if self._topic_id is None:
+            self._warnings.append(
+                "no partition.metadata: a broker renames this folder to -stray once it has loaded it"
+            )
 
     def _find_first_unstable_offset(self) -> None:
         """Look up where the first open transaction begins. Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset."""
@@ -166,7 +166,7 @@ class _Loader:
             if segment.time_index not in self._tree:  # made empty and never rebuilt
                 self._tree.put(segment.time_index, b"")
                 segment.opened_indexes.add(segment.time_index)
-            if _has_corrupt_txn_index(self._tree, segment):
+            if has_corrupt_txn_index(self._tree, segment):
                 self._recover_while_loading(segment)
         self._segments.add(segment)
 
@@ -268,20 +268,6 @@ class _Loader:
             if snapshot is not None and snapshot in self._tree:
                 self._tree.rename(snapshot, snapshot + DELETED_SUFFIX)
 
-    def _read_partition_metadata(self) -> None:
-        """Read the topic's id. Kafka: UnifiedLog.initializeTopicId."""
-        if PARTITION_METADATA not in self._tree:
-            self._warnings.append(
-                "no partition.metadata: a broker renames this folder to -stray once it has loaded it"
-            )
-            return
-        try:
-            metadata = read_partition_metadata(self._tree.read(PARTITION_METADATA))
-        except MalformedCheckpointError as error:
-            remedy = "write the topic's id (kafka-topics --describe) into it, or copy it from another replica"
-            raise _refused_small_file(PARTITION_METADATA, error, remedy) from error
-        self._topic_id = format_uuid(metadata.topic_id)
-
     def _check_active_index_sizes(self) -> None:
         """An active index longer than segment.index.bytes cannot be mapped. Kafka: AbstractIndex.resize."""
         active = self._segments.last
@@ -357,48 +343,3 @@ class _Loader:
                 size_bytes = self._tree.size_bytes(name)
                 if name in segment.opened_indexes and size_bytes % entry_bytes:
                     self._tree.cut(name, size_bytes // entry_bytes * entry_bytes)
-
-
-def _has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
-    """Kafka: TransactionIndex.sanityCheck, the only index check of a load."""
-    if segment.txn_index not in tree or not tree.size_bytes(segment.txn_index):
-        return False
-    try:
-        check_transaction_index(tree.read(segment.txn_index), segment.base_offset)
-    except CorruptIndexError:
-        return True
-    except FormatError as error:
-        raise PartitionRefusedError(
-            file=segment.txn_index,
-            position=error.position,
-            rule=f"{error} ({error.kafka} stops the broker)",
-            remedy="move the transaction index and the segment's .index away: both are rebuilt from the log",
-        ) from error
-    return False
-
-
-def _read_epochs(tree: PartitionTree) -> LeaderEpochs:
-    """Read `leader-epoch-checkpoint`; Kafka makes an empty one where there is none.
-
-    Kafka: UnifiedLog.createLeaderEpochCache, CheckpointFile constructor.
-    """
-    if LEADER_EPOCH_CHECKPOINT not in tree:
-        tree.put(LEADER_EPOCH_CHECKPOINT, b"")
-        return LeaderEpochs()
-    remedy = "move the file away: it is rebuilt from the log"
-    try:
-        entries = read_leader_epoch_checkpoint(tree.read(LEADER_EPOCH_CHECKPOINT))
-    except MalformedCheckpointError as error:
-        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, error, remedy) from error
-    if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
-        negative = MalformedCheckpointError(
-            "a negative epoch or offset", takes_dir_offline=False, kafka="IllegalArgumentException"
-        )
-        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, negative, remedy)
-    return LeaderEpochs(entries)
-
-
-def _refused_small_file(file: str, error: MalformedCheckpointError, remedy: str) -> PartitionRefusedError:
-    outcome = "takes the log dir offline" if error.takes_dir_offline else "stops the broker"
-    rule = f"{error} ({error.kafka} {outcome})"
-    return PartitionRefusedError(file=file, position=error.position, rule=rule, remedy=remedy)

@@ -1,0 +1,88 @@
+"""The small files of a partition's folder, read out of its tree with Kafka's two ways of failing told apart.
+
+What Kafka throws for them stops the broker or takes the log dir offline; here it refuses the partition, with a remedy.
+"""
+
+from __future__ import annotations
+
+from recovery.errors import PartitionRefusedError
+from recovery.leader_epochs import LeaderEpochs
+from recovery.segment import Segment
+from recovery.tree import PartitionTree
+from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.errors import CorruptIndexError, FormatError, MalformedCheckpointError
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from segfmt.kafka_uuid import format_uuid
+from segfmt.partition_metadata import read_partition_metadata
+from segfmt.transaction_index import check_transaction_index
+
+
+def has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
+    """Return whether the transaction index asks for a recovery of *segment*.
+
+    Raises:
+        PartitionRefusedError: it stops the broker.
+
+    Kafka: TransactionIndex.sanityCheck, the only index check of a load.
+    """
+    if segment.txn_index not in tree or not tree.size_bytes(segment.txn_index):
+        return False
+    try:
+        check_transaction_index(tree.read(segment.txn_index), segment.base_offset)
+    except CorruptIndexError:
+        return True
+    except FormatError as error:
+        raise PartitionRefusedError(
+            file=segment.txn_index,
+            position=error.position,
+            rule=f"{error} ({error.kafka} stops the broker)",
+            remedy="move the transaction index and the segment's .index away: both are rebuilt from the log",
+        ) from error
+    return False
+
+
+def read_epochs(tree: PartitionTree) -> LeaderEpochs:
+    """Return the epochs in `leader-epoch-checkpoint`; Kafka makes an empty file where there is none.
+
+    Raises:
+        PartitionRefusedError: it is malformed.
+
+    Kafka: UnifiedLog.createLeaderEpochCache, CheckpointFile constructor.
+    """
+    if LEADER_EPOCH_CHECKPOINT not in tree:
+        tree.put(LEADER_EPOCH_CHECKPOINT, b"")
+        return LeaderEpochs()
+    remedy = "move the file away: it is rebuilt from the log"
+    try:
+        entries = read_leader_epoch_checkpoint(tree.read(LEADER_EPOCH_CHECKPOINT))
+    except MalformedCheckpointError as error:
+        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, error, remedy) from error
+    if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
+        negative = MalformedCheckpointError(
+            "a negative epoch or offset", takes_dir_offline=False, kafka="IllegalArgumentException"
+        )
+        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, negative, remedy)
+    return LeaderEpochs(entries)
+
+
+def read_topic_id(tree: PartitionTree) -> str | None:
+    """Return the topic's id in `partition.metadata`, 22 characters; None without that file.
+
+    Raises:
+        PartitionRefusedError: it is malformed.
+
+    Kafka: UnifiedLog.initializeTopicId.
+    """
+    if PARTITION_METADATA not in tree:
+        return None
+    try:
+        return format_uuid(read_partition_metadata(tree.read(PARTITION_METADATA)).topic_id)
+    except MalformedCheckpointError as error:
+        remedy = "write the topic's id (kafka-topics --describe) into it, or copy it from another replica"
+        raise _refused_small_file(PARTITION_METADATA, error, remedy) from error
+
+
+def _refused_small_file(file: str, error: MalformedCheckpointError, remedy: str) -> PartitionRefusedError:
+    outcome = "takes the log dir offline" if error.takes_dir_offline else "stops the broker"
+    rule = f"{error} ({error.kafka} {outcome})"
+    return PartitionRefusedError(file=file, position=error.position, rule=rule, remedy=remedy)
