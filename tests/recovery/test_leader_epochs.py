@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.leader_epochs import LeaderEpochs
@@ -115,9 +115,11 @@ class TestTruncate:
         assert epochs.is_changed
 
 
+QUICK = settings(deadline=None, derandomize=True)  # a busy machine is no failure
 PAIRS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 100)))
 
 
+@QUICK
 @given(PAIRS)
 def test_epochs_and_their_starts_always_ascend(pairs):
     entries = LeaderEpochs(pairs).entries
@@ -126,12 +128,14 @@ def test_epochs_and_their_starts_always_ascend(pairs):
         assert start < next_start
 
 
+@QUICK
 @given(PAIRS)
 def test_what_was_kept_is_kept_again(pairs):
     entries = LeaderEpochs(pairs).entries
     assert LeaderEpochs(entries).entries == entries
 
 
+@QUICK
 @given(PAIRS, st.integers(0, 100))
 def test_truncating_twice_is_truncating_once(pairs, offset):
     epochs = LeaderEpochs(pairs)
