@@ -102,7 +102,7 @@ def test_a_lock_that_a_kill_leaves_belongs_to_the_brokers_user(sample: Sample) -
     for log_dir in sample.log_dirs:
         (log_dir / ".lock").unlink(missing_ok=True)
     options = ("--now", sample.now_ms, "--progress", "none")
-    process = start_paused("PartitionFinished", 1, "recover", "-c", sample.config, *options)
+    process = start_paused("LogDirStarted", 1, "recover", "-c", sample.config, *options)
     process.kill()
     process.communicate()
     assert owners(sample.log_dirs[0]) == {(OWNER, GROUP)}
