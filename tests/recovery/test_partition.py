@@ -140,6 +140,14 @@ class TestCorruptLog:
         assert (second.file, second.position, second.batch_count) == (name(20), 0, 10)
         assert second.reason == f"behind the cut in {name(10)}"
 
+    def test_a_snapshot_at_the_base_of_a_deleted_segment_goes_with_it(self) -> None:
+        files = Folded(three_segments()).tree
+        files[name(10)] += b"junk"  # the snapshot behind the last good batch is taken at the next base
+        folded = Folded(files)
+        assert folded.outcome.log_end_offset == 20
+        assert name(20, ".snapshot.deleted") in folded.tree
+        assert folded.snapshots() == [10, 20]
+
     def test_damage_in_a_flushed_segment_is_not_noticed(self) -> None:
         files = three_segments()
         files[name(0)] = flipped(files[name(0)], 4 * SIZE + 65)

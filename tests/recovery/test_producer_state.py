@@ -202,6 +202,33 @@ class TestAgainstTheTwin:
         assert rows_of(state) == [(9, -1, -1, -1, 0, -1, -1, -1)]
         assert state.map_end_offset == 5
 
+    def test_producers_of_a_replay_arrive_the_last_one_first(self) -> None:
+        # In one bucket of Kafka's temporary map, to which new keys are added in front.
+        batches = [Batch(base_offset=i, last_offset=i, producer_id=pid) for i, pid in enumerate((1, 17, 33))]
+        for is_replayed, expected in ((True, [33, 17, 1]), (False, [1, 17, 33])):
+            files = Snapshots()
+            state = new_state(files)
+            (state.replay if is_replayed else state.recover)(scan_of(batches))
+            state.map_end_offset = 3
+            state.take_snapshot()
+            entries = read_producer_snapshot(files.read_snapshot(files.list_snapshots()[3]))
+            assert entries["producer_id"].tolist() == expected
+
+    def test_open_and_replayed_transactions_tell_the_first_unstable_offset(self) -> None:
+        def of(*batches: Batch) -> int | None:
+            state = new_state()
+            state.replay(scan_of(list(batches)))
+            return state.first_unstable_offset
+
+        open_at_5 = Batch(base_offset=5, last_offset=5, producer_id=1, is_transactional=True)
+        ended_at_6 = Batch(base_offset=6, last_offset=6, producer_id=1, is_transactional=True, marker=1)
+        open_at_7 = Batch(base_offset=7, last_offset=7, producer_id=2, is_transactional=True)
+        assert of() is None
+        assert of(Batch(base_offset=5, last_offset=5, producer_id=1)) is None
+        assert of(open_at_5) == 5
+        assert of(open_at_5, ended_at_6, open_at_7) == 5
+        assert of(open_at_7) == 7
+
     def test_a_replay_leaves_the_end_of_the_map_alone(self) -> None:
         state = new_state()
         state.map_end_offset = 77
