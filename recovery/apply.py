@@ -132,7 +132,9 @@ def _replacement(path: str) -> Iterator[int]:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         try:
-            _adopt(descriptor, path)  # first, so that a kill leaves no file that the broker's user may not remove
+            _adopt(
+                descriptor, path
+            )  # first, so that a kill leaves no file that the broker's user may not remove
             yield descriptor
             os.fsync(descriptor)
         finally:
