@@ -33,11 +33,6 @@ class LogFiles:
         self.by_dir = [log_files([log_dir]) for log_dir in log_dirs]
         self._stats = self._look()
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all files together."""
-        return sum(path.stat().st_size for files in self.by_dir for path in files)
-
     def are_untouched(self) -> bool:
         """Whether no file has been written to, cut or replaced."""
         return self._look() == self._stats
