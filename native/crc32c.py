@@ -30,3 +30,8 @@ def crc32c(data: npt.NDArray[np.uint8], crc: int = 0, *, cpu_path: CpuPath | Non
         return crc
     own: int = _crc32c.entry(path)(data.ctypes.data, data.size)
     return own if crc == 0 else _gf2.join(crc, own, data.size, _gf2.CASTAGNOLI)
+
+
+def crc32c_of_bytes(data: bytes) -> int:
+    """Return the CRC-32C of *data*, for the readers of `segfmt` that take a checksum function."""
+    return crc32c(np.frombuffer(data, dtype=np.uint8))

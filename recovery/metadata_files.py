@@ -9,9 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-import numpy as np
-
-from native.crc32c import crc32c
+from native.crc32c import crc32c_of_bytes
 from recovery.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from segfmt.errors import FileNameError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
@@ -56,7 +54,7 @@ def _read(folder: str, names: list[str]) -> ClusterMetadata:
         checkpoint,
         (_bytes_of(folder, log) for log in needed),
         checkpoint_end_offset=end_offset,
-        crc32c=_checksum,
+        crc32c=crc32c_of_bytes,
     )
 
 
@@ -88,7 +86,3 @@ def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:
     with os.scandir(folder) as entries:
         found = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
     return {name: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found}
-
-
-def _checksum(data: bytes) -> int:
-    return crc32c(np.frombuffer(data, dtype=np.uint8))

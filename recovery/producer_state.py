@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from native.crc32c import crc32c
+from native.crc32c import crc32c_of_bytes
 from native.raw_scan import RawScan, TxnEventKind
 from segfmt.errors import CorruptSnapshotError
 from segfmt.java_hash_map import java_hash_map_order
@@ -128,7 +128,7 @@ class ProducerState:
         """
         if self.map_end_offset <= self._last_snapshot_offset:
             return
-        data = encode_producer_snapshot(self._entries(), crc32c=_checksum)
+        data = encode_producer_snapshot(self._entries(), crc32c=crc32c_of_bytes)
         self._snapshots[self.map_end_offset] = self._files.write_snapshot(self.map_end_offset, data)
         self._last_snapshot_offset = self.map_end_offset
 
@@ -194,7 +194,7 @@ class ProducerState:
             offset = max(self._snapshots)
             try:
                 entries = read_producer_snapshot(
-                    self._files.read_snapshot(self._snapshots[offset]), crc32c=_checksum
+                    self._files.read_snapshot(self._snapshots[offset]), crc32c=crc32c_of_bytes
                 )
             except CorruptSnapshotError:
                 self._delete_snapshot(offset)
@@ -364,7 +364,3 @@ _BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANS
 
 def _rows(scan: RawScan) -> list[_Row]:
     return [_Row(*row) for row in scan.producers[list(_Row._fields)].tolist()]
-
-
-def _checksum(data: bytes) -> int:
-    return crc32c(np.frombuffer(data, dtype=np.uint8))
