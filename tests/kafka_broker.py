@@ -15,7 +15,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -195,6 +196,17 @@ class Broker:
             self.wait_for_end(wait_seconds=wait_seconds)
         except subprocess.TimeoutExpired as error:
             raise BrokerError(f"the broker did not stop:\n{self.log[-6000:]}") from error
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """SIGSTOP: it keeps its locks and ports, and writes nothing of its own until the block is left."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            # The signal comes back at once, while threads inside a system call still finish it.
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED)
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL, if it runs."""
