@@ -104,7 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Recover the log dirs of an Apache Kafka broker after an unclean shutdown.",
     )
     parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for command in _COMMANDS:
         command.add_parser(commands)
     return parser

@@ -9,11 +9,17 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from recovery.errors import InterruptedRecoveryError, UsageError
+from recovery.cli.arguments import (
+    add_log_dir_arguments,
+    add_setting_arguments,
+    log_dirs_of,
+    properties_of,
+    topic_configs_of,
+)
+from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
     from recovery.engine import StopRequest
@@ -40,18 +46,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    where = parser.add_argument_group("what to recover (one of the two is needed)")
-    where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
-    where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")
-    settings = parser.add_argument_group("settings")
-    settings.add_argument(
-        "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
-    )
-    settings.add_argument(
-        "--topic-config",
-        metavar="JSON",
-        help='{"topic": {"key": "value"}}, or the name of a file that holds it; wins over the metadata log',
-    )
+    add_log_dir_arguments(parser, "recover")
+    settings = add_setting_arguments(parser)
     settings.add_argument(
         "--threads",
         metavar="N",
@@ -146,11 +142,11 @@ def _recover(arguments: argparse.Namespace, signals: _Signals) -> RecoveryReport
 
     stop = StopRequest()
     signals.forward_to(stop)
-    properties = _properties(arguments)
-    topic_configs = _topic_configs(arguments.topic_config)
+    properties = properties_of(arguments)
+    topic_configs = topic_configs_of(arguments)
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
         return recover(
-            _log_dirs(arguments),
+            log_dirs_of(arguments),
             config=properties,
             topic_configs=topic_configs,
             now_ms=arguments.now,
@@ -180,54 +176,6 @@ def _discard_output() -> None:
     """Let the interpreter's last flush succeed."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _log_dirs(arguments: argparse.Namespace) -> list[str] | None:
-    if arguments.log_dirs is None:
-        if arguments.config is None:
-            raise UsageError("recover needs -c/--config FILE or --log-dirs A,B")
-        return None
-    return [part.strip() for part in arguments.log_dirs.split(",") if part.strip()]
-
-
-def _properties(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the properties file with `--property` on top."""
-    from recovery.config import BrokerConfig
-    from recovery.setting import Layer
-    from segfmt.errors import MalformedPropertiesError
-    from segfmt.properties import read_properties
-
-    properties: dict[str, str] = {}
-    given: dict[str, str] = {}
-    if arguments.config is not None:
-        try:
-            properties = dict(read_properties(Path(arguments.config).read_bytes()))
-        except OSError as error:
-            raise UsageError(f"--config {arguments.config}: {error.strerror}") from error
-        except MalformedPropertiesError as error:
-            raise UsageError(f"--config {arguments.config}: {error}") from error
-    for item in arguments.property:
-        key, equals, value = item.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"--property {item}: expected KEY=VALUE")
-        given[key.strip()] = value.strip()
-    # Looked at here, where it is still known which of them a wrong value comes from.
-    BrokerConfig.from_layers((Layer("--property", given), Layer(f"{arguments.config}", properties)))
-    return properties | given
-
-
-def _topic_configs(text: str | None) -> dict[str, dict[str, str]] | None:
-    """Return the overrides in JSON *text*, or in the file of that name."""
-    from recovery.topic_configs import read_topic_configs
-
-    if text is None:
-        return None
-    if not text.lstrip().startswith("{"):
-        try:
-            text = Path(text).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise UsageError(f"--topic-config {text}: {error}") from error
-    return read_topic_configs(text)
 
 
 class _Signals:

@@ -1,0 +1,94 @@
+"""Options that commands share: which log dirs, and with which settings.
+
+They are declared here once, so that every command spells them alike, and read here once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from recovery.errors import UsageError
+
+
+def add_log_dir_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Declare `-c/--config` and `--log-dirs`; *verb* is what the command does to the dirs."""
+    where = parser.add_argument_group(f"what to {verb} (one of the two is needed)")
+    where.add_argument("-c", "--config", metavar="FILE", help="the broker's server.properties")
+    where.add_argument("--log-dirs", metavar="A,B", help="log dirs, instead of those in the configuration")
+
+
+def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """Declare `--property` and `--topic-config` in a group, and return the group for more."""
+    settings = parser.add_argument_group("settings")
+    settings.add_argument(
+        "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
+    )
+    settings.add_argument(
+        "--topic-config",
+        metavar="JSON",
+        help='{"topic": {"key": "value"}}, or the name of a file that holds it; wins over the metadata log',
+    )
+    return settings
+
+
+def log_dirs_of(arguments: argparse.Namespace) -> list[str] | None:
+    """Return the dirs of `--log-dirs`; None where the configuration names them.
+
+    Raises:
+        UsageError: neither option is there.
+    """
+    if arguments.log_dirs is None:
+        if arguments.config is None:
+            raise UsageError(f"{arguments.command} needs -c/--config FILE or --log-dirs A,B")
+        return None
+    return [part.strip() for part in arguments.log_dirs.split(",") if part.strip()]
+
+
+def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the properties file with `--property`, where the command has it, on top.
+
+    Raises:
+        UsageError: the file or a property cannot be read.
+    """
+    from recovery.config import BrokerConfig
+    from recovery.setting import Layer
+    from segfmt.errors import MalformedPropertiesError
+    from segfmt.properties import read_properties
+
+    properties: dict[str, str] = {}
+    given: dict[str, str] = {}
+    if arguments.config is not None:
+        try:
+            properties = dict(read_properties(Path(arguments.config).read_bytes()))
+        except OSError as error:
+            raise UsageError(f"--config {arguments.config}: {error.strerror}") from error
+        except MalformedPropertiesError as error:
+            raise UsageError(f"--config {arguments.config}: {error}") from error
+    for item in getattr(arguments, "property", ()):
+        key, equals, value = item.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--property {item}: expected KEY=VALUE")
+        given[key.strip()] = value.strip()
+    # Looked at here, where it is still known which of them a wrong value comes from.
+    BrokerConfig.from_layers((Layer("--property", given), Layer(f"{arguments.config}", properties)))
+    return properties | given
+
+
+def topic_configs_of(arguments: argparse.Namespace) -> dict[str, dict[str, str]] | None:
+    """Return the overrides of `--topic-config`: its JSON, or that in the file of that name.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    from recovery.topic_configs import read_topic_configs
+
+    text: str | None = arguments.topic_config
+    if text is None:
+        return None
+    if not text.lstrip().startswith("{"):
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--topic-config {text}: {error}") from error
+    return read_topic_configs(text)
