@@ -60,6 +60,7 @@ class Engine:
         settings: returns the settings of a topic's logs; called once the locks are held.
         thread_count: `num.recovery.threads.per.data.dir`.
         now_ms: the clock by which producers expire.
+        force: recover as after an unclean shutdown, whatever the markers say.
         remarks: what the caller found out before, for the observers.
         locks: on all these dirs, where the caller holds them already.
     """
@@ -77,6 +78,7 @@ class Engine:
         dry_run: bool = False,
         quarantine_dir: str | None = None,
         keep_deleted: bool = False,
+        force: bool = False,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
@@ -92,6 +94,7 @@ class Engine:
         self._dry_run = dry_run
         self._quarantine_dir = quarantine_dir
         self._keep_deleted = keep_deleted
+        self._force = force
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
@@ -166,6 +169,7 @@ class Engine:
                         settings_of=settings_of,
                         now_ms=self._now_ms,
                         producer_id_expiration_ms=self._producer_id_expiration_ms,
+                        ignores_marker=self._force,
                     )
                 )
             except LogDirOfflineError as error:

@@ -63,9 +63,11 @@ def plan_handoff(
         *_checkpoint_write(inventory.log_dir, RECOVERY_POINT_CHECKPOINT, recovery_points),
         *_checkpoint_write(inventory.log_dir, LOG_START_OFFSET_CHECKPOINT, log_start_offsets),
     ]
-    needs_marker = not inventory.had_clean_shutdown or is_changed
+    has_marker = os.path.exists(os.path.join(inventory.log_dir, CLEAN_SHUTDOWN_FILE))
+    needs_marker = (
+        is_changed or not has_marker
+    )  # one that was ignored and turned out to be true stays as it is
     if handoff == "clean-shutdown" and is_complete and needs_marker:
-        has_marker = os.path.exists(os.path.join(inventory.log_dir, CLEAN_SHUTDOWN_FILE))
         writes.append(DirWrite(name=CLEAN_SHUTDOWN_FILE, data=encode_clean_shutdown(), replaces=has_marker))
     return tuple(writes)
 

@@ -49,6 +49,7 @@ def recover(
     threads: int | None = None,
     quarantine_dir: str | None = None,
     keep_deleted: bool = False,
+    force: bool = False,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> RecoveryReport:
@@ -65,6 +66,7 @@ def recover(
         quarantine_dir: where cut bytes go; None for a sibling of each log dir.
         keep_deleted: whether `.deleted` files found at the start, the broker's own pending deletions, are kept in
             quarantine before they go.
+        force: recover as after an unclean shutdown, whatever the markers say.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
 
@@ -103,6 +105,7 @@ def recover(
             dry_run=dry_run,
             quarantine_dir=quarantine,
             keep_deleted=keep_deleted,
+            force=force,
             observers=observers,
             stop=stop,
             remarks=remarks,

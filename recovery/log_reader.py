@@ -28,6 +28,7 @@ class LogReader:
         self._tree = tree
         self._source = source
         self._recovered_scans: dict[Original, RawScan] = {}
+        self._walked_bytes: dict[str, int] = {}
         self.scanned_bytes = 0
 
     def recovery_scan(self, request: ScanRequest) -> RawScan:
@@ -86,7 +87,14 @@ class LogReader:
         )
         if scan.stop not in (Stop.END, Stop.TORN):
             raise refusal_of_stop(log, base_offset, scan, while_loading=True)
+        self._walked_bytes[log] = scan.valid_bytes
         return self._offset_behind(log, base_offset, entries, scan)
+
+    def bytes_behind(self, log: str) -> tuple[int, int]:
+        """Return where the batches of the file *log* end, as a walk to its end saw it, and how many bytes follow."""
+        size_bytes = self.part(log).size_bytes
+        end = self._walked_bytes.get(log, size_bytes)
+        return end, size_bytes - end
 
     def count_batches(self, part: Original, base_offset: int) -> int:
         """Return how many batches *part* has, by their headers alone."""

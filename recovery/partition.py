@@ -192,7 +192,34 @@ class _Loader:
             log_end_offset = self._reader.next_offset(self._segments.last)
         self._log_end_offset = log_end_offset
         is_clean = task.had_clean_shutdown
+        if is_clean:
+            self._warn_of_a_wrong_marker(log_end_offset)
         self._recovery_point = log_end_offset if is_clean else min(task.recovery_point, log_end_offset)
+
+    def _warn_of_a_wrong_marker(self, log_end_offset: int) -> None:
+        """Say what shows without a scan that this log was not shut down cleanly; a broker loads it all the same.
+
+        Kafka: LogSegment.readNextOffset ends at a torn batch in silence, and what is appended goes behind it.
+        """
+        active = self._segments.last
+        end, count = self._reader.bytes_behind(active.log)
+        remedy = "Remedy: recover --force, which ignores the marker"
+        if log_end_offset == active.base_offset and end:
+            end, count = (
+                0,
+                end + count,
+            )  # its index leads behind its last batch: the broker takes it for empty
+        if count:
+            self._warnings.append(
+                f"the clean-shutdown marker is wrong: {count} bytes of {active.log} from byte {end} on are no "
+                f"batches that a broker sees. It takes {log_end_offset} for the log end, gives the offsets "
+                f"behind it away again and appends behind these bytes. {remedy}"
+            )
+        elif log_end_offset < self._task.recovery_point < MAX_LONG:
+            self._warnings.append(
+                f"the clean-shutdown marker is wrong: the log ends at {log_end_offset}, before its recovery "
+                f"point {self._task.recovery_point}. The offsets between were lost. {remedy}"
+            )
 
     def _recover_unflushed(self) -> None:
         """Recover all unflushed segments up to a cut; from the first one again after each split."""

@@ -13,9 +13,11 @@ is saved.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
+import stat
 import time
 from io import FileIO
 from threading import Lock
@@ -57,19 +59,22 @@ class Quarantine:
         """This run's folder, None while nothing was saved."""
         return self._run
 
-    def save_file(self, path: str, *, folder: str, reason: str, may_link: bool = True) -> str:
+    def save_file(
+        self, path: str, *, folder: str, reason: str, may_link: bool = True, kind: str = "file"
+    ) -> str:
         """Save the whole file *path* and return where.
 
         Args:
             folder: of the partition.
             reason: why, in words.
             may_link: whether a hard link will do: not where the file itself is going to be changed.
+            kind: of the line in the manifest; `moved` where the file is taken out of the log dir.
         """
         target = os.path.join(self._folder(folder), os.path.basename(path))
         linked = may_link and _link(path, target)
         if not linked:
             _copy(path, target, 0)
-        self._record("file", path, 0, target, folder=folder, reason=reason, linked=linked)
+        self._record(kind, path, 0, target, folder=folder, reason=reason, linked=linked)
         return target
 
     def save_tail(self, path: str, position: int, *, folder: str, reason: str) -> str:
@@ -77,6 +82,37 @@ class Quarantine:
         target = os.path.join(self._folder(folder), f"{os.path.basename(path)}.from-{position}")
         _copy(path, target, position)
         self._record("tail", path, position, target, folder=folder, reason=reason, linked=False)
+        return target
+
+    def move_away(self, path: str, *, folder: str, reason: str) -> str:
+        """Take the file or folder *path* out of the log dir, durably, and return where it is.
+
+        A regular file is saved before its name goes: killed in between, it is in both places. Anything else is
+        renamed as a whole, its line in the manifest first: killed in between, it is where it was.
+
+        Args:
+            folder: of the partition, or of the log dir itself.
+            reason: why, in words.
+
+        Raises:
+            OSError: it stays where it is. EXDEV: only regular files go to another file system.
+        """
+        found = os.lstat(path)
+        if stat.S_ISREG(found.st_mode):
+            target = self.save_file(path, folder=folder, reason=reason, kind="moved")
+            self.sync()
+            os.unlink(path)
+        else:
+            target = os.path.join(self._folder(folder), os.path.basename(path))
+            if os.stat(os.path.dirname(target)).st_dev != found.st_dev or os.path.ismount(path):
+                raise OSError(errno.EXDEV, "quarantine is on another file system", path)
+            if os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+            self._record("moved", path, 0, target, folder=folder, reason=reason, linked=False)
+            self.sync()
+            os.rename(path, target)
+            _sync(os.path.dirname(target))
+        _sync(os.path.dirname(path))
         return target
 
     def sync(self) -> None:
@@ -145,6 +181,7 @@ class Quarantine:
         reason: str,
         linked: bool,
     ) -> None:
+        is_file = os.path.isfile(target)  # a folder is moved as a whole, after its line is written
         entry = {
             "version": 1,
             "log_dir": self._log_dir,
@@ -152,10 +189,10 @@ class Quarantine:
             "partition": folder,
             "file": os.path.basename(path),
             "position": position,
-            "size_bytes": os.stat(target).st_size,
+            "size_bytes": os.stat(target).st_size if is_file else 0,
             "stored": os.path.relpath(target, run),
             "linked": linked,
-            "sha256": _sha256(target),
+            "sha256": _sha256(target) if is_file else None,
             "reason": reason,
         }
         manifest_path = os.path.join(run, MANIFEST)

@@ -63,6 +63,11 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome = parser.add_argument_group("outcome")
     outcome.add_argument("--dry-run", action="store_true", help="change nothing, list what would be done")
     outcome.add_argument(
+        "--force",
+        action="store_true",
+        help="recover as after an unclean shutdown, whatever the clean-shutdown markers say",
+    )
+    outcome.add_argument(
         "--handoff",
         choices=("clean-shutdown", "recovery-point", "none"),
         default="clean-shutdown",
@@ -155,6 +160,7 @@ def _recover(arguments: argparse.Namespace, signals: _Signals) -> RecoveryReport
             threads=arguments.threads,
             quarantine_dir=arguments.quarantine_dir,
             keep_deleted=arguments.keep_deleted,
+            force=arguments.force,
             observers=observers,
             stop=stop,
         )

@@ -54,6 +54,62 @@ class TestNothingSaved:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["d1"]
 
 
+class TestMoveAway:
+    def test_a_file_goes_and_stands_in_the_manifest(self, log_dir: Path) -> None:
+        file = log_dir / "t-0" / "foo.log"
+        file.write_bytes(b"12345")
+        quarantine = Quarantine(str(log_dir))
+        target = Path(quarantine.move_away(str(file), folder="t-0", reason="foreign"))
+        assert not file.exists()
+        assert target.read_bytes() == b"12345"
+        assert target == Path(quarantine.run_folder) / "t-0" / "foo.log"
+        (entry,) = manifest_of(quarantine)
+        assert (entry["kind"], entry["partition"], entry["file"]) == ("moved", "t-0", "foo.log")
+        assert (entry["size_bytes"], entry["sha256"]) == (5, hashlib.sha256(b"12345").hexdigest())
+
+    def test_a_folder_goes_as_a_whole(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        target = Path(quarantine.move_away(str(log_dir / "t-0"), folder="log-dir", reason="foreign"))
+        assert not (log_dir / "t-0").exists()
+        assert (target / SEGMENT).stat().st_size == 256 * 20
+        (entry,) = manifest_of(quarantine)
+        assert (entry["kind"], entry["file"], entry["sha256"]) == ("moved", "t-0", None)
+        assert Path(quarantine.run_folder) / entry["stored"] == target
+
+    def test_a_dangling_link_and_a_pipe_go_too(self, log_dir: Path) -> None:
+        (log_dir / "t-0" / "link").symlink_to("nowhere")
+        os.mkfifo(log_dir / "t-0" / "pipe")
+        quarantine = Quarantine(str(log_dir))
+        for name in ("link", "pipe"):
+            target = quarantine.move_away(str(log_dir / "t-0" / name), folder="t-0", reason="foreign")
+            assert os.path.lexists(target)
+        assert os.listdir(log_dir / "t-0") == [SEGMENT]
+
+    def test_a_file_may_go_to_another_file_system_and_a_folder_may_not(
+        self, log_dir: Path, other_device: Path
+    ) -> None:
+        quarantine = Quarantine(str(log_dir), root=str(other_device))
+        (log_dir / "t-0" / "foo.log").write_bytes(b"12345")
+        target = quarantine.move_away(str(log_dir / "t-0" / "foo.log"), folder="t-0", reason="foreign")
+        assert Path(target).read_bytes() == b"12345"
+        with pytest.raises(OSError, match="another file system"):
+            quarantine.move_away(str(log_dir / "t-0"), folder="log-dir", reason="foreign")
+        assert (log_dir / "t-0" / SEGMENT).exists()
+        assert len(manifest_of(quarantine)) == 1
+
+    def test_a_file_is_in_quarantine_before_its_name_goes(self, log_dir: Path, monkeypatch) -> None:
+        def fail(_path: str) -> None:
+            raise OSError(5, "killed here")
+
+        monkeypatch.setattr(os, "unlink", fail)
+        quarantine = Quarantine(str(log_dir))
+        with pytest.raises(OSError, match="killed here"):
+            quarantine.move_away(str(log_dir / "t-0" / SEGMENT), folder="t-0", reason="foreign")
+        assert (log_dir / "t-0" / SEGMENT).exists()
+        (entry,) = manifest_of(quarantine)
+        assert (Path(quarantine.run_folder) / entry["stored"]).exists()
+
+
 class TestSaveFile:
     def test_a_whole_file_is_a_hard_link(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))
