@@ -37,6 +37,15 @@ class UnsafeError(RecoveryError):
     exit_code = 3
 
 
+class JournalError(RecoveryError):
+    """The journal of a run cannot be gone on with: it is not ours, of another version, or of another run.
+
+    Nothing was changed.
+    """
+
+    exit_code = 3
+
+
 class LogDirOfflineError(RecoveryError):
     """An I/O error concerns one log dir: it goes offline, the others go on.
 

@@ -1,0 +1,265 @@
+"""The file of a journal: records appended in one piece, checked, and read back by their position.
+
+It knows the frames of `recovery/journal_record.py` and nothing of what they hold. Thread-safe. A link is never
+followed, and what is no regular file is refused: the folder may belong to somebody else than who runs this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat as stat_module
+import zlib
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from recovery import journal_record
+from recovery.errors import JournalError
+from recovery.journal_record import PREFIX, START, Document, RecordKind
+
+_CHUNK_BYTES: Final = 1 << 20  # holds the largest head
+_LEAST_FREE_BYTES: Final = 1 << 20
+
+
+class FoundRecord(NamedTuple):
+    """A record that is whole, without its body."""
+
+    kind: RecordKind
+    head: dict[str, Any]
+    end: int
+
+
+class JournalFile:
+    """An open journal file. Made by `open_journal_file` and `create_journal_file`.
+
+    Attributes:
+        path: where it is.
+        may_write: whether records can be appended.
+    """
+
+    def __init__(self, path: str, descriptor: int, *, may_write: bool) -> None:
+        self.path = path
+        self.may_write = may_write
+        self._descriptor = descriptor
+        self._end = os.fstat(descriptor).st_size
+        self._is_torn = False
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Close the file, once."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def append(self, kind: RecordKind, head: Document, body: bytes) -> int:
+        """Append a record in one piece, not synced, and return its position.
+
+        Raises:
+            OSError: it could not be written, or is too large; the file ends where it did before.
+        """
+        if not self.may_write:
+            raise OSError(errno.EBADF, "the journal is open for reading only", self.path)
+        payload = journal_record.encode_payload(head, body)
+        if payload is None:
+            raise OSError(errno.EFBIG, "too large for a record of the journal", self.path)
+        with self._lock:
+            return self._append(kind, payload)
+
+    def append_if_room(self, kind: RecordKind, head: Document, body: bytes) -> int | None:
+        """Append a record like `append`, if the file can be written, the format can hold it, and there is room.
+
+        There is room where no less stays free in the file system than the journal then takes.
+        """
+        payload = journal_record.encode_payload(head, body)
+        if payload is None or not self.may_write:
+            return None
+        with self._lock:
+            return self._append(kind, payload) if self._has_room(PREFIX.size + len(payload)) else None
+
+    def _append(self, kind: RecordKind, payload: bytes) -> int:
+        position = self._end
+        checksum = journal_record.record_checksum(kind, payload, position)
+        self._write(PREFIX.pack(kind.value, len(payload), checksum) + payload)
+        return position
+
+    def _write(self, data: bytes) -> None:
+        """Write *data* at the end; where that fails, the file ends where it did before."""
+        try:
+            if self._is_torn:
+                os.ftruncate(self._descriptor, self._end)
+                self._is_torn = False
+            _write_fully(self._descriptor, data, self._end)
+        except OSError as error:
+            self._is_torn = True
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._end)
+                self._is_torn = False
+            raise OSError(error.errno, error.strerror, self.path) from error
+        self._end += len(data)
+
+    def _has_room(self, size_bytes: int) -> bool:
+        try:
+            found = os.fstatvfs(self._descriptor)
+        except OSError:
+            return False
+        left = found.f_bavail * found.f_frsize - size_bytes
+        return left >= max(self._end + size_bytes, _LEAST_FREE_BYTES)
+
+    def sync(self) -> None:
+        """Bring all that was appended to disk.
+
+        Raises:
+            OSError: that failed.
+        """
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self.path) from error
+
+    def check(self, position: int) -> FoundRecord | None:
+        """Return the record at *position*, None where there is no whole one; its body is not kept."""
+        prefix = journal_record.read_prefix(_read_fully(self._descriptor, PREFIX.size, position))
+        if prefix is None:
+            return None
+        kind, length, expected = prefix
+        begin = position + PREFIX.size
+        end = begin + length
+        if end > self._end:
+            return None
+        first = _read_fully(self._descriptor, min(length, _CHUNK_BYTES), begin)
+        payload = journal_record.read_payload(first)
+        if payload is None:
+            return None
+        checksum = zlib.crc32(first, journal_record.begin_checksum(kind, length))
+        for at in range(begin + len(first), end, _CHUNK_BYTES):
+            chunk = _read_fully(self._descriptor, min(end - at, _CHUNK_BYTES), at)
+            checksum = zlib.crc32(chunk, checksum)
+        is_whole = journal_record.end_checksum(checksum, position) == expected
+        return FoundRecord(kind, payload[0], end) if is_whole else None
+
+    def read(self, position: int) -> tuple[dict[str, Any], memoryview] | None:
+        """Return head and body of the record at *position*, None where it is no longer whole."""
+        prefix = journal_record.read_prefix(_read_fully(self._descriptor, PREFIX.size, position))
+        if prefix is None or prefix[1] > self._end - position - PREFIX.size:
+            return None
+        kind, length, expected = prefix
+        payload = _read_fully(self._descriptor, length, position + PREFIX.size)
+        if len(payload) != length or journal_record.record_checksum(kind, payload, position) != expected:
+            return None
+        return journal_record.read_payload(payload)
+
+    def is_begun(self) -> bool:
+        """Return whether the first bytes are those of a journal; False where they were never brought to disk.
+
+        Raises:
+            JournalError: they are those of something else, or of another version.
+        """
+        start = _read_fully(self._descriptor, START.size, 0)
+        return any(start) and journal_record.check_start(start, self.path)
+
+    def cut(self, position: int) -> None:
+        """Let the file end at *position*; where it is open for reading only, just read no further."""
+        if self.may_write and position < self._end:
+            os.ftruncate(self._descriptor, position)
+        self._end = position
+
+
+def open_journal_file(path: str, *, read_only: bool) -> JournalFile | None:
+    """Return the file at *path*, None where there is none.
+
+    Raises:
+        JournalError: a link, a folder, or anything else that is not a regular file.
+        OSError: it cannot be opened.
+    """
+    descriptor = _open(path, os.O_RDONLY if read_only else os.O_RDWR)
+    return None if descriptor is None else JournalFile(path, descriptor, may_write=not read_only)
+
+
+def create_journal_file(path: str, log_dir: str) -> JournalFile:
+    """Return a new file at *path*, in place of what is there, that belongs to the owner of *log_dir*."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    file = JournalFile(path, os.open(path, flags, 0o600), may_write=True)
+    try:
+        _adopt_owner(file._descriptor, log_dir)
+        file._write(journal_record.encode_start())
+    except BaseException:
+        file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    return file
+
+
+def make_folder(folder: str, log_dir: str) -> bool:
+    """Make *folder* for the owner of *log_dir*; return False where it is there."""
+    if os.path.isdir(folder):
+        return False
+    os.makedirs(os.path.dirname(folder), exist_ok=True)
+    os.mkdir(folder)
+    _adopt_owner(folder, log_dir)
+    sync_folder(os.path.dirname(folder))
+    return True
+
+
+def remove_empty_folder(folder: str) -> None:
+    """Remove *folder* where it is empty."""
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+        sync_folder(os.path.dirname(folder))
+
+
+def sync_folder(folder: str) -> None:
+    """Bring the names in *folder* to disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str, access: int) -> int | None:
+    """Open the regular file *path*, no link; None where there is none."""
+    try:
+        descriptor = os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise _not_a_file(path) from error
+        raise
+    if stat_module.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise _not_a_file(path)
+
+
+def _not_a_file(path: str) -> JournalError:
+    return JournalError(f"{path}: not a regular file, so not a journal of this tool. Remedy: move it away")
+
+
+def _write_fully(descriptor: int, data: bytes, position: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(descriptor, view, position)
+        if not count:
+            raise OSError(errno.EIO, "nothing was written")
+        view, position = view[count:], position + count
+
+
+def _read_fully(descriptor: int, size_bytes: int, position: int) -> bytes:
+    """Return *size_bytes* from *position* on, fewer where the file ends."""
+    chunks = []
+    while size_bytes > 0 and (chunk := os.pread(descriptor, size_bytes, position)):
+        chunks.append(chunk)
+        size_bytes, position = size_bytes - len(chunk), position + len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _adopt_owner(target: int | str, log_dir: str) -> None:
+    owner = os.stat(log_dir)
+    with contextlib.suppress(PermissionError):
+        os.chown(target, owner.st_uid, owner.st_gid)
