@@ -16,6 +16,7 @@ Traps that are avoided here (each was seen):
 * numba judges a cached kernel by its own file only; edited constants in an imported module are not noticed.
   The cache folder is therefore named by a digest of all sources that a kernel is made of and of the
   compiler's versions.
+* Nor does it notice NUMBA_BOUNDSCHECK, which the digest therefore contains as well.
 * Cached kernels are pickles: a folder that someone else can write to is not used.
 """
 
@@ -67,7 +68,8 @@ def target_features() -> frozenset[str]:
 
 @cache
 def _source_digest() -> str:
-    digest = hashlib.sha256(f"numba {numba.__version__} llvmlite {llvmlite.__version__}".encode())
+    versions = f"numba {numba.__version__} llvmlite {llvmlite.__version__} bounds {_config.BOUNDSCHECK}"
+    digest = hashlib.sha256(versions.encode())
     sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(segfmt.layout.__file__)]
     for source in sources:
         digest.update(source.name.encode() + b"\0" + source.read_bytes())

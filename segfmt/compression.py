@@ -172,7 +172,7 @@ def _zstd_bound(data: bytes) -> int:
         while not is_last:
             header = data[position : position + 3]
             if len(header) < 3:
-                raise DecompressionError("zstd: frame is cut off", position=position)
+                raise DecompressionError("zstd: frame is cut off", position=min(position, len(data)))
             word = int.from_bytes(header, "little")
             is_last, kind, size = bool(word & 1), word >> 1 & 3, word >> 3
             bound += _ZSTD_BLOCK_BYTES if kind == 2 else size

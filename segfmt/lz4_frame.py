@@ -98,7 +98,8 @@ def _read_header(data: bytes, is_header_checksum_broken: bool) -> tuple[int, int
 
 def _decompress_block(body: bytes, block: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> bytes:
     try:
-        size = cramjam.lz4.decompress_block_into(body, block.data)
+        # Without a length cramjam takes the first bytes of some blocks for one that somebody put before them.
+        size = cramjam.lz4.decompress_block_into(body, block.data, output_len=len(block))
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"LZ4 block: {error}", position=position) from error
     return block[:size].tobytes()

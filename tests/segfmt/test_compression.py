@@ -109,6 +109,20 @@ def test_lz4_header_checksum_is_wrong_in_magic_0_and_checked_elsewhere():
         decompress(Codec.LZ4, old, magic=1)
 
 
+def test_lz4_block_that_begins_like_a_length_is_read_as_a_block():
+    """Four bytes in front of a block that could be its size: message sets begin with zeros (found by fuzzing)."""
+    for content in (bytes.fromhex("000000d60000") * 20, bytes(8) + b"message set" * 9, b"ba\0\0" * 9):
+        frame = encode_lz4_frame(content, is_header_checksum_broken=False)
+        assert read_lz4_frame(frame, is_header_checksum_broken=False, max_bytes=999) == content
+
+
+def test_zstd_block_beyond_the_data_is_told_at_its_end():
+    packed = compress(Codec.ZSTD, b"some content")[:-1]
+    with pytest.raises(DecompressionError) as raised:
+        decompress(Codec.ZSTD, packed[:6] + b"\xfc\xff\x0f" + packed[9:])
+    assert raised.value.position == len(packed)
+
+
 def test_lz4_block_checksum_is_checked():
     frame = bytearray(encode_lz4_frame(b"abc", is_header_checksum_broken=False))
     frame[4] |= 0x10
