@@ -175,7 +175,14 @@ class Engine:
             except LogDirOfflineError as error:
                 self._offline[log_dir] = error
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
-        inventories = refuse_duplicates(found)
+        inventories = []
+        for inventory in refuse_duplicates(found):
+            if not inventory.problems:
+                inventories.append(inventory)
+                continue
+            offline = LogDirOfflineError(inventory.log_dir, problems=inventory.all_problems)
+            self._offline[inventory.log_dir] = offline
+            self._notify(LogDirOffline(log_dir=inventory.log_dir, error=str(offline.error)))
         for inventory in inventories:
             self._notify(
                 LogDirStarted(
@@ -228,6 +235,7 @@ class Engine:
                 marker=os.path.exists(os.path.join(log_dir, ".kafka_cleanshutdown")),
                 partitions=(),
                 error=str(error.error),
+                problems=error.problems,
             )
             for log_dir, error in self._offline.items()
         ]

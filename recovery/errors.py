@@ -7,7 +7,10 @@ Damage met while scanning is a value, never one of these. These are what ends a 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar
+
+from recovery.problem import Problem
 
 
 class RecoveryError(Exception):
@@ -47,38 +50,63 @@ class JournalError(RecoveryError):
 
 
 class LogDirOfflineError(RecoveryError):
-    """An I/O error concerns one log dir: it goes offline, the others go on.
+    """An I/O error concerns one log dir, or a broker would not load it: it goes offline, the others go on.
+
+    Attributes:
+        problems: all that is wrong with the dir, where that is more than an I/O error.
 
     Kafka: LogDirFailureChannel.
     """
 
     exit_code = 4
 
-    def __init__(self, log_dir: str, error: OSError | str) -> None:
-        super().__init__(f"{log_dir}: {error}")
+    def __init__(
+        self, log_dir: str, error: OSError | str | None = None, *, problems: Iterable[Problem] = ()
+    ) -> None:
+        self.problems = tuple(problems)
+        self.error = "; ".join(map(str, self.problems)) if error is None else error
         self.log_dir = log_dir
-        self.error = error
+        super().__init__(f"{log_dir}: {self.error}")
 
 
 class PartitionRefusedError(RecoveryError):
     """A 4.3.1 broker would halt on this partition, or this version cannot recover it: it is left untouched.
 
     Attributes:
-        file: name of the file in the partition's folder, or the folder itself.
-        position: byte position in the file, or None where the whole file is meant.
-        rule: what is violated, in words that name Kafka's behaviour.
-        remedy: what the operator can do.
+        problems: the reasons, at least one.
+        file, position, remedy: of the first one.
     """
 
     exit_code = 4
 
     def __init__(self, *, file: str, position: int | None, rule: str, remedy: str) -> None:
-        at = "" if position is None else f" at byte {position}"
-        super().__init__(f"{file}{at}: {rule}. Remedy: {remedy}")
-        self.file = file
-        self.position = position
-        self.rule = rule
-        self.remedy = remedy
+        problem = Problem(file=file, position=position, rule=rule, remedy=remedy)
+        super().__init__(str(problem))
+        self.problems: tuple[Problem, ...] = (problem,)
+
+    @property
+    def file(self) -> str:
+        """The file of the first problem, or the folder itself."""
+        return self.problems[0].file
+
+    @property
+    def position(self) -> int | None:
+        """Where in that file."""
+        return self.problems[0].position
+
+    @property
+    def remedy(self) -> str:
+        """What to do about the first problem."""
+        return self.problems[0].remedy
+
+    @classmethod
+    def of(cls, problems: Iterable[Problem]) -> PartitionRefusedError:
+        """Return the refusal for all of *problems*, in their order."""
+        first, *others = problems
+        refusal = cls(file=first.file, position=first.position, rule=first.rule, remedy=first.remedy)
+        refusal.problems = (first, *others)
+        refusal.args = ("; ".join(map(str, refusal.problems)),)
+        return refusal
 
 
 class InterruptedRecoveryError(RecoveryError):

@@ -1,6 +1,6 @@
-"""What lies in a log dir: the partitions' folders, the checkpoints, the marker.
+"""What lies in a log dir: the partitions' folders, the checkpoints, the marker, and what a broker dies of.
 
-Reads names, sizes and checkpoints, no segment.
+Reads names, sizes, owners and checkpoints, no segment.
 
 Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 """
@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+from recovery.access import broker_user
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
+from recovery.listing import (
+    FolderContents,
+    access_problem,
+    is_of_type,
+    look_into,
+    mount_problems,
+    other_kind,
+)
 from recovery.model import FileStat, LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
+from recovery.problem import Problem, Repair
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -24,11 +34,11 @@ from segfmt.filenames import (
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE_FOLDER,
     FolderState,
+    PartitionFolder,
     read_folder_name,
 )
 
 _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
-
 Offsets = Mapping[tuple[str, int], int]
 
 
@@ -50,6 +60,7 @@ class LogDirInventory:
         passed_over: folders that a broker does not load (`__cluster_metadata-0`, the cache of remote
             indexes).
         recovery_points, log_start_offsets: the checkpoints' lines.
+        problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
     """
 
     log_dir: str
@@ -59,6 +70,7 @@ class LogDirInventory:
     passed_over: tuple[str, ...]
     recovery_points: Offsets = field(default_factory=dict)
     log_start_offsets: Offsets = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
 
     @property
     def unflushed_segment_count(self) -> int:
@@ -70,6 +82,19 @@ class LogDirInventory:
         """How many bytes these segments have."""
         return sum(size for task in self.tasks for _, _, size in unflushed_segments(task))
 
+    @property
+    def all_problems(self) -> tuple[Problem, ...]:
+        """The dir's own problems, and those of its folders that are known without reading: refusals, owners, copies."""
+        of_folders = (
+            *(problem for refused in self.refused for problem in refused.refusal.problems),
+            *(_in_folder(task.folder, problem) for task in self.tasks for problem in task.problems),
+        )
+        return (*self.problems, *of_folders)
+
+
+def _in_folder(folder: str, problem: Problem) -> Problem:
+    return problem if problem.file == folder else replace(problem, file=f"{folder}/{problem.file}")
+
 
 def list_log_dir(
     log_dir: str,
@@ -78,6 +103,7 @@ def list_log_dir(
     now_ms: int,
     producer_id_expiration_ms: int = 86_400_000,
     ignores_marker: bool = False,
+    without: Collection[str] = (),
 ) -> LogDirInventory:
     """Return what lies in *log_dir*.
 
@@ -86,92 +112,170 @@ def list_log_dir(
         settings_of: the settings of a topic's logs.
         now_ms: the clock of the recovery.
         ignores_marker: recover as after an unclean shutdown, whatever the marker says.
+        without: paths relative to *log_dir* that are taken for gone.
 
     Raises:
-        LogDirOfflineError: the dir cannot be read, or a broker would take it offline for its checkpoints.
+        LogDirOfflineError: the dir cannot be read.
     """
     try:
-        folders = sorted(entry.name for entry in os.scandir(log_dir) if entry.is_dir())
-        had_clean_shutdown = os.path.exists(os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)) and not ignores_marker
-        recovery_points = _read_checkpoint(log_dir, RECOVERY_POINT_CHECKPOINT)
-        log_start_offsets = _read_checkpoint(log_dir, LOG_START_OFFSET_CHECKPOINT)
-        tasks: list[PartitionTask] = []
-        refused: list[RefusedFolder] = []
-        passed_over: list[str] = []
-        for name in folders:
-            try:
-                folder = read_folder_name(name)
-            except FileNameError as error:
-                if name == REMOTE_INDEX_CACHE_FOLDER:
-                    passed_over.append(name)
-                else:
-                    refused.append(RefusedFolder(folder=name, refusal=_foreign_folder(name, error)))
-                continue
-            if folder.topic == CLUSTER_METADATA_TOPIC:
-                passed_over.append(name)
-                continue
-            if not _fits_checkpoint(folder.topic):
-                refused.append(RefusedFolder(folder=name, refusal=_unwritable(name)))
+        return _Listing(log_dir, frozenset(without)).list(
+            settings_of, now_ms, producer_id_expiration_ms, ignores_marker=ignores_marker
+        )
+    except OSError as error:
+        raise LogDirOfflineError(log_dir, error) from error
+
+
+class _Listing:
+    """One look at a log dir."""
+
+    def __init__(self, log_dir: str, without: frozenset[str]) -> None:
+        self._log_dir = log_dir
+        self._without = without
+        self._stat = os.stat(log_dir)
+        self._user = broker_user(log_dir)
+        self._problems: list[Problem] = []
+        self._refused: list[RefusedFolder] = []
+        self._passed_over: list[str] = []
+
+    def list(
+        self,
+        settings_of: Callable[[str], LogSettings],
+        now_ms: int,
+        producer_id_expiration_ms: int,
+        *,
+        ignores_marker: bool,
+    ) -> LogDirInventory:
+        with os.scandir(self._log_dir) as entries:
+            names = sorted(
+                entry.name
+                for entry in entries
+                if is_of_type(entry, os.DirEntry.is_dir) and entry.name not in self._without
+            )
+        marker = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
+        had_clean_shutdown = os.path.exists(marker) and not ignores_marker
+        self._problems += mount_problems(self._log_dir)
+        recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
+        log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        tasks = []
+        for name in names:
+            folder = self._folder(name)
+            found = None if folder is None else self._look_into(name)
+            if folder is None or found is None:
                 continue
             key = (folder.topic, folder.partition)
-            try:
-                files = list_files(os.path.join(log_dir, name))
-            except PermissionError as error:
-                refused.append(RefusedFolder(folder=name, refusal=_unreadable(name, error)))
-                continue
             tasks.append(
                 PartitionTask(
-                    log_dir=log_dir,
+                    log_dir=self._log_dir,
                     folder=name,
                     topic_partition=TopicPartition(topic=folder.topic, partition=folder.partition),
-                    files=files,
+                    files=found.files,
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
                     settings=settings_of(folder.topic),
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
+                    others=found.others,
+                    problems=tuple(found.problems),
+                    unreadable=frozenset(found.unreadable),
                 )
             )
-    except OSError as error:
-        raise LogDirOfflineError(log_dir, error) from error
-    tasks.sort(key=lambda task: -sum(size for _, _, size in unflushed_segments(task)))
-    return LogDirInventory(
-        log_dir=log_dir,
-        had_clean_shutdown=had_clean_shutdown,
-        tasks=tuple(tasks),
-        refused=tuple(refused),
-        passed_over=tuple(passed_over),
-        recovery_points=recovery_points,
-        log_start_offsets=log_start_offsets,
-    )
+        tasks.sort(key=lambda task: -sum(size for _, _, size in unflushed_segments(task)))
+        return LogDirInventory(
+            log_dir=self._log_dir,
+            had_clean_shutdown=had_clean_shutdown,
+            tasks=tuple(tasks),
+            refused=tuple(self._refused),
+            passed_over=tuple(self._passed_over),
+            recovery_points=recovery_points,
+            log_start_offsets=log_start_offsets,
+            problems=tuple(self._problems),
+        )
+
+    def _folder(self, name: str) -> PartitionFolder | None:
+        """Return what the folder *name* is to a broker that loads it, None where it does not or cannot."""
+        try:
+            folder = read_folder_name(name)
+        except FileNameError as error:
+            if name == REMOTE_INDEX_CACHE_FOLDER:
+                self._passed_over.append(name)
+            else:
+                self._refuse(name, _foreign_folder(name, error, self._may_move(name)))
+            return None
+        if folder.topic == CLUSTER_METADATA_TOPIC:
+            self._passed_over.append(name)
+            return None
+        if not _fits_checkpoint(folder.topic):
+            self._refuse(name, _unwritable(name, self._may_move(name)))
+            return None
+        return folder
+
+    def _may_move(self, name: str) -> bool:
+        """Whether the folder *name* may be moved away: not what root owns, where the dir is not root's.
+
+        `lost+found` of root belongs to the file system, whoever the dir belongs to.
+        """
+        owner = os.lstat(os.path.join(self._log_dir, name)).st_uid
+        return owner != 0 or (self._stat.st_uid == 0 and name != "lost+found")
+
+    def _refuse(self, name: str, problem: Problem) -> None:
+        self._refused.append(RefusedFolder(folder=name, refusal=PartitionRefusedError.of([problem])))
+
+    def _look_into(self, name: str) -> FolderContents | None:
+        path = os.path.join(self._log_dir, name)
+        try:
+            contents = look_into(path, self._user)
+        except PermissionError as error:
+            rule = f"the folder may not be read: {error.strerror} (IOException takes the log dir offline)"
+            self._refuse(name, Problem(file=name, rule=rule, remedy=f"{self._user.chown} {path}"))
+            return None
+        for gone in self._without:
+            folder, _, file = gone.partition("/")
+            if folder == name:
+                contents.drop(file)
+        return contents
+
+    def _checkpoint(self, name: str) -> dict[tuple[str, int], int]:
+        """Return the lines of a checkpoint. Kafka: CheckpointFileWithFailureHandler.read."""
+        path = os.path.join(self._log_dir, name)
+        if name in self._without or not os.path.lexists(path):
+            return {}
+        repair = Repair(names=(name,))
+        remedy = (
+            "move the file away: recovery then begins at the first segment of each log"
+            if name == RECOVERY_POINT_CHECKPOINT
+            else "move the file away: each log then begins at its first segment"
+        )
+        kind = other_kind(path)
+        if kind is not None:
+            rule = f"a {kind} where a checkpoint must be (IOException takes the log dir offline)"
+            self._problems.append(Problem(file=name, rule=rule, remedy=remedy, repair=repair))
+            return {}
+        found = os.stat(path)
+        if lacking := self._user.lacks(found, "r"):
+            self._problems.append(access_problem(name, path, found, lacking, self._user))
+        with open(path, "rb") as file:
+            data = file.read()
+        try:
+            return read_offset_checkpoint(data)
+        except MalformedCheckpointError as error:
+            if error.takes_dir_offline:
+                rule = f"{error} ({error.kafka} takes the log dir offline)"
+                self._problems.append(
+                    Problem(
+                        file=name, position=error.position or None, rule=rule, remedy=remedy, repair=repair
+                    )
+                )
+            return {}  # otherwise Kafka warns and goes on with no lines at all
 
 
 def list_files(folder: str) -> dict[str, FileStat]:
-    """Return the regular files of a partition's folder, links to such included.
-
-    Raises:
-        PermissionError: a file cannot be read; a broker takes the log dir offline.
-
-    Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
-    """
-    files: dict[str, FileStat] = {}
-    may_read_all = os.geteuid() == 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if not entry.is_file():
-                continue
-            if not may_read_all and not os.access(entry.path, os.R_OK):
-                raise PermissionError(13, "may not be read", entry.path)
-            found = entry.stat()
-            files[entry.name] = FileStat(
-                size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino
-            )
-    return files
+    """Return the regular files of a partition's folder, links to such included."""
+    return look_into(folder).files
 
 
 def refuse_duplicates(inventories: Iterable[LogDirInventory]) -> list[LogDirInventory]:
-    """Return the inventories without the partitions that lie in more than one folder: a broker halts on them.
+    """Return the inventories, with a problem for each partition that lies in more than one folder.
 
     Kafka: LogManager.loadLog, IllegalStateException. A future log may lie beside its current one.
     """
@@ -180,66 +284,38 @@ def refuse_duplicates(inventories: Iterable[LogDirInventory]) -> list[LogDirInve
     for inventory in inventories:
         for task in inventory.tasks:
             places.setdefault(_place(task), []).append(os.path.join(inventory.log_dir, task.folder))
-    return [_without_duplicates(inventory, places) for inventory in inventories]
+    return [
+        replace(inventory, tasks=tuple(_with_copies(task, places[_place(task)]) for task in inventory.tasks))
+        for inventory in inventories
+    ]
 
 
-def _without_duplicates(
-    inventory: LogDirInventory, places: Mapping[tuple[str, int, FolderState], list[str]]
-) -> LogDirInventory:
-    tasks, refused = [], list(inventory.refused)
-    for task in inventory.tasks:
-        found = places[_place(task)]
-        state = _place(task)[2]
-        if len(found) == 1 or state in (FolderState.DELETE, FolderState.STRAY):
-            tasks.append(task)
-            continue
-        refusal = PartitionRefusedError(
-            file=task.folder,
-            position=None,
-            rule=f"{task.topic_partition} lies in {len(found)} folders: {', '.join(found)} "
-            "(IllegalStateException stops the broker)",
-            remedy="decide which one is right, and move the other out of the log dirs",
-        )
-        refused.append(RefusedFolder(folder=task.folder, refusal=refusal))
-    return LogDirInventory(
-        log_dir=inventory.log_dir,
-        had_clean_shutdown=inventory.had_clean_shutdown,
-        tasks=tuple(tasks),
-        refused=tuple(refused),
-        passed_over=inventory.passed_over,
-        recovery_points=inventory.recovery_points,
-        log_start_offsets=inventory.log_start_offsets,
+def _with_copies(task: PartitionTask, found: list[str]) -> PartitionTask:
+    """Return *task* with a problem where it lies in all of *found*."""
+    if len(found) == 1 or _place(task)[2] in (FolderState.DELETE, FolderState.STRAY):
+        return task
+    problem = Problem(
+        file=task.folder,
+        rule=f"{task.topic_partition} lies in {len(found)} folders: {', '.join(found)} "
+        "(IllegalStateException stops the broker)",
+        remedy="decide which one is right, and move the other out of the log dirs",
     )
+    return replace(task, problems=(problem, *task.problems))
 
 
 def _place(task: PartitionTask) -> tuple[str, int, FolderState]:
     return task.topic_partition.topic, task.topic_partition.partition, read_folder_name(task.folder).state
 
 
-def _read_checkpoint(log_dir: str, name: str) -> dict[tuple[str, int], int]:
-    try:
-        with open(os.path.join(log_dir, name), "rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        return {}
-    try:
-        return read_offset_checkpoint(data)
-    except MalformedCheckpointError as error:
-        if error.takes_dir_offline:
-            raise LogDirOfflineError(
-                log_dir,
-                f"{name}: {error} ({error.kafka} takes the log dir offline). Remedy: move the file away; "
-                "recovery then begins at the first segment of each log",
-            ) from error
-        return {}  # Kafka warns and goes on with no lines at all
-
-
-def _foreign_folder(name: str, error: FileNameError) -> PartitionRefusedError:
+def _foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
     remedy = "move it out of the log dir"
     if name == "lost+found":
         remedy = "the log dir is the root of a file system: use a folder below it as log dir"
-    return PartitionRefusedError(
-        file=name, position=None, rule=f"{error} ({error.kafka} stops the broker)", remedy=remedy
+    return Problem(
+        file=name,
+        rule=f"{error} ({error.kafka} stops the broker)",
+        remedy=remedy,
+        repair=Repair(names=(name,)) if may_move else None,
     )
 
 
@@ -252,20 +328,11 @@ def _fits_checkpoint(topic: str) -> bool:
     return _WHITE_SPACE.search(topic) is None
 
 
-def _unwritable(name: str) -> PartitionRefusedError:
-    return PartitionRefusedError(
+def _unwritable(name: str, may_move: bool) -> Problem:
+    return Problem(
         file=name,
-        position=None,
         rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
         "offline at its next start)",
         remedy="move it out of the log dir",
-    )
-
-
-def _unreadable(name: str, error: OSError) -> PartitionRefusedError:
-    return PartitionRefusedError(
-        file=f"{name}/{os.path.basename(error.filename or '')}",
-        position=None,
-        rule="the file may not be read (IOException takes the log dir offline)",
-        remedy="give it the owner and mode of its neighbours",
+        repair=Repair(names=(name,)) if may_move else None,
     )

@@ -70,6 +70,10 @@ class LogDirLocks:
     def _lock(self, log_dir: str, *, create: bool) -> None:
         path = os.path.join(log_dir, LOCK_FILE)
         flags = os.O_CLOEXEC | (os.O_RDONLY if self._dry_run else os.O_RDWR) | (os.O_CREAT if create else 0)
+        if os.path.exists(path) and not os.path.isfile(path):
+            error = OSError(errno.EINVAL, "not a regular file", path)  # to open a pipe would wait for ever
+            self.offline[log_dir] = LogDirOfflineError(log_dir, error)
+            return
         try:
             descriptor = os.open(path, flags, 0o644)
         except OSError as error:

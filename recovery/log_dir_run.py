@@ -326,7 +326,8 @@ class LogDirRun:
                 log_dir=self._inventory.log_dir,
                 folder=refused.folder,
                 status="refused",
-                reasons=(str(refused.refusal),),
+                reasons=tuple(map(str, refused.refusal.problems)),
+                problems=refused.refusal.problems,
             )
             for refused in self._inventory.refused
         ]

@@ -8,11 +8,12 @@ origins of bytes, with its reasons.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from native.raw_scan import RawScan
+from recovery.problem import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -58,6 +59,9 @@ class PartitionTask:
         recovery_point: from the log dir's checkpoint, 0 where it has no line.
         log_start_offset: from the log dir's checkpoint, 0 where it has no line.
         now_ms: the clock of the recovery; producers expire by it.
+        others: what else lies there, by name: `folder`, `dangling link`, `pipe`, ...
+        problems: what the listing shows that keeps a broker from loading the log: owners, modes, a second copy.
+        unreadable: files that this process may not read.
     """
 
     log_dir: str
@@ -70,6 +74,9 @@ class PartitionTask:
     settings: LogSettings
     now_ms: int
     producer_id_expiration_ms: int = 86_400_000
+    others: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    unreadable: frozenset[str] = frozenset()
 
     @property
     def is_delete_folder(self) -> bool:

@@ -144,7 +144,10 @@ class _Loader:
         for name in self._tree.names():
             kind = file_kind(name)
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
-                if log_name(read_offset(name)) not in self._tree:
+                log = log_name(read_offset(name))
+                # A folder or a pipe of that name exists to a broker, too, though it loads neither.
+                is_other = self._task.others.get(log, "dangling link") != "dangling link"
+                if log not in self._tree and not is_other:
                     self._tree.remove(name, RemovalKind.DERIVED)
             elif kind is FileKind.LOG:
                 self._open_segment(read_offset(name))

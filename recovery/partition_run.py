@@ -30,7 +30,7 @@ from recovery.observer import (
     SegmentRecoveryStarted,
     SegmentsDeleted,
 )
-from recovery.partition import fold, unflushed_segments
+from recovery.partition import unflushed_segments
 from recovery.plan import (
     Action,
     CopyPart,
@@ -42,6 +42,7 @@ from recovery.plan import (
     TruncateFile,
     plan_partition,
 )
+from recovery.preflight import fold_checked, problems_of_plan
 from recovery.quarantine import Quarantine
 from recovery.report import PartitionReport, Status
 from recovery.shared_scans import SharedScans
@@ -197,13 +198,15 @@ class PartitionRun:
             )
         )
         try:
-            outcome = fold(self._task, self)
+            outcome = fold_checked(self._task, self, peek=self.scans.scan)
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
         finally:
             self.scans.cancel()
-        self._tell(outcome)
         plan = self._plan(outcome)
+        if problems := problems_of_plan(self._task, plan):
+            return self._refused(PartitionRefusedError.of(problems), started_s)
+        self._tell(outcome)
         saved: list[str] = []
         if quarantine is not None:
             if not plan.is_empty:
@@ -314,7 +317,8 @@ class PartitionRun:
             partition=task.topic_partition.partition,
             status="refused",
             segment_count=sum(name.endswith(LOG_SUFFIX) for name in task.files),
-            reasons=(str(refusal),),
+            reasons=tuple(map(str, refusal.problems)),
+            problems=refusal.problems,
             duration_ms=_elapsed_ms(started_s),
         )
         return PartitionResult(task=task, outcome=None, report=report, is_changed=False)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from recovery.model import Cut
 from recovery.printable import printable
+from recovery.problem import Problem
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 
@@ -33,6 +34,7 @@ class PartitionReport:
         quarantined: paths that now hold what left the log; empty in a dry run.
         to_quarantine: what goes there, by name, in a dry run as well.
         reasons: why something was cut, refused or failed.
+        problems: the reasons of a refusal, as values.
         warnings: what the operator should know although nothing is lost.
         pending_deletion_count, pending_deletion_bytes: `.deleted` files of the broker that went.
     """
@@ -54,6 +56,7 @@ class PartitionReport:
     quarantined: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     pending_deletion_count: int = 0
     pending_deletion_bytes: int = 0
     duration_ms: int = 0
@@ -95,6 +98,7 @@ class PartitionReport:
             "toQuarantine": list(self.to_quarantine),
             "quarantined": list(self.quarantined),
             "reasons": list(self.reasons),
+            "problems": [problem.to_json() for problem in self.problems],
             "warnings": list(self.warnings),
         }
 
@@ -109,6 +113,8 @@ class LogDirReport:
         marker: whether `.kafka_cleanshutdown` is there now, or would be.
         actions: on the files of the log dir itself.
         passed_over: folders that are not the tool's to touch.
+        problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
+            partition.
     """
 
     log_dir: str
@@ -120,6 +126,7 @@ class LogDirReport:
     quarantine: str | None = None
     passed_over: tuple[str, ...] = ()
     error: str | None = None
+    problems: tuple[Problem, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of this log dir in the JSON report."""
@@ -127,6 +134,7 @@ class LogDirReport:
             "logDir": self.log_dir,
             "status": self.status,
             "error": self.error,
+            "problems": [problem.to_json() for problem in self.problems],
             "hadCleanShutdown": self.had_clean_shutdown,
             "cleanShutdownMarker": self.marker,
             "quarantine": self.quarantine,
@@ -189,8 +197,9 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
     verb = "would be" if report.dry_run else "are"
     for log_dir in report.log_dirs:
         yield f"{log_dir.log_dir}: {_dir_words(log_dir, dry_run=report.dry_run)}"
-        if log_dir.error:
+        if log_dir.error and not log_dir.problems:
             yield f"  {log_dir.error}"
+        yield from (f"  {problem}" for problem in log_dir.problems)
         yield from _partitions_lines(log_dir.partitions, with_actions=report.dry_run)
         for folder in log_dir.passed_over:
             yield f"  {folder}: left alone"

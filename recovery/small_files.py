@@ -52,7 +52,7 @@ def read_epochs(tree: PartitionTree) -> LeaderEpochs:
     if LEADER_EPOCH_CHECKPOINT not in tree:
         tree.put(LEADER_EPOCH_CHECKPOINT, b"")
         return LeaderEpochs()
-    remedy = "move the file away: it is rebuilt from the log"
+    remedy = "move the file away: a new one is made from the segments that are recovered"
     try:
         entries = read_leader_epoch_checkpoint(tree.read(LEADER_EPOCH_CHECKPOINT))
     except MalformedCheckpointError as error:

@@ -71,13 +71,14 @@ def test_an_io_error_leaves_the_segments_that_a_broker_empties(
     report = recover(sample_of(ours), [ours.log_dir])
     assert sum(map(len, log_bytes(brokers.log_dir).values())) < sum(map(len, log_bytes(pristine).values()))
     assert log_bytes(ours.log_dir) == log_bytes(pristine)
-    assert [log_dir.status for log_dir in report.log_dirs] == ["offline"]
-    assert report.exit_code == 1
-    assert "Is a directory" in str(report.log_dirs[0].error)
+    (refused,) = report.partitions
+    (problem,) = refused.problems
+    assert (refused.status, problem.file, report.exit_code) == ("refused", f"{24:020d}.snapshot", 4)
+    assert "a folder where a file is to be written" in problem.rule
     assert not (ours.log_dir / MARKER).exists()
-    # What was done before the error may stay: a snapshot that the log rebuilds.
+    untouched = f"{ours.folder.name}/"
     changed = differences(before, tree_of(ours.log_dir))
-    assert all(".snapshot" in line for line in changed), changed
+    assert not any(line.startswith(untouched) for line in changed), changed
 
 
 def test_an_epoch_file_that_cannot_be_written_takes_the_dir_offline(

@@ -38,6 +38,7 @@ def test_the_signature_is_the_documented_one() -> None:
         "threads": None,
         "quarantine_dir": None,
         "keep_deleted": False,
+        "force": False,
         "observers": (),
         "stop": None,
     }

@@ -308,10 +308,10 @@ class TestTroubleInOneDir:
         assert run(*dirs).exit_code == 1
 
     def test_a_bug_is_not_taken_for_trouble(self, dirs: list[Path], monkeypatch) -> None:
-        def fail(*_args: object) -> None:
+        def fail(*_args: object, **_options: object) -> None:
             raise ZeroDivisionError
 
-        monkeypatch.setattr(partition_run, "fold", fail)
+        monkeypatch.setattr(partition_run, "fold_checked", fail)
         told: list[Event] = []
         with pytest.raises(ZeroDivisionError):
             run(*dirs, observers=[told.append])

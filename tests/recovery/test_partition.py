@@ -500,7 +500,10 @@ class TestSmallFiles:
         with pytest.raises(PartitionRefusedError, match=outcome) as raised:
             Folded(three_segments() | {"leader-epoch-checkpoint": text})
         assert raised.value.file == "leader-epoch-checkpoint"
-        assert raised.value.remedy == "move the file away: it is rebuilt from the log"
+        assert (
+            raised.value.remedy
+            == "move the file away: a new one is made from the segments that are recovered"
+        )
 
     def test_epochs_at_or_behind_the_end_are_dropped(self) -> None:
         files = three_segments() | {"leader-epoch-checkpoint": b"0\n4\n0 0\n1 10\n2 20\n9 30\n"}

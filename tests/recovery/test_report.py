@@ -139,6 +139,7 @@ JSON_PARTITION = {
     "toQuarantine": ["00000000000000000060.log", "00000000000000000040.log from byte 1000"],
     "quarantined": ["/d1.quarantine/1/t-0/00000000000000000060.log"],
     "reasons": ["a batch whose CRC does not match", "behind the cut in 00000000000000000040.log"],
+    "problems": [],
     "warnings": ["something to know"],
 }
 
@@ -169,6 +170,7 @@ def test_json() -> None:
         "logDir": "/d1",
         "status": "partial",
         "error": None,
+        "problems": [],
         "hadCleanShutdown": False,
         "cleanShutdownMarker": False,
         "quarantine": "/d1.quarantine/1",

@@ -1,0 +1,94 @@
+"""Whether the broker's user may use a file, judged by owner, group and mode.
+
+The owner of a log dir is taken for the user that its broker runs as; where the recovery points, which a broker writes
+every minute, belong to somebody else who is not root, it is that one. What this user cannot open takes the log dir
+offline, however well root reads it here.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+
+from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerUser:
+    """The user that a broker runs as.
+
+    Attributes:
+        uid: root may do everything.
+        gid: the group of the files that tell of this user.
+        gids: that one, and those that the user is known to be in.
+    """
+
+    uid: int
+    gid: int
+    gids: frozenset[int]
+
+    def lacks(self, found: os.stat_result, rights: str) -> str:
+        """Return those of *rights*, letters of `rwx`, that this user has not on what *found* describes."""
+        if self.uid == 0:
+            return ""
+        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid in self.gids else 0
+        bits = found.st_mode >> shift
+        return "".join(right for right in rights if not bits & {"r": 4, "w": 2, "x": 1}[right])
+
+    @property
+    def chown(self) -> str:
+        """The command, without a path, that gives a file to this user."""
+        return f"chown {self.name}:{_group_name(self.gid)}"
+
+    @property
+    def name(self) -> str:
+        """The user's name, or number where it has none here."""
+        try:
+            return pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            return str(self.uid)
+
+
+def broker_user(log_dir: str) -> BrokerUser:
+    """Return the user to whom the broker of *log_dir* belongs.
+
+    Raises:
+        OSError: there is no such dir.
+    """
+    found = os.stat(log_dir)
+    try:
+        written = os.stat(os.path.join(log_dir, RECOVERY_POINT_CHECKPOINT))
+        found = found if written.st_uid == 0 else written
+    except OSError:
+        pass
+    return _user(found.st_uid, found.st_gid)
+
+
+def _user(uid: int, gid: int) -> BrokerUser:
+    gids = {gid}
+    try:
+        found = pwd.getpwuid(uid)
+        gids.update(os.getgrouplist(found.pw_name, found.pw_gid))
+    except (KeyError, OSError):
+        pass  # a container knows its users by number
+    return BrokerUser(uid=uid, gid=gid, gids=frozenset(gids))
+
+
+def _group_name(gid: int) -> str:
+    """Return the name of a group, or its number where it has none here."""
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def mode_words(found: os.stat_result) -> str:
+    """Return owner, group and mode in words: `root:root -rw-r--r--`."""
+    try:
+        owner = pwd.getpwuid(found.st_uid).pw_name
+    except KeyError:
+        owner = str(found.st_uid)
+    return f"{owner}:{_group_name(found.st_gid)} {stat.filemode(found.st_mode)}"

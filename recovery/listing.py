@@ -1,0 +1,134 @@
+"""What lies in one folder of a log dir, and which of it the broker's user could not use.
+
+Names, types, sizes, owners and modes; nothing is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from recovery.access import BrokerUser, broker_user, mode_words
+from recovery.model import FileStat
+from recovery.problem import Problem
+from segfmt.filenames import LOCK_FILE, FileKind, file_kind
+
+_OPENED_FOR_WRITING = frozenset(
+    {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX}
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class FolderContents:
+    """What lies in a partition's folder; see PartitionTask."""
+
+    files: dict[str, FileStat] = field(default_factory=dict)
+    others: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    unreadable: set[str] = field(default_factory=set)
+
+    def drop(self, name: str) -> None:
+        """Forget the file *name*."""
+        self.files.pop(name, None)
+        self.others.pop(name, None)
+        self.unreadable.discard(name)
+        self.problems = [problem for problem in self.problems if problem.file != name]
+
+
+def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
+    """Return the regular files of a partition's folder, links to such included, and what else is there.
+
+    Args:
+        user: the broker's; what it may not use is a problem.
+
+    Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
+    """
+    contents = FolderContents()
+    may_read_all = os.geteuid() == 0
+    own = os.stat(folder)
+    user = broker_user(os.path.dirname(folder)) if user is None else user
+    if lacking := user.lacks(own, "rwx"):
+        contents.problems.append(access_problem(os.path.basename(folder), folder, own, lacking, user))
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if not is_of_type(entry, os.DirEntry.is_file):
+                contents.others[entry.name] = other_kind(entry.path) or "file"
+                continue
+            found = entry.stat()
+            contents.files[entry.name] = FileStat(
+                size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino
+            )
+            rights = "rw" if file_kind(entry.name) in _OPENED_FOR_WRITING else "r"
+            lacking = user.lacks(found, rights)
+            if lacking:
+                contents.problems.append(access_problem(entry.name, entry.path, found, lacking, user))
+            if not may_read_all and not os.access(entry.path, os.R_OK):
+                contents.unreadable.add(entry.name)
+                if not lacking:
+                    contents.problems.append(_unreadable(entry.name))
+    return contents
+
+
+def is_of_type(entry: os.DirEntry[str], test: Callable[[os.DirEntry[str]], bool]) -> bool:
+    """Return whether *entry* passes *test*; a link that leads in circles is nothing, as in Java."""
+    try:
+        return test(entry)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise
+
+
+def mount_problems(log_dir: str) -> Iterator[Problem]:
+    """Yield why nothing can be written in *log_dir* at all. Kafka: LogManager.lockLogDirs."""
+    if os.statvfs(log_dir).f_flag & os.ST_RDONLY:
+        yield Problem(
+            file=log_dir,
+            rule="the file system is mounted read-only (IOException on .lock takes the log dir offline)",
+            remedy="find out why (dmesg: an I/O error may have done it), check the file system, mount it read-write",
+        )
+    lock = os.path.join(log_dir, LOCK_FILE)
+    kind = other_kind(lock) if os.path.lexists(lock) else None
+    if kind not in (None, "dangling link"):
+        yield Problem(
+            file=LOCK_FILE,
+            rule=f"a {kind} where the broker's lock must be (IOException takes the log dir offline)",
+            remedy="move it away",
+        )
+
+
+def other_kind(path: str) -> str | None:
+    """Return what stands at *path* where it is no regular file and no link to one."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return "dangling link"
+    except OSError:
+        return "link that leads nowhere"  # in circles
+    if stat.S_ISREG(mode):
+        return None
+    kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
+    return next((kind for is_kind, kind in kinds if is_kind(mode)), "device")
+
+
+def access_problem(name: str, path: str, found: os.stat_result, lacking: str, user: BrokerUser) -> Problem:
+    """Return the problem that *user* has not the rights *lacking*, of `rwx`, on *path*."""
+    wants = {"r": "read", "w": "written", "x": "entered"}
+    words = " and ".join(wants[right] for right in lacking)
+    return Problem(
+        file=name,
+        rule=f"may not be {words} by {user.name}, the broker's user: {mode_words(found)} "
+        "(IOException takes the log dir offline)",
+        remedy=f"chmod u+{lacking} {path}" if found.st_uid == user.uid else f"{user.chown} {path}",
+    )
+
+
+def _unreadable(name: str) -> Problem:
+    return Problem(
+        file=name,
+        rule="the file may not be read by the user that recover runs as",
+        remedy="run recover as the broker's user, or as root",
+    )

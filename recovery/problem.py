@@ -1,0 +1,54 @@
+"""What keeps a broker from loading a log, or a log dir: a value that says where, by which rule, and what to do.
+
+A `Problem` is found by looking, before anything is touched. Some have a `Repair`: files or folders that can be moved
+away without losing a batch, after which the broker loads what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """A remedy that is safe: all of *names* go to quarantine, in this order.
+
+    Attributes:
+        names: of files or folders, in the folder that the problem is about.
+    """
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One reason why a partition is left alone, or a log dir.
+
+    Attributes:
+        file: name of the file in the partition's folder or the log dir, or of the folder itself.
+        position: byte position in the file, or None where the whole file is meant.
+        rule: what is violated, in words that name Kafka's behaviour.
+        remedy: what the operator can do.
+        repair: what `--repair` does, None where that is not safe.
+    """
+
+    file: str
+    position: int | None = None
+    rule: str
+    remedy: str
+    repair: Repair | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this problem in the JSON report."""
+        return {
+            "file": self.file,
+            "position": self.position,
+            "rule": self.rule,
+            "remedy": self.remedy,
+            "repairable": self.repair is not None,
+        }
+
+    def __str__(self) -> str:
+        at = "" if self.position is None else f" at byte {self.position}"
+        return f"{self.file}{at}: {self.rule}. Remedy: {self.remedy}"
