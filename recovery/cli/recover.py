@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
@@ -19,10 +13,10 @@ from recovery.cli.arguments import (
     properties_of,
     topic_configs_of,
 )
+from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
-    from recovery.engine import StopRequest
     from recovery.report import RecoveryReport
 
 _EPILOG = """\
@@ -128,19 +122,19 @@ def _integer(text: str, minimum: int, maximum: int) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
-    with _signals() as signals:
+    with watched_signals() as signals:
         try:
             report = _recover(arguments, signals)
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201
             return error.signal_exit_code
-        _print_report(report, arguments.format)
+        print_result(report.to_json() if arguments.format == "json" else report.to_text())
     if report.exit_code == 2 and arguments.exit_zero_on_truncation:
         return 0
     return report.exit_code
 
 
-def _recover(arguments: argparse.Namespace, signals: _Signals) -> RecoveryReport:
+def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
     from recovery.engine import StopRequest
     from recovery.local import recover
     from recovery.watching import open_observers
@@ -164,57 +158,3 @@ def _recover(arguments: argparse.Namespace, signals: _Signals) -> RecoveryReport
             observers=observers,
             stop=stop,
         )
-
-
-def _print_report(report: RecoveryReport, form: str) -> None:
-    """Print the result. The work is done: a reader who has gone (`| head`) changes nothing about it."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
-    try:
-        print(report.to_json() if form == "json" else report.to_text(), flush=True)  # noqa: T201
-    except BrokenPipeError:
-        _discard_output()
-    except OSError as error:
-        _discard_output()
-        raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
-
-
-def _discard_output() -> None:
-    """Let the interpreter's last flush succeed."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class _Signals:
-    """Remembers a signal until there is something to stop."""
-
-    def __init__(self) -> None:
-        self._number = 0
-        self._stop: StopRequest | None = None
-
-    def receive(self, number: int, _frame: FrameType | None) -> None:
-        """Take a signal, in the main thread, at any moment."""
-        self._number = number
-        if self._stop is not None:
-            self._stop.request(number)
-
-    def forward_to(self, stop: StopRequest) -> None:
-        """Let *stop* know of signals from now on.
-
-        Raises:
-            InterruptedRecoveryError: there was one already.
-        """
-        self._stop = stop
-        if self._number:
-            raise InterruptedRecoveryError(self._number)
-
-
-@contextmanager
-def _signals() -> Iterator[_Signals]:
-    """Let SIGTERM and SIGINT end the run at the next safe place; from before the slow imports on."""
-    signals = _Signals()
-    previous = {number: signal.signal(number, signals.receive) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield signals
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.cli.recover import _Signals
+from recovery.cli.session import Signals
 from recovery.engine import StopRequest
 from recovery.errors import InterruptedRecoveryError
 from tests.cli.command import Done, recover, start
@@ -209,7 +209,7 @@ def test_temporary_files_of_a_killed_hand_over_are_removed(name: str, tmp_path: 
 
 
 def test_a_signal_before_there_is_anything_to_stop_is_remembered() -> None:
-    signals = _Signals()
+    signals = Signals()
     signals.receive(signal.SIGTERM, None)
     with pytest.raises(InterruptedRecoveryError) as caught:
         signals.forward_to(StopRequest())

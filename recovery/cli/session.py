@@ -1,0 +1,71 @@
+"""What a command that works for a while shares with others: signals that end it, and its result on standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from recovery.errors import InterruptedRecoveryError
+
+if TYPE_CHECKING:
+    from recovery.engine import StopRequest
+
+
+def print_result(text: str) -> None:
+    """Print the result. The work is done: a reader who has gone (`| head`) changes nothing about it."""
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
+    try:
+        print(text, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        _discard_output()
+    except OSError as error:
+        _discard_output()
+        raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
+
+
+def _discard_output() -> None:
+    """Let the interpreter's last flush succeed."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Signals:
+    """Remembers a signal until there is something to stop."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._stop: StopRequest | None = None
+
+    def receive(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal, in the main thread, at any moment."""
+        self._number = number
+        if self._stop is not None:
+            self._stop.request(number)
+
+    def forward_to(self, stop: StopRequest) -> None:
+        """Let *stop* know of signals from now on.
+
+        Raises:
+            InterruptedRecoveryError: there was one already.
+        """
+        self._stop = stop
+        if self._number:
+            raise InterruptedRecoveryError(self._number)
+
+
+@contextmanager
+def watched_signals() -> Iterator[Signals]:
+    """Let SIGTERM and SIGINT end the run at the next safe place; from before the slow imports on."""
+    signals = Signals()
+    previous = {number: signal.signal(number, signals.receive) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield signals
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
