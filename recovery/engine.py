@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 
 from native.segment_scan import warm_up
 from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.handoff import Handoff
-from recovery.inventory import LogDirInventory, list_log_dir, refuse_duplicates
+from recovery.inventory import LogDirInventory, list_log_dir
 from recovery.lock import LogDirLocks
 from recovery.log_dir_run import LogDirRun, log_count
 from recovery.model import LogSettings
@@ -28,7 +29,9 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
+from recovery.quarantine import Quarantine
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
+from recovery.survey import survey_log_dirs
 
 _NOTABLE_COMPILE_S = 2.0
 
@@ -61,6 +64,7 @@ class Engine:
         thread_count: `num.recovery.threads.per.data.dir`.
         now_ms: the clock by which producers expire.
         force: recover as after an unclean shutdown, whatever the markers say.
+        repair: first move away what keeps a broker from loading, where that costs no batch.
         remarks: what the caller found out before, for the observers.
         locks: on all these dirs, where the caller holds them already.
     """
@@ -79,6 +83,7 @@ class Engine:
         quarantine_dir: str | None = None,
         keep_deleted: bool = False,
         force: bool = False,
+        repair: bool = False,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
@@ -95,6 +100,9 @@ class Engine:
         self._quarantine_dir = quarantine_dir
         self._keep_deleted = keep_deleted
         self._force = force
+        self._repair = repair
+        self._quarantines: dict[str, Quarantine] = {}
+        self._repairs: dict[str, tuple[str, ...]] = {}
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
@@ -158,31 +166,26 @@ class Engine:
 
     def _list_log_dirs(self) -> list[LogDirInventory]:
         settings_of = self._settings()
-        found = []
-        for log_dir in self._log_dirs:
-            if log_dir in self._offline:
-                continue
-            try:
-                found.append(
-                    list_log_dir(
-                        log_dir,
-                        settings_of=settings_of,
-                        now_ms=self._now_ms,
-                        producer_id_expiration_ms=self._producer_id_expiration_ms,
-                        ignores_marker=self._force,
-                    )
-                )
-            except LogDirOfflineError as error:
-                self._offline[log_dir] = error
-                self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
-        inventories = []
-        for inventory in refuse_duplicates(found):
-            if not inventory.problems:
-                inventories.append(inventory)
-                continue
-            offline = LogDirOfflineError(inventory.log_dir, problems=inventory.all_problems)
-            self._offline[inventory.log_dir] = offline
-            self._notify(LogDirOffline(log_dir=inventory.log_dir, error=str(offline.error)))
+        survey = survey_log_dirs(
+            [log_dir for log_dir in self._log_dirs if log_dir not in self._offline],
+            partial(
+                list_log_dir,
+                settings_of=settings_of,
+                now_ms=self._now_ms,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                ignores_marker=self._force,
+            ),
+            repair_into=self._quarantine_of if self._repair else None,
+            dry_run=self._dry_run,
+        )
+        self._repairs = survey.repairs
+        for log_dir, lines in survey.repairs.items():
+            for line in lines:
+                self._notify(Remark(text=line, level="warning", log_dir=log_dir))
+        for log_dir, error in survey.offline.items():
+            self._offline[log_dir] = error
+            self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
+        inventories = survey.inventories
         for inventory in inventories:
             self._notify(
                 LogDirStarted(
@@ -202,6 +205,10 @@ class Engine:
                 )
         return inventories
 
+    def _quarantine_of(self, log_dir: str) -> Quarantine:
+        """Return this run's place in quarantine for what comes from a log dir."""
+        return self._quarantines.setdefault(log_dir, Quarantine(log_dir, root=self._quarantine_dir))
+
     def _recover(self, inventories: list[LogDirInventory]) -> list[LogDirReport]:
         runs = [
             LogDirRun(
@@ -209,7 +216,8 @@ class Engine:
                 thread_count=self._thread_count,
                 handoff=self._handoff,
                 dry_run=self._dry_run,
-                quarantine_dir=self._quarantine_dir,
+                quarantine=self._quarantine_of(inventory.log_dir),
+                repairs=self._repairs.get(inventory.log_dir, ()),
                 keep_deleted=self._keep_deleted,
                 notify=self._notify,
                 check_stop=self._stop.check,
@@ -236,6 +244,7 @@ class Engine:
                 partitions=(),
                 error=str(error.error),
                 problems=error.problems,
+                actions=self._repairs.get(log_dir, ()),
             )
             for log_dir, error in self._offline.items()
         ]

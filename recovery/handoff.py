@@ -94,11 +94,11 @@ def _key_of_folder(folder: str) -> tuple[str, int]:
 
 def _checkpoint_write(log_dir: str, name: str, offsets: Mapping[tuple[str, int], int]) -> list[DirWrite]:
     data = encode_offset_checkpoint(dict(sorted(offsets.items())))
-    try:
-        with open(os.path.join(log_dir, name), "rb") as file:
-            found = file.read()
-    except FileNotFoundError:
+    path = os.path.join(log_dir, name)
+    if not os.path.isfile(path):  # a dry run may find there what a repair would have moved away
         return [DirWrite(name=name, data=data, replaces=False)]
+    with open(path, "rb") as file:
+        found = file.read()
     if sorted(found.splitlines()) == sorted(data.splitlines()):
         return []
     return [DirWrite(name=name, data=data, replaces=True)]

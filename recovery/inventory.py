@@ -300,7 +300,7 @@ def _with_copies(task: PartitionTask, found: list[str]) -> PartitionTask:
         "(IllegalStateException stops the broker)",
         remedy="decide which one is right, and move the other out of the log dirs",
     )
-    return replace(task, problems=(problem, *task.problems))
+    return task if problem in task.problems else replace(task, problems=(problem, *task.problems))
 
 
 def _place(task: PartitionTask) -> tuple[str, int, FolderState]:

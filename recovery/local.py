@@ -50,6 +50,7 @@ def recover(
     quarantine_dir: str | None = None,
     keep_deleted: bool = False,
     force: bool = False,
+    repair: bool = False,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> RecoveryReport:
@@ -67,6 +68,7 @@ def recover(
         keep_deleted: whether `.deleted` files found at the start, the broker's own pending deletions, are kept in
             quarantine before they go.
         force: recover as after an unclean shutdown, whatever the markers say.
+        repair: first move to quarantine what keeps a broker from loading, where that costs no batch.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
 
@@ -106,6 +108,7 @@ def recover(
             quarantine_dir=quarantine,
             keep_deleted=keep_deleted,
             force=force,
+            repair=repair,
             observers=observers,
             stop=stop,
             remarks=remarks,

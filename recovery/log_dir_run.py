@@ -34,11 +34,9 @@ from recovery.observer import (
 from recovery.partition_run import PartitionResult, PartitionRun
 from recovery.plan import TEMPORARY_SUFFIX
 from recovery.quarantine import Quarantine
+from recovery.repair import LOG_DIR_ITSELF
 from recovery.report import LogDirReport, PartitionReport
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-
-_LOG_DIR_ITSELF = "log-dir"
-"""Where the log dir's own files lie in quarantine; no partition's folder can have this name."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +59,8 @@ class LogDirRun:
         thread_count: int,
         handoff: Handoff,
         dry_run: bool,
-        quarantine_dir: str | None,
+        quarantine: Quarantine,
+        repairs: tuple[str, ...],
         keep_deleted: bool,
         notify: Observer,
         check_stop: Callable[[], None],
@@ -73,7 +72,8 @@ class LogDirRun:
         self._notify = notify
         self._check_stop = check_stop
         self._keep_deleted = keep_deleted
-        self._quarantine = Quarantine(inventory.log_dir, root=quarantine_dir)
+        self._quarantine = quarantine
+        self._repairs = repairs
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
         self._may_map = is_local(inventory.log_dir)
@@ -216,7 +216,7 @@ class LogDirRun:
             path = os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE)
             if os.path.exists(path):
                 self._quarantine.save_file(
-                    path, folder=_LOG_DIR_ITSELF, reason="the dir is unclean while it is changed"
+                    path, folder=LOG_DIR_ITSELF, reason="the dir is unclean while it is changed"
                 )
                 self._quarantine.sync()
                 remove_file(path)
@@ -253,14 +253,14 @@ class LogDirRun:
             )
         )
         partitions = self._partition_reports()
-        is_untouched = not is_changed and not writes and is_complete
+        is_untouched = not is_changed and not writes and is_complete and not self._repairs
         return LogDirReport(
             log_dir=self._inventory.log_dir,
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=marker,
             partitions=partitions,
-            actions=tuple(f"write {write.name}" for write in writes),
+            actions=(*self._repairs, *(f"write {write.name}" for write in writes)),
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
         )
@@ -271,7 +271,7 @@ class LogDirRun:
             if write.replaces:
                 self._quarantine.save_file(
                     os.path.join(log_dir, write.name),
-                    folder=_LOG_DIR_ITSELF,
+                    folder=LOG_DIR_ITSELF,
                     reason="overwritten by the hand-off",
                 )
         self._quarantine.sync()
@@ -311,6 +311,7 @@ class LogDirRun:
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE)),
             partitions=tuple(sorted(partitions, key=lambda report: report.folder)),
+            actions=self._repairs,
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             error=error,

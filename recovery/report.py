@@ -208,7 +208,7 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
         if log_dir.quarantine and any(partition.quarantined for partition in log_dir.partitions):
             yield f"  quarantine: {log_dir.quarantine}"
         elif log_dir.quarantine:
-            yield f"  replaced checkpoints are kept in {log_dir.quarantine}"
+            yield f"  what was replaced or moved away is kept in {log_dir.quarantine}"
     counts = _count(partition.status for partition in report.partitions)
     words = ", ".join(f"{counts[status]} {status}" for status in counts)
     yield f"{len(report.partitions)} partitions: {words or 'nothing found'}" + (

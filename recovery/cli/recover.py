@@ -62,6 +62,12 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="recover as after an unclean shutdown, whatever the clean-shutdown markers say",
     )
     outcome.add_argument(
+        "--repair",
+        action="store_true",
+        help="first move to quarantine what would stop the broker, where that costs no data: foreign files and "
+        "folders, indexes that cannot be used, malformed checkpoints",
+    )
+    outcome.add_argument(
         "--handoff",
         choices=("clean-shutdown", "recovery-point", "none"),
         default="clean-shutdown",
@@ -155,6 +161,7 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
             quarantine_dir=arguments.quarantine_dir,
             keep_deleted=arguments.keep_deleted,
             force=arguments.force,
+            repair=arguments.repair,
             observers=observers,
             stop=stop,
         )

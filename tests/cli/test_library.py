@@ -39,6 +39,7 @@ def test_the_signature_is_the_documented_one() -> None:
         "quarantine_dir": None,
         "keep_deleted": False,
         "force": False,
+        "repair": False,
         "observers": (),
         "stop": None,
     }

@@ -1,0 +1,138 @@
+"""`--repair`: what keeps a broker from loading a log, or a log dir, is moved to quarantine where that costs no batch.
+
+Under the locks, before the inventory that the recovery goes by. Each move is on disk before the next one; killed in
+between, the next run finds what is left to be moved. Nothing is deleted, no `.log` with an offset in its name is
+touched, nothing is decided between two copies of a partition.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from recovery.errors import LogDirOfflineError
+from recovery.inventory import LogDirInventory
+from recovery.preflight import notes_of, problems_of
+from recovery.problem import Problem
+from recovery.quarantine import Quarantine
+from recovery.source import PartitionFiles
+
+LOG_DIR_ITSELF = "log-dir"
+"""Where what lies in the log dir itself goes in quarantine; no partition's folder can have this name."""
+
+_STAYS_ERRNOS = frozenset({errno.EXDEV, errno.EBUSY, errno.EPERM, errno.EACCES})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A file or folder to be moved away.
+
+    Attributes:
+        path: relative to the log dir.
+        reason: the rule of its problem.
+    """
+
+    path: str
+    reason: str
+
+    @property
+    def folder(self) -> str:
+        """Its place in quarantine."""
+        return os.path.dirname(self.path) or LOG_DIR_ITSELF
+
+    def __str__(self) -> str:
+        return f"move {self.path} to quarantine: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """A log dir after its repair, in a dry run as if it were.
+
+    Attributes:
+        lines: what was done, or would be, and what could not be.
+    """
+
+    inventory: LogDirInventory
+    lines: tuple[str, ...] = ()
+
+
+def repair_log_dir(
+    inventory: LogDirInventory,
+    relist: Callable[[Collection[str]], LogDirInventory],
+    quarantine: Quarantine,
+    *,
+    dry_run: bool,
+) -> Repaired:
+    """Move away what `repairs_of` names, and return what lies in the log dir then.
+
+    Args:
+        relist: returns what lies in the log dir, without the paths given to it.
+
+    Raises:
+        LogDirOfflineError: an I/O error.
+    """
+    moves = repairs_of(inventory)
+    if not moves:
+        return Repaired(inventory=inventory)
+    lines, gone = [], []
+    for move in moves:
+        path = os.path.join(inventory.log_dir, move.path)
+        try:
+            _refuse_far_folder(path, quarantine)
+            if not dry_run:
+                quarantine.move_away(path, folder=move.folder, reason=move.reason)
+        except OSError as error:
+            if error.errno not in _STAYS_ERRNOS:
+                raise LogDirOfflineError(inventory.log_dir, error) from error
+            lines.append(f"{move.path} cannot be moved to quarantine: {error.strerror}")
+            continue
+        lines.append(str(move))
+        gone.append(move.path)
+    return Repaired(inventory=relist(gone if dry_run else ()), lines=tuple(lines))
+
+
+def repairs_of(inventory: LogDirInventory) -> tuple[Move, ...]:
+    """Return what can safely be moved away, in order.
+
+    A partition that a broker would not load for other reasons, too, is left alone, and so is such a log dir.
+    """
+    if any(problem.repair is None for problem in inventory.problems):
+        return ()
+    moves = [*_moves(inventory.problems)]
+    for refused in inventory.refused:
+        moves += _moves(refused.refusal.problems)
+    for task in inventory.tasks:
+        files = PartitionFiles(os.path.join(inventory.log_dir, task.folder), task.settings)
+        problems = problems_of(task, files)
+        if all(problem.repair is not None for problem in problems):
+            moves += _moves((*problems, *notes_of(task)), folder=task.folder)
+    first: dict[str, Move] = {}
+    for move in moves:
+        first.setdefault(move.path, move)
+    return tuple(first.values())
+
+
+def _moves(problems: Iterable[Problem], *, folder: str = "") -> list[Move]:
+    return [
+        Move(path=os.path.join(folder, name), reason=problem.rule)
+        for problem in problems
+        if problem.repair is not None
+        for name in problem.repair.names
+    ]
+
+
+def _refuse_far_folder(path: str, quarantine: Quarantine) -> None:
+    """Refuse what is no regular file where quarantine is on another file system: it would have to be copied.
+
+    Raises:
+        OSError: EXDEV.
+    """
+    if os.path.isfile(path):
+        return
+    place = quarantine.root
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    if os.path.ismount(path) or os.stat(place).st_dev != os.lstat(path).st_dev:
+        raise OSError(errno.EXDEV, "a folder cannot be moved to another file system", path)
