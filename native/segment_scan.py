@@ -220,6 +220,17 @@ class SegmentScanner:
         self._write("control_timestamp_ms", timestamp_ms)
         self._run(0, 0)
 
+    def end_here(self) -> None:
+        """End the scan at `position`, as if the file ended there.
+
+        Raises:
+            ScanUsageError: it has ended or waits for `resume_control`.
+        """
+        if self._stop is not None or self._paused:
+            raise ScanUsageError("end_here() after the scan has ended, or while a control batch waits")
+        self._stop = Stop.END
+        self._write("stop_position", self.position)
+
     def result(self) -> RawScan:
         """Return the scan.
 

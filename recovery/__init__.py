@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from recovery.local import recover as recover
     from recovery.report import PartitionReport as PartitionReport
     from recovery.report import RecoveryReport as RecoveryReport
+    from recovery.scrub import verify as verify
+    from recovery.scrub_report import ScrubReport as ScrubReport
 
 _PLACES = {
     "recover": "recovery.local",
     "RecoveryReport": "recovery.report",
     "PartitionReport": "recovery.report",
+    "verify": "recovery.scrub",
+    "ScrubReport": "recovery.scrub_report",
 }
 
-__all__ = ["PartitionReport", "RecoveryReport", "recover"]
+__all__ = ["PartitionReport", "RecoveryReport", "ScrubReport", "recover", "verify"]
 
 
 def __getattr__(name: str) -> object:

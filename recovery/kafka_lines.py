@@ -82,11 +82,22 @@ class KafkaLines:
         self._started_s = 0.0
         self._log_count = 0
         self._dry_run = False
+        self._is_scrub = False
         self._unclean_log_dirs: list[str] = []
 
     def lines(self, event: Event) -> Iterator[Line]:
         """Yield the lines of *event*; most have one, the finer ones none."""
         match event:
+            case RunStarted(is_scrub=True):
+                self._is_scrub = True
+                self._started_s = event.monotonic_s
+                yield Line(f"Verifying logs in log dirs {_array_buffer(event.log_dirs)}")
+            case LogDirStarted() if self._is_scrub:
+                self._log_count += event.log_count
+                fields = {"segments": event.segment_count, "bytes": event.bytes_total}
+                yield Line(f"Verifying {event.log_count} logs in {event.log_dir}", fields=fields)
+            case PartitionFinished() if self._is_scrub:
+                yield _partition_verified(event)
             case RunStarted():
                 self._started_s = event.monotonic_s
                 self._dry_run = event.dry_run
@@ -123,6 +134,10 @@ class KafkaLines:
     def _run_finished(self, event: RunFinished) -> Line:
         """Kafka says nothing after a fatal error or a kill; we say how it ended."""
         fields: dict[str, Field] = {"exit_code": event.exit_code}
+        if self._is_scrub:
+            level: Level = "info" if event.exit_code == 0 else "warning"
+            duration_ms = round((event.monotonic_s - self._started_s) * 1000)
+            return Line(f"Verified {self._log_count} logs in {duration_ms}ms", level, fields)
         if event.exit_code in (130, 143):
             return Line("Interrupted; start the same command again to go on.", "warning", fields)
         if event.exit_code in (1, 3):
@@ -235,6 +250,13 @@ def _partition_finished(event: PartitionFinished) -> Line:
         f"and log-end-offset {end} in {event.duration_ms}ms {done}",
         fields=fields,
     )
+
+
+def _partition_verified(event: PartitionFinished) -> Line:
+    where = os.path.join(event.log_dir, event.partition)
+    done = f"({event.finished_count}/{event.log_count} completed in {event.log_dir})"
+    text = f"Verified {where} with {event.segment_count} segments {done}"
+    return Line(text, "warning" if event.reason else "info", {"found": event.reason} if event.reason else {})
 
 
 def _handed_over(event: LogDirHandedOver) -> Line:

@@ -16,12 +16,15 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 from collections.abc import Iterable
 from types import TracebackType
 
 from recovery.errors import LogDirLockedError, LogDirOfflineError
 from segfmt.filenames import LOCK_FILE
 
+_FLOCK = struct.Struct("hhqqi4x")
+"""glibc's struct flock on 64-bit Linux: type, whence, start, length, pid."""
 _HELD_ERRNOS = frozenset({errno.EACCES, errno.EAGAIN})
 
 
@@ -105,6 +108,25 @@ class LogDirLocks:
                 os.unlink(os.path.join(log_dir, LOCK_FILE))
         while self._held:
             os.close(self._held.popitem()[1])
+
+
+def is_locked(log_dir: str) -> bool:
+    """Return whether another process holds the lock of *log_dir*: a broker runs on it, or a recovery does.
+
+    Nothing is locked and nothing is created, so that a broker can start at any time.
+
+    Raises:
+        OSError: `.lock` is there and cannot be opened or asked.
+    """
+    try:
+        descriptor = os.open(os.path.join(log_dir, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+    finally:
+        os.close(descriptor)
 
 
 def _adopt_owner(descriptor: int, log_dir: str) -> None:

@@ -61,11 +61,13 @@ class RunStarted(Timed):
         log_dirs: absolute paths, in the order configured.
         threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers are 0 to this less one.
         dry_run: whether the run stops before it writes.
+        is_scrub: whether it only verifies: every segment is read, and none is recovered.
     """
 
     log_dirs: tuple[str, ...]
     threads_per_dir: int
     dry_run: bool = False
+    is_scrub: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,7 @@ class PartitionFiles:
         position = scanner.position
         scanner.feed(window, slack)
         while scanner.paused_control:
-            _decide_control(scanner, window[slack + scanner.control_position - position :])
+            decide_control(scanner, window[slack + scanner.control_position - position :])
         reached = request.part.size_bytes if scanner.finished else scanner.position
         self._on_bytes(reached - position if request.mode is ScanMode.RECOVER else 0)
 
@@ -227,7 +227,7 @@ def _magic(header: bytes) -> int:
     return int.from_bytes(header[layout.MAGIC_POSITION : layout.MAGIC_POSITION + 1], "big", signed=True)
 
 
-def _decide_control(scanner: SegmentScanner, batch: npt.NDArray[np.uint8]) -> None:
+def decide_control(scanner: SegmentScanner, batch: npt.NDArray[np.uint8]) -> None:
     """Decode a control batch that the kernel left to us, and let the scan go on.
 
     Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize.

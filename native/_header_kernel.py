@@ -1,0 +1,74 @@
+# mypy: ignore-errors
+# ^ kernels: numba infers their types, mypy cannot follow it
+"""The kernel of the walk over batch headers: one row a batch, nothing checked but lengths.
+
+Kafka: FileLogInputStream.nextBatch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from native._jit import kernel
+from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8
+from segfmt import layout
+
+# What a walk ends with; `native.batch_headers.WalkEnd` has the meanings.
+NEED_BYTES, FULL, END, TORN, BAD_LENGTH = 0, 1, 2, 3, 4
+
+
+@kernel
+def walk_headers(address, window_bytes, position, end_position, rows):
+    """Fill *rows* from the window at *address*, whose first byte stands at *position* of the file.
+
+    Returns:
+        (status, rows filled, position behind the last of them).
+    """
+    count = np.int64(0)
+    at = np.int64(address)
+    end = np.int64(address) + np.int64(window_bytes)
+    while True:
+        left = end_position - position
+        if left <= layout.HEADER_UP_TO_MAGIC_BYTES:
+            return np.int64(END), count, position
+        if count == rows.size:
+            return np.int64(FULL), count, position
+        if end - at < min(left, layout.RECORD_BATCH_OVERHEAD_BYTES):
+            return np.int64(NEED_BYTES), count, position
+        length = load_be32(at + layout.LENGTH_POSITION)
+        if length < layout.MIN_MESSAGE_BYTES:
+            return np.int64(BAD_LENGTH), count, position
+        size = length + layout.LOG_OVERHEAD_BYTES
+        if size > left:
+            return np.int64(TORN), count, position
+        magic = load_i8(at + layout.MAGIC_POSITION)
+        if magic >= layout.MAGIC_V2 and size < layout.RECORD_BATCH_OVERHEAD_BYTES:
+            return np.int64(BAD_LENGTH), count, position
+        if size > end - at:
+            return np.int64(NEED_BYTES), count, position
+        row = rows[count]
+        offset = load_be64(at)
+        row.position = position
+        row.size_bytes = size
+        row.base_offset = offset
+        row.magic = magic
+        if magic >= layout.MAGIC_V2:
+            delta = load_be32(at + layout.LAST_OFFSET_DELTA_POSITION)
+            row.last_offset = offset + delta
+            row.last_offset_delta = delta
+            row.max_timestamp_ms = load_be64(at + layout.MAX_TIMESTAMP_POSITION)
+            row.leader_epoch = load_be32(at + layout.PARTITION_LEADER_EPOCH_POSITION)
+            row.record_count = load_be32(at + layout.RECORD_COUNT_POSITION)
+            row.attributes = load_be16(at + layout.ATTRIBUTES_POSITION)
+        else:
+            row.last_offset = offset
+            row.last_offset_delta = 0
+            row.max_timestamp_ms = layout.NO_TIMESTAMP_MS
+            if magic != layout.MAGIC_V0 and size >= layout.MESSAGE_KEY_SIZE_POSITION_V1:
+                row.max_timestamp_ms = load_be64(at + layout.MESSAGE_TIMESTAMP_POSITION)
+            row.leader_epoch = layout.NO_PARTITION_LEADER_EPOCH
+            row.record_count = -1
+            row.attributes = load_u8(at + layout.MESSAGE_ATTRIBUTES_POSITION)
+        count += 1
+        at += size
+        position += size

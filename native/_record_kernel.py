@@ -1,0 +1,150 @@
+# mypy: ignore-errors
+# ^ kernels: numba infers their types, mypy cannot follow it
+"""The kernel that walks over the records of one batch without making them.
+
+Kafka: DefaultRecord.readFrom, ByteUtils.readVarint, readVarlong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from native._jit import inlined, kernel
+from native._memory import load_be16, load_be64, load_u8
+from segfmt import layout
+
+# What a walk ends with; `native.record_walk.RecordFault` has the meanings.
+SOUND, CUT_OFF, LONG_VARINT, BAD_SIZE, BAD_HEADER_COUNT, NULL_HEADER_KEY = 0, 1, 2, 3, 4, 5
+BYTES_LEFT, BAD_OFFSET_DELTA, LATE_TIMESTAMP = 6, 7, 8
+
+_VARINT_BYTES, _VARLONG_BYTES = 5, 10
+_ONE, _SEVEN = np.uint64(1), np.uint64(7)
+
+
+@inlined
+def _varint(at, end, most_bytes):
+    """Return (value, position behind it); a position of -1 - fault where there is none."""
+    raw = np.uint64(0)
+    shift = np.uint64(0)
+    for _ in range(most_bytes):
+        if at >= end:
+            return np.int64(0), np.int64(-1 - CUT_OFF)
+        octet = np.uint64(load_u8(at))
+        raw |= (octet & np.uint64(0x7F)) << shift
+        at += 1
+        if octet < np.uint64(0x80):
+            if most_bytes == _VARINT_BYTES:
+                raw &= np.uint64(0xFFFFFFFF)
+            return np.int64(raw >> _ONE) ^ -np.int64(raw & _ONE), np.int64(at)
+        shift += _SEVEN
+    return np.int64(0), np.int64(-1 - LONG_VARINT)
+
+
+@inlined
+def _skip_bytes(at, end):
+    """Return (is null, position behind a size and so many bytes), or a fault as `_varint`."""
+    size, at = _varint(at, end, _VARINT_BYTES)
+    if at < 0 or size < 0:
+        return size < 0, at
+    if size > end - at:
+        return False, np.int64(-1 - CUT_OFF)
+    return False, at + size
+
+
+@inlined
+def _skip_headers(at, end):
+    """Return the position behind the headers of a record, or a fault as `_varint`."""
+    count, at = _varint(at, end, _VARINT_BYTES)
+    if at < 0:
+        return at
+    if count < 0 or count > end - at:
+        return np.int64(-1 - BAD_HEADER_COUNT)
+    for _ in range(count):
+        is_null, at = _skip_bytes(at, end)
+        if at < 0:
+            return at
+        if is_null:
+            return np.int64(-1 - NULL_HEADER_KEY)
+        is_null, at = _skip_bytes(at, end)
+        if at < 0:
+            return at
+    return at
+
+
+@kernel
+def walk_records(address, size, record_count, last_offset_delta, base_timestamp_ms, max_timestamp_ms):
+    """Walk over *record_count* records at *address*.
+
+    *max_timestamp_ms* bounds the timestamps; the greatest int64 does not.
+
+    Returns:
+        (fault, number of the record at fault from 0, its position).
+    """
+    at = np.int64(address)
+    end = at + np.int64(size)
+    last_delta = np.int64(-1)
+    for number in range(record_count):
+        start = at
+        record_bytes, at = _varint(at, end, _VARINT_BYTES)
+        if at < 0:
+            return np.int64(-1 - at), number, start - address
+        record_end = at + record_bytes
+        if record_bytes < 0 or record_end > end:
+            return np.int64(CUT_OFF), number, start - address
+        if at >= record_end:
+            return np.int64(BAD_SIZE), number, start - address
+        at += 1  # attributes
+        timestamp_delta_ms, at = _varint(at, record_end, _VARLONG_BYTES)
+        if at < 0:
+            return np.int64(-1 - at), number, start - address
+        offset_delta, at = _varint(at, record_end, _VARINT_BYTES)
+        if at < 0:
+            return np.int64(-1 - at), number, start - address
+        _, at = _skip_bytes(at, record_end)
+        if at >= 0:
+            _, at = _skip_bytes(at, record_end)
+        if at >= 0:
+            at = _skip_headers(at, record_end)
+        if at < 0:
+            return np.int64(-1 - at), number, start - address
+        if at != record_end:
+            return np.int64(BAD_SIZE), number, start - address
+        if offset_delta <= last_delta or offset_delta > last_offset_delta:
+            return np.int64(BAD_OFFSET_DELTA), number, start - address
+        last_delta = offset_delta
+        if base_timestamp_ms + timestamp_delta_ms > max_timestamp_ms:
+            return np.int64(LATE_TIMESTAMP), number, start - address
+    if at != end:
+        return np.int64(BYTES_LEFT), np.int64(record_count), at - address
+    return np.int64(SOUND), np.int64(record_count), at - address
+
+
+@kernel
+def walk_plain_batches(address, rows):
+    """Walk over the records of the batches of *rows* that are not compressed; the first stands at *address*.
+
+    Returns:
+        (row, fault, number of the record, its position in the records); row = rows.size where all are sound.
+    """
+    for place in range(rows.size):
+        row = rows[place]
+        if row.magic < layout.MAGIC_V2 or row.record_count <= 0:
+            continue
+        at = np.int64(address) + row.position - rows[0].position
+        attributes = load_be16(at + layout.ATTRIBUTES_POSITION)
+        if attributes & layout.COMPRESSION_CODEC_MASK:
+            continue
+        bound_ms = load_be64(at + layout.MAX_TIMESTAMP_POSITION)
+        if attributes & layout.TIMESTAMP_TYPE_MASK:
+            bound_ms = np.int64(0x7FFFFFFFFFFFFFFF)
+        fault, number, position = walk_records(
+            at + layout.RECORDS_POSITION,
+            row.size_bytes - layout.RECORDS_POSITION,
+            np.int64(row.record_count),
+            np.int64(row.last_offset_delta),
+            load_be64(at + layout.BASE_TIMESTAMP_POSITION),
+            bound_ms,
+        )
+        if fault != SOUND:
+            return np.int64(place), fault, number, position
+    return np.int64(rows.size), np.int64(SOUND), np.int64(0), np.int64(0)

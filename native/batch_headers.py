@@ -1,0 +1,88 @@
+"""The headers of the batches in a window, as an array: what a check over many batches at once works on.
+
+Nothing is verified but the length fields; CRCs are the scan's matter (`native.segment_scan`).
+
+Kafka: FileLogInputStream.nextBatch.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from native.errors import ScanUsageError
+
+HEADER_ROW_DTYPE: Final = np.dtype(
+    [
+        ("position", "<i8"),  # in the file
+        ("size_bytes", "<i8"),
+        (
+            "base_offset",
+            "<i8",
+        ),  # of a message (magic below 2): the offset in front, the last one of a wrapper
+        ("last_offset", "<i8"),
+        ("max_timestamp_ms", "<i8"),  # -1 for magic 0
+        ("last_offset_delta", "<i4"),  # 0 for a message
+        ("leader_epoch", "<i4"),  # -1 for a message
+        ("record_count", "<i4"),  # -1 for a message
+        ("attributes", "<i2"),
+        ("magic", "i1"),
+        ("_unused", "u1"),
+    ]
+)
+"""One batch or message."""
+
+HeaderRows = npt.NDArray[np.void]
+"""Structured, HEADER_ROW_DTYPE, shape (n,), in file order."""
+
+
+class WalkEnd(enum.IntEnum):
+    """Why a walk ended."""
+
+    NEED_BYTES = 0
+    """The next batch is in the file but not, or not whole, in the window."""
+    FULL = 1
+    """There are as many rows as were asked for."""
+    END = 2
+    """17 bytes or fewer are left."""
+    TORN = 3
+    """The next batch reaches beyond the file."""
+    BAD_LENGTH = 4
+    """The next length field cannot be."""
+
+
+class HeaderWalk(NamedTuple):
+    """What a walk has found: the rows, the position behind them, and why it ended."""
+
+    rows: HeaderRows
+    position: int
+    end: WalkEnd
+
+
+def walk_headers(
+    window: npt.NDArray[np.uint8], *, position: int, end_position: int, most_rows: int = 1 << 16
+) -> HeaderWalk:
+    """Return the headers of the whole batches in *window*.
+
+    Args:
+        window: uint8, shape (n,), C-contiguous; its first byte is a batch's. Not written.
+        position: where that byte stands in the file.
+        end_position: where the file, or the part of it that counts, ends.
+        most_rows: end after so many.
+
+    Raises:
+        ScanUsageError: no such window.
+    """
+    from native import _header_kernel
+
+    if window.dtype != np.uint8 or window.ndim != 1 or not window.flags.c_contiguous:
+        raise ScanUsageError(
+            f"a window is contiguous uint8 of one dimension, not {window.dtype} {window.shape}"
+        )
+    rows = np.zeros(min(most_rows, window.size // 26 + 1), HEADER_ROW_DTYPE)
+    address = window.__array_interface__["data"][0]
+    status, count, behind = _header_kernel.walk_headers(address, window.size, position, end_position, rows)
+    return HeaderWalk(rows[:count], int(behind), WalkEnd(status))

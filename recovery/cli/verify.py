@@ -1,0 +1,145 @@
+"""`kafka-log-recovery verify`: check every file of log dirs, and change nothing."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from recovery.cli.arguments import (
+    add_log_dir_arguments,
+    add_setting_arguments,
+    log_dirs_of,
+    properties_of,
+    topic_configs_of,
+)
+from recovery.cli.session import Signals, print_result, watched_signals
+from recovery.errors import InterruptedRecoveryError
+
+if TYPE_CHECKING:
+    from recovery.scrub_report import ScrubReport
+
+_EPILOG = """\
+exit codes:
+  0  no damage
+  1  usage error, or no log dir could be listed
+  2  damage was found
+  4  some files could not be read; the others were checked
+  130, 143  interrupted; what is reported is what was checked
+"""
+
+_SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "verify",
+        help="check every file of log dirs, beside a live broker as well",
+        description="Check all segments, flushed ones too, their indexes, snapshots and checkpoints. Nothing is "
+        "written, locked or created.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_log_dir_arguments(parser, "verify")
+    parser.add_argument(
+        "--topic",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="only this topic; may be given more than once",
+    )
+    parser.add_argument(
+        "--partition",
+        metavar="TOPIC-N",
+        action="append",
+        default=[],
+        help="only this partition; may be given more than once",
+    )
+    settings = add_setting_arguments(parser)
+    settings.add_argument(
+        "--threads",
+        metavar="N",
+        type=_thread_count,
+        help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
+    )
+    settings.add_argument(
+        "--max-bytes-per-second",
+        metavar="N",
+        type=_rate,
+        help="read no more than so many bytes a second, all threads together; k, M, G are 1024's powers",
+    )
+    parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
+    watching = parser.add_argument_group("watching")
+    watching.add_argument(
+        "--progress",
+        choices=("auto", "bar", "log", "json", "none"),
+        default="auto",
+        help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
+    )
+    watching.add_argument(
+        "--metrics-port", metavar="P", type=_port, help="serve progress to Prometheus on 127.0.0.1:P"
+    )
+    watching.add_argument(
+        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
+    )
+    parser.set_defaults(run=run, command="verify")
+
+
+def _rate(text: str) -> int:
+    match = _SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected an integer above 0, with k, M or G behind it or without"
+        )
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def _thread_count(text: str) -> int:
+    return _integer(text, 1, 1 << 15)
+
+
+def _port(text: str) -> int:
+    return _integer(text, 0, 65535)
+
+
+def _integer(text: str, minimum: int, maximum: int) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 20 and minimum <= int(text) <= maximum:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text}: expected an integer from {minimum} to {maximum}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    with watched_signals() as signals:
+        try:
+            report = _verify(arguments, signals)
+        except InterruptedRecoveryError as error:
+            print("kafka-log-recovery: interrupted before anything was checked", file=sys.stderr)  # noqa: T201
+            return error.signal_exit_code
+        print_result(report.to_json() if arguments.format == "json" else report.to_text())
+    return report.exit_code
+
+
+def _verify(arguments: argparse.Namespace, signals: Signals) -> ScrubReport:
+    from recovery.engine import StopRequest
+    from recovery.scrub import verify
+    from recovery.watching import open_observers
+
+    stop = StopRequest()
+    signals.forward_to(stop)
+    with open_observers(arguments.progress, arguments.metrics_port) as observers:
+        return verify(
+            log_dirs_of(arguments),
+            config=properties_of(arguments),
+            topic_configs=topic_configs_of(arguments),
+            deep=arguments.deep,
+            threads=arguments.threads,
+            max_bytes_per_second=arguments.max_bytes_per_second,
+            topics=arguments.topic,
+            partitions=arguments.partition,
+            observers=observers,
+            stop=stop,
+        )

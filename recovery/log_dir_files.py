@@ -1,0 +1,161 @@
+"""The files of a log dir itself, read and checked by themselves: checkpoints, marker, meta.properties."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from recovery.verdict import Finding
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.clean_shutdown import read_clean_shutdown
+from segfmt.errors import FileNameError, FormatError
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_INDEX_CACHE_FOLDER,
+    REPLICATION_OFFSET_CHECKPOINT,
+    FolderState,
+    PartitionFolder,
+    read_folder_name,
+)
+from segfmt.meta_properties import MetaProperties, read_meta_properties
+
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class LogDirFiles:
+    """What a log dir says of itself.
+
+    Attributes:
+        offsets: the lines of each offset checkpoint, by file name; none where it is missing or malformed.
+        folders: of partitions, in the order of their names.
+        skipped: folders that are not read: they wait for their deletion, or are the cache of remote indexes.
+        meta: meta.properties, None where it is missing or malformed.
+        sizes: of the files that were read.
+    """
+
+    log_dir: str
+    had_clean_shutdown: bool = False
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    folders: list[PartitionFolder] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    meta: MetaProperties | None = None
+    findings: list[Finding] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def offset(self, checkpoint: str, folder: PartitionFolder) -> int | None:
+        """Return the line of a partition in *checkpoint*, None without one."""
+        return self.offsets.get(checkpoint, {}).get((folder.topic, folder.partition))
+
+
+def read_log_dir(log_dir: str, *, take: Callable[[int], None] = lambda _: None) -> LogDirFiles:
+    """Return what lies in *log_dir*; checkpoints come before the folders are listed.
+
+    Args:
+        log_dir: absolute path.
+        take: asked before so many bytes are read.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    found = LogDirFiles(log_dir=log_dir)
+    for name in OFFSET_CHECKPOINTS:
+        data = _read(found, name, take)
+        if data is None:
+            continue
+        try:
+            found.offsets[name] = read_offset_checkpoint(data)
+        except FormatError as error:
+            _add(found, name, "checkpoint", str(error), error.position or None)
+    _read_marker(found, take)
+    data = _read(found, META_PROPERTIES, take)
+    try:
+        if data is not None:
+            found.meta = read_meta_properties(data)
+    except FormatError as error:
+        _add(found, META_PROPERTIES, "meta-properties", str(error))
+    _list_folders(found)
+    if data is None and META_PROPERTIES not in found.sizes:
+        _add(found, META_PROPERTIES, "meta-properties", "the file is missing: a broker does not start")
+    return found
+
+
+def _read_marker(found: LogDirFiles, take: Callable[[int], None]) -> None:
+    found.had_clean_shutdown = os.path.exists(os.path.join(found.log_dir, CLEAN_SHUTDOWN_FILE))
+    data = _read(found, CLEAN_SHUTDOWN_FILE, take)
+    if data is not None and read_clean_shutdown(data) is None:
+        _add(found, CLEAN_SHUTDOWN_FILE, "marker", "it names no broker epoch", severity_is_note=True)
+
+
+def _list_folders(found: LogDirFiles) -> None:
+    for entry in sorted(os.scandir(found.log_dir), key=lambda entry: entry.name):
+        if not entry.is_dir():
+            continue
+        if entry.name == REMOTE_INDEX_CACHE_FOLDER:
+            found.skipped.append(entry.name)
+            continue
+        try:
+            folder = read_folder_name(entry.name)
+        except FileNameError as error:
+            _add(found, entry.name, "foreign-folder", f"{error} ({error.kafka} stops the broker)")
+            continue
+        is_other_metadata = folder.topic == CLUSTER_METADATA_TOPIC and folder.state is not FolderState.CURRENT
+        if folder.state is FolderState.DELETE or is_other_metadata:
+            found.skipped.append(entry.name)
+        else:
+            found.folders.append(folder)
+
+
+def _read(found: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes | None:
+    """Return the bytes of a file of the log dir; None where it is missing or cannot be read."""
+    path = os.path.join(found.log_dir, name)
+    try:
+        size = os.stat(path).st_size
+        if not os.path.isfile(path):  # a FIFO would never end
+            found.sizes[name] = 0
+            _add(found, name, "checkpoint", "it is no regular file")
+            return None
+        take(size)
+        with open(path, "rb") as file:
+            data = file.read(64 << 20)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        found.sizes[name] = 0
+        found.findings.append(
+            Finding(file=name, position=None, rule="unreadable", detail=str(error), severity="unchecked")
+        )
+        return None
+    found.sizes[name] = len(data)
+    return data
+
+
+def _add(
+    found: LogDirFiles,
+    name: str,
+    rule: str,
+    detail: str,
+    position: int | None = None,
+    *,
+    severity_is_note: bool = False,
+) -> None:
+    found.findings.append(
+        Finding(
+            file=name,
+            position=position,
+            rule=rule,
+            detail=detail,
+            severity="note" if severity_is_note else "damage",
+        )
+    )

@@ -1,0 +1,341 @@
+"""One partition's folder checked: what is read of its segments, and what follows from all of them together.
+
+`tasks` says which segments are to be read; their results come back in the order of base offsets, and `finish` says
+what is wrong with each file. The driver reads; this module opens only the small files that are handed to it as bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.epoch_checks import check_epochs
+from recovery.folder_files import FolderFiles
+from recovery.index_checks import check_transaction_index
+from recovery.producer_checks import ProducerChecks
+from recovery.segment_task import SegmentResult, SegmentTask, Tail
+from recovery.verdict import Finding
+from segfmt import layout
+from segfmt.filenames import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    log_name,
+    offset_index_name,
+    read_offset,
+    snapshot_name,
+    time_index_name,
+    txn_index_name,
+)
+from segfmt.transaction_index import view_transaction_index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """What is known of a partition besides its files.
+
+    Attributes:
+        is_live: whether a broker holds the log dir.
+        had_clean_shutdown: whether the marker is there.
+        recovery_point, log_start_offset, high_watermark: the checkpoints' lines, None without one.
+        is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
+        is_metadata_log: `__cluster_metadata-0`: no checkpoint and no marker concerns it.
+        is_preallocated: whether new logs get their full size at once.
+        expiration_ms: `producer.id.expiration.ms`.
+    """
+
+    path: str
+    folder: str
+    topic: str
+    partition: int
+    is_live: bool
+    had_clean_shutdown: bool
+    recovery_point: int | None
+    log_start_offset: int | None
+    high_watermark: int | None
+    is_contiguous: bool
+    is_metadata_log: bool = False
+    is_preallocated: bool = False
+    is_deep: bool = False
+    now_ms: int = 0
+    expiration_ms: int = 86_400_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Aborts:
+    """The aborted transactions of a segment, as its markers tell them."""
+
+    file: str
+    expected: list[npt.NDArray[np.void]] = field(default_factory=list)
+    was_complete: bool = True
+    end_offset: int = 0
+
+
+class PartitionScrub:
+    """The checks of one partition.
+
+    Args:
+        facts: what is known of it.
+        files: names, sizes and small files of its folder.
+    """
+
+    def __init__(self, facts: PartitionFacts, files: FolderFiles) -> None:
+        self.facts = facts
+        self.files = files
+        self.findings: list[Finding] = list(files.findings)
+        self.checked_bytes: dict[str, int] = dict(files.checked_bytes)
+        self._results: list[SegmentResult] = []
+        self._swaps: list[SegmentResult] = []
+        self._aborts: list[_Aborts] = []
+        start = files.base_offsets[0] if files.base_offsets else 0
+        self._producers = ProducerChecks(
+            files.snapshots, start_offset=start, now_ms=facts.now_ms, expiration_ms=facts.expiration_ms
+        )
+
+    def tasks(self) -> list[SegmentTask]:
+        """Return the segments to be read, ascending."""
+        bases = self.files.base_offsets
+        unflushed_from = self._unflushed_from()
+        tasks = []
+        for place, base in enumerate(bases):
+            is_last = place == len(bases) - 1
+            following = None if is_last else bases[place + 1]
+            is_flushed = base < unflushed_from
+            tasks.append(
+                SegmentTask(
+                    folder=self.facts.path,
+                    base_offset=base,
+                    log=log_name(base),
+                    next_base_offset=following,
+                    tail=self._tail(is_last=is_last, is_flushed=is_flushed),
+                    is_flushed=is_flushed,
+                    is_preallocated=self.facts.is_preallocated,
+                    may_be_preallocated=is_last,
+                    is_deep=self.facts.is_deep,
+                    snapshot_offsets=tuple(
+                        offset
+                        for offset in sorted(self.files.snapshots)
+                        if base < offset and (following is None or offset < following)
+                    ),
+                )
+            )
+        return [*tasks, *self._swap_tasks()]
+
+    def _swap_tasks(self) -> list[SegmentTask]:
+        """Return the segments that a broker would put in place of others, which are read like closed ones."""
+        return [
+            SegmentTask(
+                folder=self.facts.path,
+                base_offset=read_offset(name),
+                log=name,
+                next_base_offset=None,
+                has_indexes=False,
+                is_deep=self.facts.is_deep,
+            )
+            for name in sorted(self.files.swaps)
+        ]
+
+    def take(self, result: SegmentResult) -> None:
+        """Take in the result of the next task, in their order."""
+        task = result.task
+        if task.log in self.files.swaps:
+            result.pieces = []
+            self._swaps.append(result)
+            return
+        aborts = _Aborts(file=txn_index_name(task.base_offset), was_complete=self._producers.is_complete)
+        if self._results:
+            if self._log_end_offset() < task.base_offset:
+                self._producers.break_off()  # a segment is missing before it
+            self._producers.reach(task.base_offset)
+            aborts.was_complete = self._producers.is_complete
+        for piece in result.pieces:
+            expected = self._producers.take(task.log, piece.scan)
+            if len(expected):
+                aborts.expected.append(expected)
+            if piece.is_broken:
+                self._producers.break_off()
+                aborts.was_complete = False
+            if piece.snapshot_offset is not None:
+                self._producers.reach(piece.snapshot_offset)
+        aborts.was_complete &= self._producers.is_complete and result.is_whole
+        aborts.end_offset = task.base_offset if result.last_offset is None else result.last_offset + 1
+        result.pieces = []
+        self._aborts.append(aborts)
+        self._results.append(result)
+
+    def finish(self) -> list[Finding]:
+        """Return all findings of the folder."""
+        for result in (*self._results, *self._swaps):
+            self.findings += result.findings
+            for name, size in result.checked_bytes.items():
+                self.checked_bytes[name] = size
+        is_whole = all(result.is_whole for result in self._results)
+        end_offset = self._log_end_offset()
+        self._judge_producers(end_offset if is_whole else None)
+        self._judge_gaps()
+        self._judge_swaps()
+        self._judge_indexes()
+        runs = [(result.task.log, run) for result in self._results for run in result.epoch_runs]
+        if self.files.epochs is not None:
+            self.findings += check_epochs(
+                runs,
+                self.files.epochs,
+                log_end_offset=end_offset if is_whole and not self.facts.is_live else None,
+                is_clean=self.facts.had_clean_shutdown,
+            )
+        if is_whole and self.files.base_offsets:
+            self._judge_offsets(end_offset)
+        return self.findings
+
+    # -- what follows from all segments ----------------------------------------------------------------------
+
+    def _judge_producers(self, end_offset: int | None) -> None:
+        if self._is_compacted:
+            self.findings += [found for found in self._producers.findings if found.rule != "snapshot-content"]
+        else:
+            self.findings += self._producers.findings
+        facts = self.facts
+        if facts.is_live or facts.is_metadata_log or end_offset is None:
+            return
+        for offset in self.files.snapshots:
+            if offset > end_offset:
+                words = f"taken at offset {offset}, the log ends at {end_offset}"
+                self._add(
+                    snapshot_name(offset), "snapshot-content", words, is_note=not facts.had_clean_shutdown
+                )
+        if self._producers.has_producers and not self.files.snapshots and facts.had_clean_shutdown:
+            words = (
+                "the log has producers, and no snapshot of them: after this clean shutdown they are forgotten"
+            )
+            self._add(snapshot_name(end_offset), "missing-snapshot", words)
+
+    def _judge_gaps(self) -> None:
+        gaps = [gap for result in self._results for gap in result.gaps]
+        before: SegmentResult | None = None
+        for result in self._results:
+            first, base = result.first_offset, result.task.base_offset
+            if first is not None and first > base and before is not None and before.is_whole:
+                gaps.append(self._gap(result, f"offsets {base} to {first - 1} are missing at its start"))
+            if before is not None and before.is_whole:
+                last = before.last_offset
+                end = before.task.base_offset if last is None else last + 1
+                if end < base:
+                    words = f"offsets {end} to {base - 1} are missing between the segments"
+                    gaps.append(self._gap(result, words))
+            before = result
+        is_damage = self.facts.is_contiguous and not self._is_compacted
+        self.findings += gaps if is_damage else []
+
+    def _judge_swaps(self) -> None:
+        """Find what a broker would lose by putting a `.log.swap` in place, where nothing is compacted."""
+        if not self.facts.is_contiguous:
+            return
+        ends = {result.task.base_offset: result.last_offset for result in self._results}
+        for swap in self._swaps:
+            end = ends.get(swap.task.base_offset)
+            if swap.gaps or (end is not None and (swap.last_offset is None or swap.last_offset < end)):
+                words = f"it would replace {log_name(swap.task.base_offset)}, and has not all of its batches"
+                self._add(swap.task.log, "swap", words)
+
+    def _gap(self, result: SegmentResult, words: str) -> Finding:
+        return Finding(
+            file=result.task.log,
+            position=0,
+            rule="offset-gap",
+            detail=words,
+            is_flushed=result.task.is_flushed,
+        )
+
+    def _judge_indexes(self) -> None:
+        names = self.files.names
+        for result, aborts in zip(self._results, self._aborts, strict=True):
+            base, is_flushed = result.task.base_offset, result.task.is_flushed
+            for name in (offset_index_name(base), time_index_name(base)):
+                if name not in names and result.batch_count:
+                    self._add(
+                        name, "missing-index", f"{log_name(base)} is there without it", is_flushed=is_flushed
+                    )
+            data = self.files.transaction_indexes.get(base)
+            expected = (
+                np.concatenate(aborts.expected) if aborts.expected else np.empty(0, layout.ABORTED_TXN_DTYPE)
+            )
+            if data is None and not len(expected):
+                continue
+            found = check_transaction_index(
+                aborts.file,
+                view_transaction_index(data or b""),
+                expected,
+                end_offset=aborts.end_offset if result.is_whole else 2**63 - 1,
+                is_complete=aborts.was_complete,
+                is_compacted=self._is_compacted,
+            )
+            self.findings += [replace(one, is_flushed=is_flushed) for one in found]
+
+    def _judge_offsets(self, end_offset: int) -> None:
+        """Judge the lines of the log dir's checkpoints that concern this log."""
+        facts = self.facts
+        if facts.is_metadata_log:
+            return
+        name = f"{facts.topic}-{facts.partition}"
+        point, start = facts.recovery_point, facts.log_start_offset
+        if point is not None and (point < 0 or point > end_offset):
+            words = f"{name}: recovery point {point}, the log ends at {end_offset}"
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", words)
+        elif point is not None and point != end_offset and facts.had_clean_shutdown and not facts.is_live:
+            words = (
+                f"{name}: recovery point {point}, the log ends at {end_offset}: no clean shutdown leaves that"
+            )
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", words, is_note=True)
+        mark = facts.high_watermark
+        if mark is not None and mark > end_offset and not facts.is_live:
+            words = f"{name}: high watermark {mark}, the log ends at {end_offset}"
+            self._add(REPLICATION_OFFSET_CHECKPOINT, "high-watermark", words, is_note=True)
+        if start is not None and (start < 0 or start > end_offset):
+            words = f"{name}: log start offset {start}, the log ends at {end_offset}"
+            self._add(LOG_START_OFFSET_CHECKPOINT, "log-start", words)
+
+    # -- what is known ---------------------------------------------------------------------------------------
+
+    @property
+    def _is_compacted(self) -> bool:
+        return not self.facts.is_contiguous or any(result.has_compacted for result in self._results)
+
+    def _log_end_offset(self) -> int:
+        if not self._results:
+            return 0
+        last = self._results[-1]
+        return last.task.base_offset if last.last_offset is None else last.last_offset + 1
+
+    def _unflushed_from(self) -> int:
+        """Return the base offset of the first segment behind the recovery point."""
+        bases, facts = self.files.base_offsets, self.facts
+        beyond = (bases[-1] + 1) if bases else 0
+        if not bases or facts.is_live or (facts.had_clean_shutdown and not facts.is_metadata_log):
+            return beyond
+        if facts.is_metadata_log:
+            return bases[-1]
+        point = 0 if facts.recovery_point is None else facts.recovery_point
+        return max((base for base in bases if base <= point), default=bases[0])
+
+    def _tail(self, *, is_last: bool, is_flushed: bool) -> Tail:
+        if self.facts.is_live:
+            return Tail.LIVE if is_last else Tail.CLOSED
+        if not is_flushed:
+            return Tail.UNCLEAN
+        return Tail.LYING if is_last and self.facts.had_clean_shutdown else Tail.CLOSED
+
+    def _add(
+        self, file: str, rule: str, detail: str, *, is_note: bool = False, is_flushed: bool = True
+    ) -> None:
+        self.findings.append(
+            Finding(
+                file=file,
+                position=None,
+                rule=rule,
+                detail=detail,
+                severity="note" if is_note else "damage",
+                is_flushed=is_flushed,
+            )
+        )

@@ -1,0 +1,157 @@
+"""Producers: each snapshot against a replay from the one before, and the aborted transactions of each segment.
+
+Expired producers may be absent from a snapshot, and what was not seen since the start of the log is not judged.
+Pure: scans and bytes in, findings out.
+
+Kafka: ProducerStateManager.takeSnapshot, ProducerStateEntry, TransactionIndex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from native.crc32c import crc32c_of_bytes
+from native.raw_scan import RawScan
+from recovery.producer_state import InvalidTxnStateError, ProducerState
+from recovery.verdict import Finding
+from segfmt import layout
+from segfmt.filenames import snapshot_name
+from segfmt.producer_snapshot import as_loaded, read_producer_snapshot
+
+_NEVER_MS = 2**62
+_DATA_FIELDS = ("last_offset", "last_sequence", "offset_delta")
+
+Entries = npt.NDArray[np.void]
+
+
+class _OneSnapshot:
+    """The snapshot files of a `ProducerState`: one to begin with, and what the state writes."""
+
+    def __init__(self, offset: int | None = None, data: bytes = b"") -> None:
+        self._offset = offset
+        self._data = data
+        self.written = b""
+
+    def list_snapshots(self) -> dict[int, str]:
+        return {} if self._offset is None else {self._offset: "given"}
+
+    def read_snapshot(self, _name: str) -> bytes:
+        return self._data
+
+    def write_snapshot(self, _offset: int, data: bytes) -> str:
+        self.written = data
+        return "written"
+
+    def delete_snapshot(self, _name: str) -> None:
+        pass
+
+
+class ProducerChecks:
+    """The walk over a log's producers, piece by piece.
+
+    Args:
+        snapshots: sound ones, by offset.
+        start_offset: where the log on disk begins.
+        now_ms, expiration_ms: a producer that was last seen so long ago may be absent.
+    """
+
+    def __init__(
+        self, snapshots: Mapping[int, bytes], *, start_offset: int, now_ms: int, expiration_ms: int
+    ) -> None:
+        self._snapshots = snapshots
+        self._now_ms = now_ms
+        self._expiration_ms = expiration_ms
+        self._files = _OneSnapshot()
+        self._state: ProducerState | None = None
+        self.is_complete = False
+        self.has_producers = False
+        self.findings: list[Finding] = []
+        self._begin(start_offset)
+
+    def _begin(self, offset: int) -> None:
+        """Start anew at *offset*, from a snapshot if there is one."""
+        data = self._snapshots.get(offset)
+        self._files = _OneSnapshot(offset if data is not None else None, data or b"")
+        self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
+        self._state.truncate_and_reload(-1, offset)
+        self.is_complete = data is not None or offset == 0
+
+    def break_off(self) -> None:
+        """Know nothing of producers from here to the next snapshot: bytes of the log were left out."""
+        self._files = _OneSnapshot()
+        self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
+        self.is_complete = False
+
+    def take(self, file: str, scan: RawScan) -> Entries:
+        """Take in a piece of the log *file*; return its aborted transactions, ABORTED_TXN_DTYPE."""
+        assert self._state is not None
+        self.has_producers |= bool(len(scan.producers))
+        try:
+            return self._state.recover(scan)
+        except InvalidTxnStateError as error:
+            self.findings.append(
+                Finding(file=file, position=error.position, rule="transaction-state", detail=str(error))
+            )
+            self.break_off()
+            return np.empty(0, layout.ABORTED_TXN_DTYPE)
+
+    def reach(self, offset: int) -> None:
+        """Compare with the snapshot at *offset*, and go on from it."""
+        data = self._snapshots.get(offset)
+        if data is None:
+            return
+        self._compare(offset, as_loaded(read_producer_snapshot(data, crc32c=crc32c_of_bytes)))
+        self._begin(offset)
+
+    def _own_entries(self, offset: int) -> Entries:
+        assert self._state is not None
+        self._files.written = b""
+        self._state.map_end_offset = offset
+        self._state.take_snapshot()
+        if not self._files.written:
+            return np.empty(0, layout.PRODUCER_ENTRY_DTYPE)
+        return as_loaded(read_producer_snapshot(self._files.written, crc32c=crc32c_of_bytes))
+
+    def _compare(self, offset: int, found: Entries) -> None:
+        own = np.sort(self._own_entries(offset), order="producer_id")
+        found = np.sort(found, order="producer_id")
+        ids, of_own, of_found = np.intersect1d(own["producer_id"], found["producer_id"], return_indices=True)
+        for name in ("epoch", "timestamp_ms", *_DATA_FIELDS, "coordinator_epoch", "current_txn_first_offset"):
+            ours, theirs = own[name][of_own], found[name][of_found]
+            differs = (ours != theirs) & self._is_known(name, own[of_own], found[of_found])
+            for place in np.flatnonzero(differs)[:1]:
+                words = f"producer {ids[place]}: {name} {theirs[place]}, the log says {ours[place]}"
+                self._find(offset, int(np.flatnonzero(found["producer_id"] == ids[place])[0]), words)
+                return
+        missing = own[~np.isin(own["producer_id"], found["producer_id"])]
+        is_open = missing["current_txn_first_offset"] >= 0
+        lives = self._now_ms - missing["timestamp_ms"].astype(np.int64) < self._expiration_ms
+        has_acted = missing["timestamp_ms"].astype(np.int64) >= 0
+        for row in missing[(is_open | lives) & has_acted][:1]:
+            self._find(offset, None, f"producer {row['producer_id']} is missing")
+        extra = found[~np.isin(found["producer_id"], own["producer_id"])]
+        if self.is_complete:
+            for row in extra[:1]:
+                self._find(offset, None, f"producer {row['producer_id']} has written nothing")
+        beyond = found[found["last_offset"] >= offset]
+        for row in beyond[:1]:
+            self._find(offset, None, f"producer {row['producer_id']}: last offset {row['last_offset']}")
+
+    def _is_known(self, name: str, own: Entries, found: Entries) -> npt.NDArray[np.bool_]:
+        """Return where the log tells a field: an expired producer that came back has lost what was before."""
+        if name in _DATA_FIELDS:
+            known = own["last_offset"] >= 0
+            return known & (found["last_offset"] >= 0)
+        if name == "coordinator_epoch":
+            return (own[name] >= 0) & (found[name] >= 0)
+        if name == "current_txn_first_offset" and not self.is_complete:
+            return own[name] >= 0
+        return np.ones(len(own), np.bool_)
+
+    def _find(self, offset: int, _entry: int | None, detail: str) -> None:
+        self.findings.append(
+            Finding(file=snapshot_name(offset), position=None, rule="snapshot-content", detail=detail)
+        )

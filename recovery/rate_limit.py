@@ -1,0 +1,57 @@
+"""A limit on bytes a second that holds over all threads together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+_MOST_SLEEP_S = 0.1
+
+
+class RateLimit:
+    """Lets *bytes_per_second* pass, whoever asks.
+
+    Each request gets the next free stretch of time and waits for its beginning, so that what has passed by any
+    moment is never more than the rate allows, plus one request a thread.
+
+    Args:
+        bytes_per_second: None for no limit.
+        check: called while waiting; may raise to end it.
+        clock: seconds, monotonic.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        bytes_per_second: int | None,
+        *,
+        check: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._check = check
+        self._clock = clock
+        self._sleep = sleep
+        self._free_s = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def window_bytes(self) -> int:
+        """How much to ask for at once: a quarter of a second's worth, and not too little."""
+        if self._bytes_per_second is None:
+            return 1 << 30
+        return max(64 << 10, self._bytes_per_second // 4)
+
+    def take(self, size_bytes: int) -> None:
+        """Return when *size_bytes* may be read."""
+        self._check()
+        if self._bytes_per_second is None or size_bytes <= 0:
+            return
+        with self._lock:
+            start_s = max(self._free_s, self._clock())
+            self._free_s = start_s + size_bytes / self._bytes_per_second
+        while (left_s := start_s - self._clock()) > 0:
+            self._check()
+            self._sleep(min(left_s, _MOST_SLEEP_S))

@@ -1,0 +1,135 @@
+"""`recovery.verify`: the scrub as a library call. It reads, and writes nothing, not even a lock file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from recovery.cluster_metadata import ClusterMetadata
+from recovery.config import BrokerConfig
+from recovery.engine import StopRequest
+from recovery.errors import UsageError
+from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
+from recovery.observer import Observer, Remark
+from recovery.scrub_report import ScrubReport
+from recovery.scrub_run import ScrubRun, TopicFacts
+from recovery.setting import Layer
+from recovery.topic_configs import TopicConfigs
+from segfmt.errors import FormatError
+from segfmt.filenames import CLUSTER_METADATA_TOPIC, PartitionFolder
+
+_COMPACT = "compact"
+
+
+def verify(
+    log_dirs: Sequence[str] | None,
+    *,
+    config: Mapping[str, str] | None = None,
+    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    deep: bool = False,
+    threads: int | None = None,
+    max_bytes_per_second: int | None = None,
+    topics: Collection[str] = (),
+    partitions: Collection[str] = (),
+    now_ms: int | None = None,
+    observers: Iterable[Observer] = (),
+    stop: StopRequest | None = None,
+) -> ScrubReport:
+    """Check every file of log dirs, beside a live broker as well, and change nothing.
+
+    Args:
+        log_dirs: paths; None for those in *config*.
+        config: the broker's properties, as in its server.properties.
+        topic_configs: settings by topic; they win over those in the metadata log.
+        deep: open and parse every record.
+        threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
+        max_bytes_per_second: limit on reads over all threads together; None for none.
+        topics: only these; all by default.
+        partitions: only these folders ("orders-3"), besides *topics*.
+        now_ms: the clock by which producers expire, ms since 1970; None for now.
+        observers: told of all progress.
+        stop: lets somebody else end the run.
+
+    Returns:
+        One verdict a file; `exit_code` says it in a number.
+
+    Raises:
+        UsageError: settings that Kafka does not accept, or no log dir.
+    """
+    properties = dict(config or {})
+    overrides = (
+        () if log_dirs is None else (Layer("--log-dirs", {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
+    )
+    if log_dirs is not None and not log_dirs:
+        raise UsageError("no log dir given")
+    broker = BrokerConfig.from_properties(properties, overrides=overrides)
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads {threads}: expected at least 1")
+    if max_bytes_per_second is not None and max_bytes_per_second < 1:
+        raise UsageError(f"--max-bytes-per-second {max_bytes_per_second}: expected at least 1")
+    paths = tuple(dict.fromkeys(os.path.abspath(path) for path in broker.log_dirs))
+    for path in paths:
+        if not os.path.isdir(path):
+            raise UsageError(f"{path}: no such log dir")
+    remarks: list[Remark] = []
+    metadata = _metadata((os.path.abspath(broker.metadata_log_dir), *paths), remarks)
+    configs = TopicConfigs(
+        broker=broker if metadata is None else broker.with_dynamic(cluster_default=metadata.cluster_default),
+        records={} if metadata is None else metadata.topic_configs,
+        overrides=topic_configs or {},
+    )
+    return ScrubRun(
+        paths,
+        topic_facts=lambda topic: _topic_facts(topic, configs, metadata),
+        is_chosen=_choice(topics, partitions),
+        thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
+        bytes_per_second=max_bytes_per_second,
+        is_deep=deep,
+        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        expiration_ms=broker.producer_id_expiration_ms,
+        observers=observers,
+        stop=stop,
+        remarks=remarks,
+    ).run()
+
+
+def _choice(topics: Collection[str], partitions: Collection[str]) -> Callable[[PartitionFolder], bool]:
+    def is_chosen(folder: PartitionFolder) -> bool:
+        if not topics and not partitions:
+            return True
+        return folder.topic in topics or f"{folder.topic}-{folder.partition}" in partitions
+
+    return is_chosen
+
+
+def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | None) -> TopicFacts:
+    """Return what is known of a topic; what a wrong setting would say is not known."""
+    try:
+        config = configs.config_of(topic)
+    except UsageError:
+        return TopicFacts()
+    is_known = topic in configs.overrides or (metadata is not None and topic in metadata.topic_ids)
+    is_plain = is_known and not topic.startswith("__") and _COMPACT not in config.cleanup_policy
+    return TopicFacts(
+        is_contiguous=is_plain or topic == CLUSTER_METADATA_TOPIC, is_preallocated=config.preallocate
+    )
+
+
+def _metadata(dirs: Sequence[str], remarks: list[Remark]) -> ClusterMetadata | None:
+    """Return what the metadata log says of topics, None where there is none or it cannot be read."""
+    folder = find_metadata_folder(dirs)
+    if folder is None:
+        words = "no __cluster_metadata-0 in the log dirs"
+    else:
+        try:
+            return load_cluster_metadata(folder)
+        except (FormatError, OSError) as error:
+            words = f"{folder}: {error}"
+    remarks.append(
+        Remark(
+            text=f"{words}: which topics are compacted is not known, so gaps in the offsets are not judged",
+            level="warning",
+        )
+    )
+    return None

@@ -1,0 +1,188 @@
+"""What a scrub says of a file: findings with rule and position, one verdict a file. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from recovery.printable import printable
+
+Severity = Literal["damage", "unchecked", "note"]
+
+_RESTORE = "copy the partition from another replica, or restore the file from a backup"
+_NEXT_RECOVERY = "none by hand: `recover`, or the broker's own recovery, cuts it"
+_REBUILD = "stop the broker, remove the file and the clean-shutdown marker, and run `recover`: it is rebuilt"
+
+REMEDIES = {
+    # logs
+    "checksum": _RESTORE,
+    "batch-length": _RESTORE,
+    "torn-batch": _RESTORE,
+    "trailing-bytes": _RESTORE,
+    "lying-marker": "run `recover --force`, which ignores the marker and cuts the log behind its last whole batch. "
+    "A broker that starts on it moves the log end back and uses offsets twice",
+    "unclean-tail": _NEXT_RECOVERY,
+    "magic": _RESTORE,
+    "codec": _RESTORE,
+    "record-count": _RESTORE,
+    "offset-range": _RESTORE,
+    "offset-order": _RESTORE,
+    "offset-gap": _RESTORE,
+    "segment-overlap": _RESTORE,
+    "leader-epoch": _RESTORE,
+    "control-record": _RESTORE,
+    "transaction-state": _RESTORE,
+    "record": _RESTORE,
+    "compression": _RESTORE,
+    "too-large": "none: the batch was not opened, so that memory stays bounded",
+    # files beside them
+    "missing-index": "run `recover` with the broker stopped, or let the broker rebuild it at its next start",
+    "orphan-index": "look for its .log first; a broker removes the file at its next start",
+    "index-size": _REBUILD,
+    "index-entry": _REBUILD,
+    "index-order": _REBUILD,
+    "index-sparse": "none needed: lookups are slower, or by the time of the file",
+    "transaction-index-entry": _REBUILD,
+    "transaction-index-missing": _REBUILD,
+    "snapshot": "stop the broker and remove the file: producers are read from the snapshot before, and the log",
+    "snapshot-content": "stop the broker and remove the file: producers are read from the snapshot before, and the log",
+    "missing-snapshot": "remove the clean-shutdown marker: the broker then reads producers from the log",
+    "epoch-checkpoint": "copy the partition from another replica",
+    "epoch-content": "copy the partition from another replica",
+    "missing-epochs": "copy the partition from another replica",
+    "topic-id": "write the topic id of the cluster (kafka-topics --describe) into the file",
+    "swap": "stop the broker and move it out of the folder: the segment that is there stays",
+    "leftover": "none needed: the broker finishes or removes it at its next start",
+    # the log dir
+    "checkpoint": "move the file away with the broker stopped: recovery then begins at the first segment",
+    "recovery-point": "what was flushed behind the log end is lost: copy the partition from another replica",
+    "log-start": "correct the line: the broker would drop every segment of the log",
+    "high-watermark": "compare with the other replicas: acknowledged records may be missing",
+    "marker": "none needed: for loading, only the file's existence counts",
+    "meta-properties": "restore the file: `kafka-storage format` with the same ids writes one",
+    "foreign-folder": "move it out of the log dir",
+    "foreign-file": "move it out of the partition's folder",
+    "duplicate-partition": "decide which one is right, and move the other out of the log dirs",
+    "unreadable": "see the error; the other files were checked",
+    "changing": "verify it again: it changed each time it was read",
+}
+"""What to do, by rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        file: name in the partition's folder, or in the log dir.
+        position: byte position in the file, None where the whole file is meant.
+        rule: one of `REMEDIES`.
+        detail: what is wrong, in words and figures.
+        severity: damage; unchecked (could not be looked at); note (worth knowing, no damage).
+        is_flushed: False for what lies behind the recovery point of a log dir that was not shut down cleanly.
+    """
+
+    file: str
+    position: int | None
+    rule: str
+    detail: str
+    severity: Severity = "damage"
+    is_flushed: bool = True
+
+    @property
+    def remedy(self) -> str:
+        """What the operator can do."""
+        return REMEDIES[self.rule]
+
+    @property
+    def identity(self) -> tuple[str, int | None, str]:
+        """What must be the same for a finding to be the same at a second look."""
+        return self.file, self.position, self.rule
+
+    def as_note(self) -> Finding:
+        """Return the same as a note."""
+        return replace(self, severity="note")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this finding in the JSON report."""
+        return {
+            "rule": self.rule,
+            "severity": self.severity,
+            "position": self.position,
+            "detail": self.detail,
+            "remedy": self.remedy,
+            "flushed": self.is_flushed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileVerdict:
+    """What was found out about one file.
+
+    Attributes:
+        path: absolute.
+        kind: log, index, timeindex, txnindex, snapshot, leader-epoch-checkpoint, partition.metadata, ...
+        checked_bytes: how much of it was looked at.
+    """
+
+    path: str
+    kind: str
+    checked_bytes: int
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_valid(self) -> bool | None:
+        """True without damage; None where it could not be looked at."""
+        severities = {finding.severity for finding in self.findings}
+        if "damage" in severities:
+            return False
+        return None if "unchecked" in severities else True
+
+    @property
+    def first(self) -> Finding | None:
+        """The worst finding, and the first of these by position."""
+        order = {"damage": 0, "unchecked": 1, "note": 2}
+        return min(
+            self.findings,
+            key=lambda found: (order[found.severity], -1 if found.position is None else found.position),
+            default=None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict in the JSON report."""
+        first = self.first
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "valid": self.is_valid,
+            "firstBadPosition": None if first is None else first.position,
+            "rule": None if first is None else first.rule,
+            "detail": None if first is None else first.detail,
+            "remedy": None if first is None else first.remedy,
+            "bytesChecked": self.checked_bytes,
+            "findings": [finding.to_json() for finding in self.findings],
+        }
+
+    def lines(self) -> list[str]:
+        """Return a line for each finding, the file's path in front."""
+        lines = []
+        for found in self.findings:
+            at = "" if found.position is None else f" at byte {found.position}"
+            words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}[found.severity]
+            flushed = "" if found.is_flushed else " (not flushed yet)"
+            remedy = "" if found.severity == "note" else f" Remedy: {found.remedy}."
+            lines.append(
+                f"{words} {printable(self.path)}{at}: {found.rule}{flushed}: {printable(found.detail)}.{remedy}"
+            )
+        return lines
+
+
+def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+    """Return *findings* by the name of their file, in order of position."""
+    grouped: dict[str, list[Finding]] = {}
+    for finding in findings:
+        grouped.setdefault(finding.file, []).append(finding)
+    for found in grouped.values():
+        found.sort(key=lambda one: -1 if one.position is None else one.position)
+    return grouped

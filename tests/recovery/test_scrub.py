@@ -1,0 +1,417 @@
+"""`recovery.verify`: nothing on healthy logs, every family of damage, each rule by its name, nothing written."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import recovery.batch_probe
+from recovery.engine import StopRequest
+from recovery.rate_limit import RateLimit
+from recovery.scrub_run import ScrubRun, TopicFacts
+from recovery.verdict import REMEDIES
+from segfmt.compression import Codec, compress
+from segfmt.layout import OFFSET_INDEX_DTYPE
+from segfmt.record import Record, encode_records
+from segfmt.record_batch import RecordBatchHeader, encode_record_batch, walk_batches
+from tests.mutilate import DAMAGES, Victim, make_victim
+from tests.recovery.driving import footprint, recover
+from tests.recovery.scrubbing import damage_of, held_lock, lines_of, rules_of, scrub
+from tests.samples import SAMPLE_NAMES, Sample, unpack
+
+OFTEN_NO_DAMAGE = {
+    "missing snapshot": "producers are read from the one before, and from the log; retention removes them, too",
+    "leftover files": "what an interrupted deletion, cleaning or split leaves: a broker goes on with it",
+    "compacted": "a finished cleaning of a topic that is compacted",
+    "recovery point": "any offset of the log is a possible one",
+    "log start offset": "any offset of the log is a possible one",
+    "lying marker": "a marker is no lie where the log ends with a whole batch",
+    "missing epochs": "a log without batches of an epoch needs none",
+    "broken epochs": "a log without batches of an epoch needs none",
+    "missing index": "an empty log needs none",
+    "missing time index": "an empty log needs none",
+    "broken index": "an index may have fewer entries than it could, or, of the active segment, zeros at its end",
+    "broken time index": "an index may have fewer entries than it could, or, of the active segment, zeros at its end",
+    "broken transaction index": "a longer one may be cut to what it says of the log that is left",
+}
+"""Families that leave, for some seeds, what a sound log can look like, and why."""
+
+CASES_A_FAMILY = 12
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sample]:
+    root = tmp_path_factory.mktemp("samples")
+    return {name: unpack(name, root) for name in SAMPLE_NAMES}
+
+
+def partitions(samples: dict[str, Sample]) -> list[tuple[Sample, Path]]:
+    return [
+        (sample, folder)
+        for sample in samples.values()
+        for log_dir in sample.log_dirs
+        for folder in sorted(log_dir.iterdir())
+        if folder.is_dir() and "-" in folder.name and not folder.name.startswith(("__cluster", "remote-"))
+        if not folder.name.endswith("-delete")
+    ]
+
+
+@pytest.fixture
+def victim(samples: dict[str, Sample], tmp_path: Path) -> tuple[Sample, Victim]:
+    """`codec-none-0` of the crashed broker: its checkpoint says how much of it is flushed."""
+    sample = samples["crashed"]
+    folder = next(folder for _, folder in partitions({"crashed": sample}) if folder.name == "codec-none-0")
+    return sample, make_victim(sample, folder, tmp_path / "d")
+
+
+class TestHealthyLogs:
+    @pytest.mark.parametrize("name", SAMPLE_NAMES)
+    def test_what_a_broker_leaves_is_sound(self, samples: dict[str, Sample], name: str) -> None:
+        before = footprint(samples[name].root)
+        report = scrub(samples[name], deep=True)
+        flushed = [found for found in damage_of(report) if found.is_flushed]
+        assert flushed == [], lines_of(report)
+        assert report.unchecked == []
+        assert footprint(samples[name].root) == before
+
+    @pytest.mark.parametrize("name", SAMPLE_NAMES)
+    @pytest.mark.parametrize("handoff", ["clean-shutdown", "recovery-point", "none"])
+    def test_what_a_recovery_leaves_is_sound(self, tmp_path: Path, name: str, handoff: str) -> None:
+        sample = unpack(name, tmp_path)
+        recover(sample, handoff=handoff)
+        report = scrub(sample, deep=True)
+        assert report.exit_code == 0, lines_of(report)
+        assert not any(path.name == ".lock" for path in sample.root.rglob("*"))
+
+
+class TestDamage:
+    @pytest.mark.parametrize("family", sorted(DAMAGES))
+    def test_each_family_is_found(self, samples: dict[str, Sample], tmp_path: Path, family: str) -> None:
+        missed, tried = [], 0
+        choice = partitions(samples)
+        for number in range(CASES_A_FAMILY * 3):
+            rng = random.Random(f"{family}/{number}")
+            sample, folder = rng.choice(choice)
+            victim = make_victim(sample, folder, tmp_path / str(number))
+            words = DAMAGES[family](victim, rng)
+            if words is None:
+                continue
+            tried += 1
+            report = scrub(sample, [victim.log_dir], deep=number % 3 == 0)
+            if not report.damaged:
+                missed.append(f"{folder.name}: {words}")
+            shutil.rmtree(tmp_path / str(number))
+            if tried == CASES_A_FAMILY:
+                break
+        if family not in OFTEN_NO_DAMAGE:
+            assert missed == []
+        assert len(missed) < tried or family in ("missing snapshot", "lying marker"), missed
+
+    def test_the_list_of_exceptions_is_no_longer_than_the_table(self) -> None:
+        assert set(OFTEN_NO_DAMAGE) <= set(DAMAGES)
+
+
+class TestRules:
+    def test_a_torn_tail_behind_the_recovery_point_has_a_name_of_its_own(
+        self, victim: tuple[Sample, Victim]
+    ) -> None:
+        sample, damaged = victim
+        tear(damaged.logs()[-1])
+        report = scrub(sample, [damaged.log_dir])
+        found = damage_of(report)
+        assert [(one.rule, one.is_flushed) for one in found] == [("unclean-tail", False)], lines_of(report)
+        assert report.exit_code == 2
+
+    def test_the_same_with_a_marker_is_a_lie(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        (damaged.log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
+        position = tear(damaged.logs()[-1])
+        found = damage_of(scrub(sample, [damaged.log_dir]))
+        assert [one.rule for one in found if one.file.endswith(".log")] == ["lying-marker"]
+        assert next(one for one in found if one.rule == "lying-marker").position == position
+        assert "--force" in REMEDIES["lying-marker"]
+
+    @pytest.mark.parametrize("count", [17, 18, 5000])
+    def test_zeros_behind_a_marker_are_a_lie(self, victim: tuple[Sample, Victim], count: int) -> None:
+        sample, damaged = victim
+        (damaged.log_dir / ".kafka_cleanshutdown").touch()
+        with damaged.logs()[-1].open("ab") as log:
+            log.write(bytes(count))
+        assert "lying-marker" in rules_of(scrub(sample, [damaged.log_dir]))
+
+    def test_a_flipped_bit_in_a_flushed_segment_is_rot(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        log = damaged.flushed()[0]
+        batch = list(walk_batches(log.read_bytes()))[1]
+        flip(log, batch.position + 70)
+        found = damage_of(scrub(sample, [damaged.log_dir]))
+        assert [(one.rule, one.position, one.is_flushed) for one in found] == [
+            ("checksum", batch.position, True)
+        ]
+        assert "sound batches follow" in found[0].detail
+
+    def test_bytes_that_no_checksum_covers(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        log = damaged.flushed()[0]
+        data = log.read_bytes()
+        batch = list(walk_batches(data))[1]
+        for offset, rules in {
+            0: {"offset-range", "offset-gap", "offset-order", "segment-overlap"},
+            7: {"offset-gap", "offset-order"},
+            15: {"leader-epoch"},
+            16: {"magic", "checksum"},
+        }.items():
+            flip(log, batch.position + offset, bit=2)
+            report = scrub(sample, [damaged.log_dir])
+            assert rules_of(report) & rules, (offset, lines_of(report))
+            log.write_bytes(data)
+
+    def test_a_broken_batch_does_not_hide_the_next_one(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        log = damaged.flushed()[0]
+        batches = list(walk_batches(log.read_bytes()))
+        for batch in (batches[1], batches[-1]):
+            flip(log, batch.position + 65)
+        found = damage_of(scrub(sample, [damaged.log_dir]))
+        assert [one.position for one in found] == [batches[1].position, batches[-1].position]
+
+    def test_an_entry_inside_a_batch(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        index = next(
+            log.with_suffix(".index") for log in damaged.flushed() if log.with_suffix(".index").stat().st_size
+        )
+        entries = np.fromfile(index, OFFSET_INDEX_DTYPE)
+        entries["position"][-1] += 1
+        entries.tofile(index)
+        found = damage_of(scrub(sample, [damaged.log_dir]))
+        assert [(one.file, one.rule) for one in found] == [(index.name, "index-entry")]
+        assert found[0].position == index.stat().st_size - OFFSET_INDEX_DTYPE.itemsize
+
+    def test_gaps_are_damage_only_where_nothing_is_compacted(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        gone = damaged.flushed()[1]
+        for suffix in (".log", ".index", ".timeindex", ".snapshot"):
+            gone.with_suffix(suffix).unlink(missing_ok=True)
+        assert rules_of(scrub(sample, [damaged.log_dir])) == {"offset-gap"}
+        compacted = {**sample.topic_configs, "codec-none": {"cleanup.policy": "compact"}}
+        from recovery.scrub import verify
+
+        assert verify([str(damaged.log_dir)], topic_configs=compacted, now_ms=sample.now_ms).exit_code == 0
+
+    def test_filters(self, samples: dict[str, Sample]) -> None:
+        report = scrub(samples["stopped"], topics=["deleted-records"])
+        folders = {Path(file.path).parent.name for file in report.files} - {"d1", "d2"}
+        assert folders == {"deleted-records-0"}
+        assert sum(one.partition_count for one in scrub(samples["stopped"], partitions=["x-0"]).log_dirs) == 0
+
+
+class TestRecords:
+    def write(self, damaged: Victim, batch: bytes) -> Path:
+        """Put *batch* behind the log, with the next offset and the epoch of the last one."""
+        log = damaged.logs()[-1]
+        data = log.read_bytes()
+        end = max(place.position + place.size_bytes for place in walk_batches(data))
+        log.write_bytes(data[:end] + batch)
+        return log
+
+    def header(self, damaged: Victim, **fields: int) -> RecordBatchHeader:
+        from segfmt.record_batch import read_record_batch_header
+
+        data = damaged.logs()[-1].read_bytes()
+        last = read_record_batch_header(data, list(walk_batches(data))[-1].position)
+        known = {
+            "base_offset": last.last_offset + 1,
+            "partition_leader_epoch": last.partition_leader_epoch,
+            "base_timestamp_ms": last.max_timestamp_ms,
+            "max_timestamp_ms": last.max_timestamp_ms,
+            "record_count": 1,
+        }
+        return RecordBatchHeader(**(known | fields))
+
+    def records(self, header: RecordBatchHeader, **fields: object) -> bytes:
+        record = Record(
+            **(
+                {"offset": header.base_offset, "timestamp_ms": header.base_timestamp_ms, "value": b"v"}
+                | fields
+            )
+        )
+        return encode_records(
+            [record], base_offset=header.base_offset, base_timestamp_ms=header.base_timestamp_ms
+        )
+
+    def test_only_deep_looks_into_batches(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        header = self.header(damaged)
+        for records in (
+            b"\x02\x00",
+            self.records(header) + b"\x00",
+            self.records(header, offset=header.base_offset + 5),
+        ):
+            before = damaged.logs()[-1].read_bytes()
+            self.write(damaged, encode_record_batch(header, records))
+            assert damage_of(scrub(sample, [damaged.log_dir])) == []
+            assert rules_of(scrub(sample, [damaged.log_dir], deep=True)) == {"record"}
+            damaged.logs()[-1].write_bytes(before)
+
+    def test_a_timestamp_above_the_batch_s_greatest(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        header = self.header(damaged)
+        late = self.records(header, timestamp_ms=header.max_timestamp_ms + 1)
+        self.write(damaged, encode_record_batch(header, late))
+        assert rules_of(scrub(sample, [damaged.log_dir], deep=True)) == {"record"}
+
+    @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+    def test_a_stream_that_does_not_open(self, victim: tuple[Sample, Victim], codec: Codec) -> None:
+        sample, damaged = victim
+        header = self.header(damaged, attributes=int(codec))
+        good = compress(codec, self.records(header))
+        self.write(damaged, encode_record_batch(header, good))
+        assert damage_of(scrub(sample, [damaged.log_dir], deep=True)) == []
+        header = self.header(damaged, attributes=int(codec))
+        self.write(damaged, encode_record_batch(header, good[: len(good) // 2]))
+        assert rules_of(scrub(sample, [damaged.log_dir], deep=True)) == {"compression"}
+
+    @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+    def test_a_bomb_is_not_opened(self, victim: tuple[Sample, Victim], codec: Codec) -> None:
+        sample, damaged = victim
+        header = self.header(damaged, attributes=int(codec))
+        bomb = compress(codec, bytes(40 << 20))
+        self.write(damaged, encode_record_batch(header, bomb))
+        report = scrub(sample, [damaged.log_dir], deep=True)
+        unchecked = [found for file in report.unchecked for found in file.findings]
+        assert [found.rule for found in unchecked] == ["too-large"], lines_of(report)
+        assert report.exit_code == 4
+
+
+class TestLiveBroker:
+    def test_a_batch_that_is_being_written_is_no_damage(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        tear(damaged.logs()[-1])
+        (damaged.folder / "00000000000000000000.log.deleted").write_bytes(b"x")
+        (damaged.folder / "00000000000000000000.log.cleaned").write_bytes(b"x")
+        with held_lock(damaged.log_dir):
+            report = scrub(sample, [damaged.log_dir])
+        assert report.log_dirs[0].is_live
+        assert report.exit_code == 0, lines_of(report)
+        assert [found for file in report.files for found in file.findings] == []
+
+    def test_rot_in_a_closed_segment_is_found_beside_a_broker(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        log = damaged.logs()[-2]
+        flip(log, log.stat().st_size // 2)
+        with held_lock(damaged.log_dir):
+            assert damage_of(scrub(sample, [damaged.log_dir])) != []
+
+    def test_a_segment_that_goes_meanwhile_is_no_damage(
+        self, victim: tuple[Sample, Victim], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Retention removes the first segment between the listing and the reading."""
+        sample, damaged = victim
+        import recovery.scrub_run
+
+        real = recovery.scrub_run.scrub_segment
+
+        def remove_first(task: object, reading: object) -> object:
+            first = damaged.logs()[0]
+            if first.name == f"{0:020d}.log":
+                for suffix in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
+                    first.with_suffix(suffix).unlink(missing_ok=True)
+            return real(task, reading)
+
+        monkeypatch.setattr(recovery.scrub_run, "scrub_segment", remove_first)
+        assert damaged.logs()[0].name == f"{0:020d}.log"
+        with held_lock(damaged.log_dir):
+            report = scrub(sample, [damaged.log_dir])
+        assert report.exit_code == 0, lines_of(report)
+
+    def test_a_lock_file_that_nobody_holds_is_no_broker(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        (damaged.log_dir / ".lock").touch()
+        assert not scrub(sample, [damaged.log_dir]).log_dirs[0].is_live
+
+
+class TestReading:
+    def test_a_bad_sector_ends_one_file(
+        self, victim: tuple[Sample, Victim], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sample, damaged = victim
+        bad = damaged.logs()[0]
+        inode, real = bad.stat().st_ino, os.preadv
+
+        def preadv(descriptor: int, buffers: list[object], position: int) -> int:
+            if os.fstat(descriptor).st_ino == inode:
+                raise OSError(5, "Input/output error")
+            return real(descriptor, buffers, position)
+
+        monkeypatch.setattr(recovery.batch_probe.os, "preadv", preadv)
+        report = scrub(sample, [damaged.log_dir])
+        assert [Path(file.path).name for file in report.unchecked] == [bad.name]
+        assert report.exit_code == 4
+        assert report.log_dirs[0].segment_count == len(damaged.logs())
+
+    def test_threads_do_not_matter(self, samples: dict[str, Sample]) -> None:
+        def words(threads: int) -> list[object]:
+            report = scrub(samples["crashed"], threads=threads)
+            return [file.to_json() for file in report.files]
+
+        assert words(1) == words(4)
+
+    def test_a_stop_ends_it(self, samples: dict[str, Sample]) -> None:
+        stop = StopRequest()
+        stop.request(15)
+        report = scrub(samples["crashed"], stop=stop)
+        assert report.exit_code == 143
+
+
+class TestRateLimit:
+    def test_no_more_than_the_rate_passes(self) -> None:
+        clock = Clock()
+        limit = RateLimit(1000, clock=clock, sleep=clock.sleep)
+        passed = []
+        for _ in range(50):
+            limit.take(250)
+            passed.append(clock())
+        assert [round(at, 9) for at in passed] == [round(0.25 * number, 9) for number in range(50)]
+
+    def test_the_limit_holds_over_all_threads_and_files(self, samples: dict[str, Sample]) -> None:
+        clock = Clock()
+        log_dirs = [str(log_dir) for log_dir in samples["stopped"].log_dirs]
+        limit = RateLimit(100_000, clock=clock, sleep=clock.sleep)
+        report = ScrubRun(log_dirs, topic_facts=lambda _: TopicFacts(), thread_count=4, limit=limit).run()
+        assert report.checked_bytes > 100_000
+        limit.take(1)
+        assert clock() >= report.checked_bytes / 100_000
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def __call__(self) -> float:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
+def tear(log: Path) -> int:
+    """Cut the last batch of *log* in two; return where it begins."""
+    data = log.read_bytes()
+    last = list(walk_batches(data))[-1]
+    with log.open("r+b") as file:
+        file.truncate(last.position + last.size_bytes // 2)
+    return last.position
+
+
+def flip(log: Path, position: int, bit: int = 0) -> None:
+    """Flip one bit."""
+    data = bytearray(log.read_bytes())
+    data[position] ^= 1 << bit
+    log.write_bytes(data)
