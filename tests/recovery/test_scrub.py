@@ -41,7 +41,7 @@ OFTEN_NO_DAMAGE = {
 }
 """Families that leave, for some seeds, what a sound log can look like, and why."""
 
-CASES_A_FAMILY = 12
+CASES_A_FAMILY = 8
 
 
 @pytest.fixture(scope="module")
