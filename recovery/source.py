@@ -156,8 +156,15 @@ class PartitionFiles:
         size_bytes = request.part.size_bytes
         if size_bytes > os.fstat(descriptor).st_size:
             return None
+        try:
+            opened = MappedFile(descriptor, size_bytes)
+        except (
+            OSError,
+            ValueError,
+        ):  # a file system that maps nothing; a file that was cut since it was looked at
+            return None
         scanner = self._scanner(request)
-        with MappedFile(descriptor, size_bytes) as mapped:
+        with opened as mapped:
             while not scanner.finished and not mapped.has_faulted:
                 position = scanner.position
                 slack = min(position, SLACK_BYTES)

@@ -1,21 +1,18 @@
 """Kafka's own jars and the project's small Java programs, fetched and compiled once into a cache.
 
-Needs Java 17 (a JDK: `java`, `javac`) and Maven. The cache is `$XDG_CACHE_HOME/kafka-log-recovery` (default
-`~/.cache`); its folders are keyed by a hash of what they are made from: nothing built twice, nothing stale.
+Needs Java 17 (a JDK: `java`, `javac`) and Maven. tests/build_cache.py says where the cache is.
 """
 
 from __future__ import annotations
 
-import fcntl
 import functools
-import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+
+from tests.build_cache import cached
 
 KAFKA_VERSION = "4.3.1"
 ORACLE_DIR = Path(__file__).parent / "oracle"
@@ -43,7 +40,7 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
             [*command, "dependency:copy-dependencies", f"-DoutputDirectory={into}", "-DincludeScope=runtime"]
         )
 
-    return _cached(f"kafka-{version}", [pom], [version], fetch)
+    return cached(f"kafka-{version}", [pom], [version], fetch)
 
 
 def class_path(version: str = KAFKA_VERSION, *, before: Sequence[Path] = ()) -> str:
@@ -60,7 +57,7 @@ def compiled(*folders: Path) -> Path:
         options = ["-proc:none", "-implicit:none", "-Xlint:all,-options", "-d", str(into)]
         _run(["javac", *options, "-cp", class_path(), *map(str, sources)])
 
-    return _cached("classes", sources, [str(kafka_jars())], compile_all)
+    return cached("classes", sources, [str(kafka_jars())], compile_all)
 
 
 def oracle_classes() -> Path:
@@ -71,38 +68,6 @@ def oracle_classes() -> Path:
 def clock_classes() -> Path:
     """The clock that makes a whole broker believe it is another day (tests/oracle/clock)."""
     return compiled(ORACLE_DIR / "clock")
-
-
-def cache_dir() -> Path:
-    """Where jars and classes are kept between runs."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "kafka-log-recovery"
-
-
-def _cached(name: str, sources: Sequence[Path], more: Sequence[str], build: Callable[[Path], None]) -> Path:
-    digest = hashlib.sha256("\0".join(more).encode())
-    for source in sources:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    place = cache_dir() / f"{name}-{digest.hexdigest()[:16]}"
-    if place.is_dir():
-        return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(place.parent / ".building"):
-        if not place.is_dir():
-            building = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=place.parent))
-            try:
-                build(building)
-                building.rename(place)
-            finally:
-                shutil.rmtree(building, ignore_errors=True)
-    return place
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _run(command: Sequence[str]) -> None:

@@ -1,0 +1,312 @@
+"""A damaged state on the bench: as many runs from it as are wanted, and what must hold after each.
+
+The state is copied to the same place for every run. What the undisturbed run leaves is what every disturbed one,
+started again, must come to; what is in the log and in quarantine must at all times be all that was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from recovery.quarantine import INSIDE_FOLDER, MANIFEST
+from tests.faults.fork_server import Ended, ForkServer
+from tests.faults.shim import Call, Fault, read_trace
+from tests.faults.states import State
+from tests.recovery.driving import own_leftovers, quarantine_of, valid_batches
+from tests.samples import LOCK, MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
+
+CLEAN_CODES = (0, 2)
+"""Exit codes of a run that has done all that there was to do."""
+
+
+class Bench:
+    """The samples and a fork server; a context manager. Everything happens below *root*."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.samples = {name: unpack(name, root / "samples") for name in SAMPLE_NAMES}
+        self.server = ForkServer(root / "control")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.server.close()
+
+    @contextlib.contextmanager
+    def place(self, state: State) -> Iterator[StateBench]:
+        """A bench for *state*; its folders are gone afterwards."""
+        root = self.root / "state"
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir()
+        try:
+            yield StateBench(self, state, root)
+        finally:
+            shutil.rmtree(root)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that must not be."""
+
+    state: str
+    point: str  # what repeats it, after the state's name
+    problem: str
+
+    def __str__(self) -> str:
+        return f"--state '{self.state}' --point '{self.point}': {self.problem}"
+
+
+class StateBench:
+    """One damaged state, and what an undisturbed run makes of it."""
+
+    def __init__(self, bench: Bench, state: State, root: Path) -> None:
+        self.state = state
+        self.sample: Sample = bench.samples[state.sample]
+        self._server = bench.server
+        self._original = root / "original"
+        self.work = root / "work"
+        self._trace = root / "trace"
+        self._original.mkdir()
+        state.make(bench.samples, self._original)
+        self.untouched = self._live_tree(self._original)
+        self.conservation = Conservation(self._logs(self._original))
+        self.fresh()
+        self.undisturbed = self.run(trace=True)
+        self.calls: list[Call] = self.last_calls()
+        self.expected = self._live_tree(self.work)
+        self.problems = [
+            f"undisturbed: {words}"
+            for words in (*self.losses(), *self.leftovers(), *self.quarantine_problems())
+        ]
+        self.exact = self._whole_tree()
+        self.run()
+        self.expected_again = self._live_tree(self.work)
+
+    # -- runs ------------------------------------------------------------------------------------------------
+
+    def fresh(self) -> None:
+        """Put a new copy of the damaged state on the bench."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        shutil.copytree(self._original, self.work, symlinks=True)
+
+    def fresh_in_place(self) -> None:
+        """Put a new copy into the work folder, which is empty and stays: something is mounted there."""
+        shutil.copytree(self._original, self.work, symlinks=True, dirs_exist_ok=True)
+
+    @property
+    def log_dirs(self) -> list[Path]:
+        """The log dirs on the bench."""
+        return self.state.paths(self.work)
+
+    @property
+    def argv(self) -> list[str]:
+        """The command line of a run."""
+        sample = self.sample
+        return [
+            "recover", "-c", str(sample.config), "--log-dirs", ",".join(map(str, self.log_dirs)),
+            "--topic-config", str(sample.root / "topic-configs.json"), "--now", str(sample.now_ms),
+            "--threads", "1", "--format", "json", "--progress", "none",
+        ]  # fmt: skip
+
+    def run(
+        self, fault: Fault | None = None, *, trace: bool = False, with_data: bool = False, before: str = ""
+    ) -> Ended:
+        """Run the command line on what is on the bench."""
+        return self._server.run(
+            self.argv,
+            self.work,
+            fault,
+            trace=self._trace if trace else None,
+            with_data=with_data,
+            before=before,
+        )
+
+    def last_calls(self) -> list[Call]:
+        """The calls of the last traced run."""
+        return list(read_trace(self._trace))
+
+    # -- what must hold --------------------------------------------------------------------------------------
+
+    def over(self) -> frozenset[str]:
+        """The log dirs that have been handed over: a run after this one loads them a second time."""
+        return frozenset(
+            log_dir.name
+            for log_dir in self.log_dirs
+            if (log_dir / MARKER).exists()
+            and not differences_below(self.expected, self.live_tree(), log_dir.name)
+        )
+
+    def differences(self, over: Collection[str] = ()) -> list[str]:
+        """How the log dirs differ from the end of the undisturbed run, or in those *over* from the next run's.
+
+        Locks and `.deleted` files are left out.
+        """
+        found = self.live_tree()
+        wrong = []
+        for log_dir in self.log_dirs:
+            here = differences_below(self.expected, found, log_dir.name)
+            if here and log_dir.name in over:
+                here = differences_below(self.expected_again, found, log_dir.name)
+            wrong += here
+        return wrong
+
+    def false_markers(self) -> list[str]:
+        """Words for the markers that vouch for a log dir that is neither untouched nor done."""
+        found = self.live_tree()
+        over = self.over()
+        return [
+            f"a marker vouches for {log_dir.name}, which is not done"
+            for log_dir in self.log_dirs
+            if (log_dir / MARKER).exists()
+            and log_dir.name not in over
+            and differences_below(self.untouched, found, log_dir.name)
+            and differences_below(self.expected_again, found, log_dir.name)
+        ]
+
+    def lost(self) -> list[str]:
+        """The batches that are neither live nor in quarantine."""
+        return self.conservation.lost(self._logs(self.work))
+
+    def losses(self) -> list[str]:
+        """Words for these batches, if any."""
+        lost = self.lost()
+        return [f"{len(lost)} batches are lost: {', '.join(lost[:3])}"] if lost else []
+
+    def leftovers(self) -> list[str]:
+        """What a run that has ended must not leave."""
+        return [
+            f"left behind: {name}"
+            for log_dir in self.log_dirs
+            for name in own_leftovers(log_dir)
+            if name != INSIDE_FOLDER
+        ]
+
+    def quarantine_problems(self) -> list[str]:
+        """What is not in quarantine as the manifests say."""
+        return [f"quarantine: {error}" for log_dir in self.log_dirs for error in quarantine_errors(log_dir)]
+
+    def end_problems(self, ended: Ended, over: Collection[str] = (), *, is_crash: bool = False) -> list[str]:
+        """What is wrong at the end of a run that nothing disturbed, whatever befell the one before.
+
+        Args:
+            over: see `differences`.
+            is_crash: whether the disk crashed before: a line of the manifest may be there without its file, which
+                is then still live.
+        """
+        if ended.exit_code not in (*CLEAN_CODES, self.undisturbed.exit_code):
+            return [
+                f"exit code {ended.exit_code}: {ended.stderr.strip()[-300:]} {ended.stdout.strip()[-300:]}"
+            ]
+        found = self.differences(over)
+        if found:
+            return [f"not the same end: {'; '.join(found[:4])}"]
+        return [*self.losses(), *self.leftovers(), *([] if is_crash else self.quarantine_problems())]
+
+    def rerun_problems(self, over: Collection[str] = (), *, is_crash: bool = False) -> list[str]:
+        """Run once more, undisturbed, and return what is wrong then."""
+        return self.end_problems(self.run(), over, is_crash=is_crash)
+
+    # -- trees -----------------------------------------------------------------------------------------------
+
+    def live_tree(self) -> dict[str, bytes]:
+        """The log dirs on the bench, locks and `.deleted` files aside."""
+        return self._live_tree(self.work)
+
+    def _live_tree(self, root: Path) -> dict[str, bytes]:
+        """All log dirs below *root* without locks and what is called `.deleted`: it goes at the next start."""
+        return {
+            f"{log_dir.name}/{name}": data
+            for log_dir in self.state.paths(root)
+            for name, data in tree_of(log_dir, ignore=(LOCK, INSIDE_FOLDER)).items()
+            if not name.endswith(".deleted")
+        }
+
+    def _whole_tree(self) -> dict[str, bytes]:
+        return {
+            f"{log_dir.name}/{name}": data
+            for log_dir in self.log_dirs
+            for name, data in tree_of(log_dir, ignore=(LOCK, INSIDE_FOLDER)).items()
+        }
+
+    def is_exact(self) -> bool:
+        """Whether the `.deleted` files, too, are those of the undisturbed run."""
+        return not differences(self.exact, self._whole_tree())
+
+    def _logs(self, root: Path) -> dict[str, bytes]:
+        """Every `.log` in any stage below *root*, quarantine included, by path; `.deleted` only in quarantine."""
+        found = {}
+        for folder, _, names in os.walk(root):
+            is_log_dir = any(folder.startswith(str(path) + os.sep) for path in self.state.paths(root))
+            for name in names:
+                if ".log" in name and not (is_log_dir and name.endswith(".deleted")):
+                    path = os.path.join(folder, name)
+                    with open(path, "rb") as file:
+                        found[os.path.relpath(path, root)] = file.read()
+        return found
+
+
+class Conservation:
+    """The valid batches of a state, found once: after each run all of them must still be somewhere."""
+
+    def __init__(self, before: Mapping[str, bytes]) -> None:
+        self._before = dict(before)
+        self._batches = {path: list(valid_batches(data)) for path, data in before.items()}
+
+    def lost(self, now: Mapping[str, bytes]) -> list[str]:
+        """Where a valid batch stood that is in none of the files *now*."""
+        lost = []
+        for path, data in self._before.items():
+            here = now.get(path, b"")
+            if here == data:
+                continue
+            for position, batch in self._batches[path]:
+                if here[position : position + len(batch)] != batch and not any(
+                    batch in other for other in now.values()
+                ):
+                    lost.append(f"{path} at {position} ({len(batch)} bytes)")
+        return lost
+
+
+def differences_below(expected: Mapping[str, bytes], found: Mapping[str, bytes], log_dir: str) -> list[str]:
+    """The differences below *log_dir*, `d1`."""
+    prefix = f"{log_dir}/"
+
+    def below(tree: Mapping[str, bytes]) -> dict[str, bytes]:
+        return {name: data for name, data in tree.items() if name.startswith(prefix)}
+
+    return differences(below(expected), below(found))
+
+
+def quarantine_errors(log_dir: Path) -> list[str]:
+    """What the manifests name and quarantine does not hold. What a kill or a crash has torn names nothing."""
+    errors = []
+    places = (quarantine_of(log_dir), log_dir / INSIDE_FOLDER)
+    for manifest in sorted(found for place in places for found in place.glob(f"*/{MANIFEST}")):
+        for line in manifest.read_bytes().splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            stored = manifest.parent / entry["stored"]
+            data = stored.read_bytes() if stored.is_file() else b""
+            if (len(data), hashlib.sha256(data).hexdigest()) != (entry["size_bytes"], entry["sha256"]):
+                errors.append(
+                    f"{entry['stored']}: {len(data)} bytes, the manifest says {entry['size_bytes']}"
+                )
+    return errors
+
+
+def _errors(ended: Ended) -> str:
+    return f" {ended.stdout[-300:]}" if not ended.stderr.strip() else ""

@@ -1,0 +1,88 @@
+"""Runs in which a call into the operating system fails, once or from then on, or does half of what it was asked.
+
+What must hold: a run that could not do all that it should says so by its exit code and names the errno and the
+file; nothing is lost; no marker vouches for what is not done; the next run comes to the same end. Where the
+exit code is that of the undisturbed run, the failure was harmless, and everything is as after that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+
+from tests.faults.bench import CLEAN_CODES, StateBench
+from tests.faults.fork_server import Ended
+from tests.faults.shim import OPS_OF_ERROR, Action, Call, Fault, Op
+
+_PARTIAL_OPS = frozenset({Op.READ, Op.WRITE, Op.COPY})
+
+
+def fault_points(calls: Iterable[Call]) -> list[Fault]:
+    """Every fault: each error at each call that it can befall, once and from then on, and each short read or write."""
+    points = []
+    for call in calls:
+        for is_persistent in (False, True):
+            points += [
+                Fault(action=Action.FAIL, at=call.number, error=error, is_persistent=is_persistent, ops=ops)
+                for error, ops in OPS_OF_ERROR.items()
+                if call.op in ops
+            ]
+            if call.op in _PARTIAL_OPS and call.result > 1:
+                points.append(Fault(action=Action.SHORTEN, at=call.number, is_persistent=is_persistent))
+    return points
+
+
+def check_fault(bench: StateBench, fault: Fault) -> list[str]:
+    """Let one run fail, look, run once more, look again; return what is wrong."""
+    bench.fresh()
+    ended = bench.run(fault)
+    problems = _failed_problems(bench, ended, fault)
+    over = bench.over()
+    problems += [f"then: {problem}" for problem in bench.rerun_problems(over)]
+    return [f"{fault} at {ended.hit}: {problem}" for problem in problems]
+
+
+def _failed_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]:
+    problems = [*bench.losses(), *bench.false_markers()]
+    if ended.exit_code < 0:
+        return [*problems, f"killed by signal {-ended.exit_code}"]
+    if ended.exit_code in (*CLEAN_CODES, bench.undisturbed.exit_code):
+        wrong = bench.differences()
+        if not wrong:
+            return problems
+        if ended.exit_code in CLEAN_CODES:
+            return [*problems, f"exit code {ended.exit_code}, but {'; '.join(wrong[:3])}"]
+    if fault.action is Action.SHORTEN:
+        return [*problems, f"exit code {ended.exit_code} for a short read or write: {ended.stderr.strip()}"]
+    said = error_words(ended)
+    if os.strerror(fault.error) not in said:
+        problems.append(f"errno is not named: {said}")
+    hit = (
+        str(bench.work)
+        if fault.is_persistent
+        else os.path.basename(ended.hit_path.removesuffix(" (deleted)"))
+    )
+    if hit not in said:  # of those that fail from then on any may be named
+        problems.append(f"{ended.hit_path} is not named: {said}")
+    if "an error in the tool itself" in said:
+        problems.append(f"an unexpected error: {said}")
+    return problems
+
+
+def error_words(ended: Ended) -> str:
+    """What a run says is wrong: on standard error, and in the report as a dir's error or a partition's reasons."""
+    words = [ended.stderr.strip()] if ended.stderr.strip() else []
+    try:
+        report = json.loads(ended.stdout)
+    except ValueError:
+        return " ".join([*words, ended.stdout.strip()])
+    for log_dir in report["logDirs"]:
+        words += [log_dir["error"]] if log_dir.get("error") else []
+        words += [
+            reason
+            for partition in log_dir["partitions"]
+            if partition["status"] in ("refused", "failed")
+            for reason in partition["reasons"]
+        ]
+    return " ".join(dict.fromkeys(words))

@@ -1,0 +1,280 @@
+"""The fault shim of shim.c from Python: built at need, set for a case, and its trace read.
+
+`cc` builds it where there is one, else the compiler of the ziglang package, which pip fetches into the cache once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import errno
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.build_cache import cached
+
+SOURCE = Path(__file__).with_name("shim.c")
+CONTROL_VARIABLE = "FAULTS_CONTROL"
+
+_PATH_BYTES = 1024
+_RECORD = struct.Struct("<IHHiiqQqqHHI")
+_COMPILER_FLAGS = ("-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
+
+
+class Op(enum.IntEnum):
+    """The kinds of calls; the order is that of shim.c."""
+
+    OPEN = 0
+    OPEN_WRITE = enum.auto()
+    CREATE = enum.auto()
+    READ = enum.auto()
+    WRITE = enum.auto()
+    TRUNCATE = enum.auto()
+    SYNC = enum.auto()
+    RENAME = enum.auto()
+    LINK = enum.auto()
+    UNLINK = enum.auto()
+    MKDIR = enum.auto()
+    RMDIR = enum.auto()
+    MODE = enum.auto()
+    OWNER = enum.auto()
+    ALLOCATE = enum.auto()
+    COPY = enum.auto()
+    MMAP = enum.auto()
+    LOCK = enum.auto()
+    STATVFS = enum.auto()
+    OPENDIR = enum.auto()
+    READDIR = enum.auto()
+    STAT = enum.auto()
+    READLINK = enum.auto()
+    TIMES = enum.auto()
+    SYNC_ALL = enum.auto()  # syncfs
+
+
+CHANGING_OPS = frozenset(
+    {
+        Op.CREATE, Op.WRITE, Op.TRUNCATE, Op.SYNC, Op.RENAME, Op.LINK, Op.UNLINK, Op.MKDIR, Op.RMDIR, Op.MODE,
+        Op.OWNER, Op.ALLOCATE, Op.COPY, Op.TIMES, Op.SYNC_ALL,
+    }
+)  # fmt: skip
+"""What a kill before and a kill after can tell apart."""
+
+
+_NAMING_OPS = frozenset({Op.CREATE, Op.RENAME, Op.LINK, Op.UNLINK, Op.MKDIR, Op.RMDIR})
+_SPACE_OPS = frozenset(
+    {
+        Op.CREATE,
+        Op.WRITE,
+        Op.TRUNCATE,
+        Op.SYNC,
+        Op.RENAME,
+        Op.LINK,
+        Op.MKDIR,
+        Op.ALLOCATE,
+        Op.COPY,
+        Op.SYNC_ALL,
+    }
+)
+
+OPS_OF_ERROR = {
+    errno.EIO: frozenset(Op) - {Op.MMAP},
+    errno.ENOSPC: _SPACE_OPS,
+    errno.EDQUOT: _SPACE_OPS,
+    errno.EACCES: _NAMING_OPS
+    | {
+        Op.OPEN,
+        Op.OPEN_WRITE,
+        Op.OPENDIR,
+        Op.STAT,
+        Op.MODE,
+        Op.OWNER,
+        Op.TIMES,
+        Op.STATVFS,
+        Op.READLINK,
+        Op.MMAP,
+    },
+    errno.EROFS: CHANGING_OPS | {Op.OPEN_WRITE},
+}
+"""Which calls an error can befall."""
+
+
+class Action(enum.IntEnum):
+    """What happens at the chosen call; the order is that of shim.c."""
+
+    NOTHING = 0
+    KILL_BEFORE = enum.auto()
+    KILL_AFTER = enum.auto()
+    TEAR = enum.auto()  # half of the bytes, then the kill
+    FAIL = enum.auto()
+    SHORTEN = enum.auto()  # half of the bytes
+    CUT_BEFORE = enum.auto()  # somebody cuts the file to some eighths of its size
+    CUT_AFTER = enum.auto()
+    REPLACE_BEFORE = enum.auto()  # somebody puts another file in its place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is to happen at call *at* (from 1), or from it on.
+
+    Attributes:
+        error: the errno of a call that fails; for a file that is cut, the eighths of it that are left.
+    """
+
+    action: Action
+    at: int
+    error: int = 0
+    is_persistent: bool = False
+    ops: frozenset[Op] = frozenset(Op)
+
+    def __str__(self) -> str:
+        words = errno.errorcode[self.error] if self.action is Action.FAIL else self.action.name.lower()
+        eighths = f":{self.error}" if self.action in (Action.CUT_BEFORE, Action.CUT_AFTER) else ""
+        return f"{words.replace('_', '-')}{'+' if self.is_persistent else ''}@{self.at}{eighths}"
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        """Return the fault that `str` has written."""
+        words, _, place = text.partition("@")
+        at, _, eighths = place.partition(":")
+        name = words.rstrip("+").replace("-", "_").upper()
+        is_action = name in Action.__members__
+        error = int(eighths or 0) if is_action else getattr(errno, name)
+        return cls(
+            action=Action[name] if is_action else Action.FAIL,
+            at=int(at),
+            error=error,
+            is_persistent=words.endswith("+"),
+            ops=frozenset(Op) if is_action else OPS_OF_ERROR[error],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One traced call. Offsets and lengths are in bytes."""
+
+    number: int  # from 1, as a `Fault` counts
+    op: Op
+    path: str
+    target: str  # the second name of a rename or a link
+    inode: int
+    error: int
+    result: int
+    offset: int
+    length: int
+    is_created: bool
+    is_truncated: bool
+    data: bytes
+
+    def __str__(self) -> str:
+        names = "/".join(self.path.split("/")[-2:]) + (
+            f" -> {os.path.basename(self.target)}" if self.target else ""
+        )
+        return f"{self.op.name.lower()} {names}"
+
+
+class Control(ctypes.Structure):
+    """struct control of shim.c."""
+
+    _fields_ = (
+        ("armed", ctypes.c_int32),
+        ("action", ctypes.c_int32),
+        ("error", ctypes.c_int32),
+        ("persistent", ctypes.c_int32),
+        ("ops", ctypes.c_uint64),
+        ("at", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("hits", ctypes.c_int64),
+        ("hit_op", ctypes.c_int32),
+        ("with_data", ctypes.c_int32),
+        ("prefix", ctypes.c_char * _PATH_BYTES),
+        ("trace", ctypes.c_char * _PATH_BYTES),
+        ("hit_path", ctypes.c_char * _PATH_BYTES),
+        ("op_counts", ctypes.c_int64 * len(Op)),
+    )
+
+    def set(self, prefix: str, fault: Fault | None, *, trace: str = "", with_data: bool = False) -> None:
+        """Get ready for one run: forget the last one."""
+        ctypes.memset(ctypes.addressof(self), 0, ctypes.sizeof(self))
+        self.prefix = os.fsencode(prefix)
+        self.trace = os.fsencode(trace)
+        self.with_data = with_data
+        if fault is not None:
+            self.action, self.at, self.error = fault.action, fault.at, fault.error
+            self.persistent = fault.is_persistent
+            self.ops = sum(1 << op for op in fault.ops)
+
+
+def open_control(path: str | os.PathLike[str]) -> Control:
+    """Map the control page at *path*, made where it is not there."""
+    size = ctypes.sizeof(Control)
+    with open(path, "a+b") as file:
+        if file.seek(0, os.SEEK_END) < size:
+            file.truncate(size)
+        return Control.from_buffer(mmap.mmap(file.fileno(), size))
+
+
+def read_trace(path: str | os.PathLike[str]) -> Iterator[Call]:
+    """Yield the calls of a trace, in their order."""
+    data = Path(path).read_bytes() if os.path.exists(path) else b""
+    position = number = 0
+    while position < len(data):
+        (
+            size, op, flags, error, _, result, inode, offset, length, path_bytes, target_bytes, data_bytes
+        ) = _RECORD.unpack_from(data, position)  # fmt: skip
+        names = position + _RECORD.size
+        target = names + path_bytes
+        content = target + target_bytes
+        number += 1
+        yield Call(
+            number=number,
+            op=Op(op),
+            path=os.fsdecode(data[names:target]),
+            target=os.fsdecode(data[target:content]),
+            inode=inode,
+            error=error,
+            result=result,
+            offset=offset,
+            length=length,
+            is_created=bool(flags & 1),
+            is_truncated=bool(flags & 2),
+            data=data[content : content + data_bytes],
+        )
+        position += size
+
+
+def shim_library() -> Path:
+    """Return the built shim, for LD_PRELOAD."""
+
+    def build(into: Path) -> None:
+        command = [
+            *_compiler(),
+            *_COMPILER_FLAGS,
+            "-o",
+            str(into / "shim.so"),
+            str(SOURCE),
+            "-ldl",
+            "-pthread",
+        ]
+        subprocess.run(command, check=True)
+
+    return cached("fault-shim", [SOURCE], [sys.platform, os.uname().machine], build) / "shim.so"
+
+
+def _compiler() -> list[str]:
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name):
+            return [name]
+
+    def fetch(into: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(into), "ziglang"]
+        subprocess.run(pip, check=True)
+
+    packages = cached("ziglang", [], ["ziglang"], fetch)
+    return ["env", f"PYTHONPATH={packages}", sys.executable, "-m", "ziglang", "cc"]

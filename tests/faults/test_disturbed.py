@@ -1,0 +1,67 @@
+"""Killed, failing, short of room, crashed: a sample of each kind on each state. The campaign takes all points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.bench import Bench
+from tests.faults.campaign import run_long_kills, run_state
+from tests.faults.found import FOUND
+from tests.faults.states import MADE_STATES, find_state
+from tests.kafka import Oracle
+
+STATES = (*(name for name in MADE_STATES if not MADE_STATES[name].is_clean), "1/2", "1/3", "1/8")
+SEED = 4
+
+
+def assert_holds(
+    bench: Bench,
+    kind: str,
+    state: str,
+    *,
+    most: int | None = None,
+    point: str | None = None,
+    oracle: Oracle | None = None,
+) -> None:
+    tally = run_state(bench, kind, find_state(state), seed=SEED, most=most, point=point, oracle=oracle)
+    assert not tally.failing, "\n".join(map(str, tally.failing[:5]))
+    assert tally.cases
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_killed_and_started_again(bench: Bench, state: str) -> None:
+    assert_holds(bench, "kills", state, most=24)
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("state", [name for name in MADE_STATES if MADE_STATES[name].keeps_broker])
+def test_killed_and_a_broker_is_started_instead(bench: Bench, oracle: Oracle, state: str) -> None:
+    assert_holds(bench, "kills-broker", state, most=6, oracle=oracle)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_crashed_and_started_again(bench: Bench, state: str) -> None:
+    assert_holds(bench, "crashes", state, most=10)
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("state", ["torn first segment", "overflowed segment"])
+def test_crashed_and_a_broker_is_started_instead(bench: Bench, oracle: Oracle, state: str) -> None:
+    assert_holds(bench, "crashes-broker", state, most=10, oracle=oracle)
+
+
+@pytest.mark.parametrize("state", ["torn first segment", "interrupted compaction", "two log dirs"])
+def test_files_shrink_while_they_are_read(bench: Bench, state: str) -> None:
+    assert_holds(bench, "shrinking", state, most=30)
+
+
+def test_a_long_run_is_killed_at_any_time(ram_path: Path) -> None:
+    tally = run_long_kills(ram_path, SEED, 2, copies=4, segment_mib=4)
+    assert not tally.failing, "\n".join(map(str, tally.failing))
+
+
+@pytest.mark.parametrize(("kind", "state", "point", "what"), FOUND)
+def test_what_failed_once(bench: Bench, kind: str, state: str, point: str, what: str) -> None:
+    assert_holds(bench, kind, state, point=point)
