@@ -32,6 +32,7 @@ from native.raw_scan import (
     TxnEventKind,
 )
 from segfmt import layout
+from segfmt.record_batch import wrap_long
 
 __all__ = [
     "PRODUCER_DTYPE",
@@ -327,7 +328,8 @@ class SegmentScanner:
         if timestamp_ms > self._read("last_time_index_ms"):
             if count == self._time_index.size:
                 self._time_index = _with_room(self._time_index, count)
-            self._time_index[count] = (timestamp_ms, offset - self._read("base_offset"))
+            relative_offset = wrap_long(offset - self._read("base_offset"))
+            self._time_index[count] = (timestamp_ms, relative_offset)
             self._write("time_index_count", count + 1)
             self._write("last_time_index_ms", timestamp_ms)
             self._write("last_time_index_offset", offset)

@@ -233,10 +233,9 @@ class ReferenceScan:
             index = self.out.offset_index
             if len(index) >= self.max_index_entries:
                 raise _StopScanError(Stop.INDEX_FULL, self.position, len(index), self.max_index_entries)
-            if index and last_offset <= self.base_offset + index[-1][0]:
-                raise _StopScanError(
-                    Stop.INVALID_OFFSET, self.position, last_offset, self.base_offset + index[-1][0]
-                )
+            last_indexed = java_long(self.base_offset + index[-1][0]) if index else 0
+            if index and last_offset <= last_indexed:
+                raise _StopScanError(Stop.INVALID_OFFSET, self.position, last_offset, last_indexed)
             index.append((relative, self.position))
             count = len(self.out.time_index)
             if count >= self.max_time_index_entries - 1:
@@ -251,15 +250,16 @@ class ReferenceScan:
         timestamp, offset = self.max_timestamp
         entries = self.out.time_index
         last_timestamp, last_relative = entries[-1] if entries else (-1, 0)
-        if entries and offset < base_offset + last_relative:
+        last_offset = java_long(base_offset + last_relative)
+        if entries and offset < last_offset:
             raise _StopScanError(
                 Stop.TIME_INDEX_INVALID_OFFSET,
                 self.max_timestamp_position,
                 offset,
-                base_offset + last_relative,
+                last_offset,
             )
         if timestamp > last_timestamp:
-            entries.append((timestamp, offset - base_offset))
+            entries.append((timestamp, java_long(offset - base_offset)))
 
     def producer(self, producer_id: int) -> Producer:
         return self.producers.setdefault(producer_id, Producer(producer_id))

@@ -113,7 +113,16 @@ def test_options_that_are_named_exist(path: Path) -> None:
     if "dev.py" in text or "tests.campaign" in text:
         known |= {"--cases", "--seed", "--only", "--plain", "--combine"}
     if "tests.fuzz" in text:
-        known |= {"--runs", "--seconds", "--target", "--corpus", "--replay", "--bounds-check"}
+        known |= {
+            "--runs",
+            "--seconds",
+            "--target",
+            "--corpus",
+            "--replay",
+            "--bounds-check",
+            "--cases",
+            "--seed",
+        }
     assert [option for option in _OPTION.findall(text) if option not in known] == []
 
 

@@ -23,7 +23,9 @@ def failure_of(target: Target, data: bytes) -> str | None:
 def signature(error: str) -> str:
     """The last place and the exception's name of a traceback: what tells one finding from another."""
     places = re.findall(r'File "[^"]*?((?:segfmt|native|recovery|tests)/[^"]+)", line (\d+)', error)
-    name = error.strip().splitlines()[-1].partition(":")[0]
+    last = error.strip().splitlines()[-1]
+    # The words of an assertion tell what is wrong, its numbers which case it was.
+    name = re.sub(r"[\d'\"\[(].*", "", last).strip() if "Assertion" in last else last.partition(":")[0]
     return f"{name} at {':'.join(places[-1])}" if places else name
 
 

@@ -59,7 +59,13 @@ def assert_within(error: FormatError, data: bytes) -> None:
 @functools.cache
 def targets() -> dict[str, Target]:
     """All targets by name."""
-    from tests.fuzz import binary_files, kernels, records, text_files
+    from tests.fuzz import binary_files, kernels, records, text_files, whole_dirs
 
-    found = [*text_files.TARGETS, *binary_files.TARGETS, *records.TARGETS, *kernels.TARGETS]
+    found = [
+        *text_files.TARGETS,
+        *binary_files.TARGETS,
+        *records.TARGETS,
+        *kernels.TARGETS,
+        *whole_dirs.TARGETS,
+    ]
     return {target.name: target for target in found}

@@ -14,8 +14,8 @@ from tests.fuzz.children import Note, in_child
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import CASES, Target, targets
 
-_EXAMPLES = 150
-_KERNEL_EXAMPLES = 100
+_EXAMPLES = {"log_dir": 60, **{target.name: 100 for target in kernels.TARGETS}}
+_USUAL_EXAMPLES = 150
 _CASES = [(target, path) for target in targets().values() for path in target.cases()]
 
 
@@ -26,11 +26,10 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 def test_only_declared_errors_right_answers_and_bounded_costs(target: Target) -> None:
     """The same examples in every run; in a child, where a death by signal is a finding like any other."""
-    is_kernel = target in kernels.TARGETS
     corpus = tuple(target.corpus() or [b""])
 
     @settings(
-        max_examples=_KERNEL_EXAMPLES if is_kernel else _EXAMPLES,
+        max_examples=_EXAMPLES.get(target.name, _USUAL_EXAMPLES),
         deadline=None,
         derandomize=True,
         database=None,

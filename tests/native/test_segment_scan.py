@@ -241,6 +241,17 @@ def test_offsets_at_the_ends_of_their_range(
     assert assert_same(data, cpu_path, base_offset=base).stop is stop
 
 
+def test_offsets_beyond_the_greatest_are_relative_to_the_base_as_in_java(cpu_path: CpuPath) -> None:
+    """The last offset wraps round, its distance from the base does not (found by fuzzing whole log dirs)."""
+    base = 2**63 - 5
+    data = data_batch(base, max_timestamp_ms=T)
+    data += data_batch(base + 2, last_offset_delta=20, max_timestamp_ms=T + 1)
+    found = assert_same(data, cpu_path, base_offset=base)
+    assert (found.stop, found.time_index, found.last_offset) == (Stop.END, [(T + 1, 22)], -(2**63) + 17)
+    at_index_point = assert_same(data * 2, cpu_path, base_offset=base, index_interval_bytes=len(data))
+    assert (at_index_point.stop, at_index_point.offset_index[0][0]) == (Stop.END, 22)
+
+
 # --- index errors -----------------------------------------------------------------------------
 
 
