@@ -31,6 +31,7 @@ from recovery.observer import (
 )
 from recovery.quarantine import Quarantine
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
+from recovery.space import SpaceLedger
 from recovery.survey import survey_log_dirs
 
 _NOTABLE_COMPILE_S = 2.0
@@ -210,6 +211,7 @@ class Engine:
         return self._quarantines.setdefault(log_dir, Quarantine(log_dir, root=self._quarantine_dir))
 
     def _recover(self, inventories: list[LogDirInventory]) -> list[LogDirReport]:
+        space = SpaceLedger(dry_run=self._dry_run, check_stop=self._stop.check)
         runs = [
             LogDirRun(
                 inventory,
@@ -217,6 +219,7 @@ class Engine:
                 handoff=self._handoff,
                 dry_run=self._dry_run,
                 quarantine=self._quarantine_of(inventory.log_dir),
+                space=space,
                 repairs=self._repairs.get(inventory.log_dir, ()),
                 keep_deleted=self._keep_deleted,
                 notify=self._notify,

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from recovery.apply import remove_file, sync_folder, write_file
@@ -36,6 +37,7 @@ from recovery.plan import TEMPORARY_SUFFIX
 from recovery.quarantine import Quarantine
 from recovery.repair import LOG_DIR_ITSELF
 from recovery.report import LogDirReport, PartitionReport
+from recovery.space import SpaceLedger, free_bytes
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 
 
@@ -61,6 +63,7 @@ class LogDirRun:
         dry_run: bool,
         quarantine: Quarantine,
         repairs: tuple[str, ...],
+        space: SpaceLedger,
         keep_deleted: bool,
         notify: Observer,
         check_stop: Callable[[], None],
@@ -74,6 +77,7 @@ class LogDirRun:
         self._keep_deleted = keep_deleted
         self._quarantine = quarantine
         self._repairs = repairs
+        self._space = space
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
         self._may_map = is_local(inventory.log_dir)
@@ -81,10 +85,12 @@ class LogDirRun:
         self._threads: list[threading.Thread] = []
         self._numbers = threading.local()
         self._started_s = 0.0
+        self._free_bytes = 0
 
     def start(self) -> None:
         """Start the threads."""
         self._started_s = time.monotonic()
+        self._free_bytes = free_bytes(self._inventory.log_dir)
         self._refuse_folders()
         self._threads = [
             threading.Thread(
@@ -142,13 +148,20 @@ class LogDirRun:
                 if self._queue.error is not None:
                     return None
                 if self._queue.tasks:
+                    task = self._queue.tasks.popleft()
                     run = PartitionRun(
-                        self._queue.tasks.popleft(),
+                        task,
                         self._notify,
                         may_map=self._may_map,
                         keep_deleted=self._keep_deleted,
                         check_stop=self._check_stop,
                         thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
+                        reserve=partial(
+                            self._space.reserve,
+                            os.path.join(task.log_dir, task.folder),
+                            log_dir=task.log_dir,
+                            quarantine=self._quarantine.root,
+                        ),
                     )
                     self._queue.active.append(run)
                     self._changed.notify_all()
@@ -165,6 +178,7 @@ class LogDirRun:
         try:
             result = run.run(None if self._dry_run else self._quarantine, self._before_change)
         finally:
+            self._space.release(run.path)
             with self._changed:
                 self._queue.active.remove(run)
                 self._changed.notify_all()
@@ -263,6 +277,8 @@ class LogDirRun:
             actions=(*self._repairs, *(f"write {write.name}" for write in writes)),
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
+            needed_bytes=self._space.needed_bytes(self._inventory.log_dir),
+            free_bytes=self._free_bytes,
         )
 
     def _write(self, writes: tuple[DirWrite, ...]) -> None:

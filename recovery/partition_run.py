@@ -43,6 +43,7 @@ from recovery.plan import (
     plan_partition,
 )
 from recovery.preflight import fold_checked, problems_of_plan
+from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.report import PartitionReport, Status
 from recovery.shared_scans import SharedScans
@@ -73,6 +74,7 @@ class PartitionRun:
         keep_deleted: bool,
         check_stop: Callable[[], None],
         thread_num_of: Callable[[], int],
+        reserve: Callable[[PartitionPlan], tuple[Problem, ...]] = lambda _: (),
     ) -> None:
         """Prepare, reading nothing.
 
@@ -81,12 +83,14 @@ class PartitionRun:
             keep_deleted: whether pending deletions of the broker are kept in quarantine.
             check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
+            reserve: sets space for a plan aside, or says why there is too little.
         """
         self._task = task
         self._notify = notify
         self._check_stop = check_stop
         self._keep_deleted = keep_deleted
         self._thread_num_of = thread_num_of
+        self._reserve = reserve
         self._path = os.path.join(task.log_dir, task.folder)
         self._unflushed = unflushed_segments(task)
         self._files = PartitionFiles(
@@ -102,6 +106,11 @@ class PartitionRun:
             if size
         ]
         self.scans = SharedScans(self._files.scan, requests if len(requests) > 1 else [])
+
+    @property
+    def path(self) -> str:
+        """Of the folder."""
+        return self._path
 
     # -- PartitionSource ------------------------------------------------------------------------------------
 
@@ -204,7 +213,7 @@ class PartitionRun:
         finally:
             self.scans.cancel()
         plan = self._plan(outcome)
-        if problems := problems_of_plan(self._task, plan):
+        if problems := problems_of_plan(self._task, plan) or self._reserve(plan):
             return self._refused(PartitionRefusedError.of(problems), started_s)
         self._tell(outcome)
         saved: list[str] = []

@@ -113,6 +113,8 @@ class LogDirReport:
         marker: whether `.kafka_cleanshutdown` is there now, or would be.
         actions: on the files of the log dir itself.
         passed_over: folders that are not the tool's to touch.
+        needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
+        free_bytes: what was free there when the run began.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
             partition.
     """
@@ -127,6 +129,8 @@ class LogDirReport:
     passed_over: tuple[str, ...] = ()
     error: str | None = None
     problems: tuple[Problem, ...] = ()
+    needed_bytes: int = 0
+    free_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of this log dir in the JSON report."""
@@ -140,6 +144,8 @@ class LogDirReport:
             "quarantine": self.quarantine,
             "leftAlone": list(self.passed_over),
             "actions": list(self.actions),
+            "neededBytes": self.needed_bytes,
+            "freeBytes": self.free_bytes,
             "partitions": [partition.to_json() for partition in self.partitions],
         }
 
@@ -200,6 +206,8 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
         if log_dir.error and not log_dir.problems:
             yield f"  {log_dir.error}"
         yield from (f"  {problem}" for problem in log_dir.problems)
+        if report.dry_run and log_dir.needed_bytes:
+            yield f"  needs at most {log_dir.needed_bytes} bytes here, {log_dir.free_bytes} free"
         yield from _partitions_lines(log_dir.partitions, with_actions=report.dry_run)
         for folder in log_dir.passed_over:
             yield f"  {folder}: left alone"

@@ -176,6 +176,8 @@ def test_json() -> None:
         "quarantine": "/d1.quarantine/1",
         "leftAlone": ["__cluster_metadata-0"],
         "actions": ["write recovery-point-offset-checkpoint"],
+        "neededBytes": 0,
+        "freeBytes": 0,
     }
     assert second["partitions"] == []
     assert third["error"] == "/d3: [Errno 5] Input/output error"

@@ -1,0 +1,178 @@
+"""Room for what a run writes: what each plan needs, and whether it is there, before anything is touched.
+
+A broker that runs out of space while it recovers empties the segment in hand. Here a partition that does not fit is
+refused, and those that are worked on side by side do not count on the same free bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from recovery.model import RemovalKind
+from recovery.plan import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
+from recovery.problem import Problem
+
+_WAIT_S = 0.2
+_ENTRY_BYTES = 1024  # a line of the manifest, and a name or two
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceNeed:
+    """What carrying out a plan takes, whole blocks counted.
+
+    Attributes:
+        written_bytes: in the log dir, before anything that is replaced or cut gives its space back.
+        copied_bytes: in quarantine, of what cannot be a hard link.
+        linked_bytes: in quarantine where that is on another file system: of the rest, copied there, too.
+        returned_bytes: given back when all is done.
+    """
+
+    written_bytes: int = 0
+    copied_bytes: int = 0
+    linked_bytes: int = 0
+    returned_bytes: int = 0
+
+
+def need_of(plan: PartitionPlan, *, block_bytes: int = 4096) -> SpaceNeed:
+    """Return what carrying out *plan* takes. Zeros at the end of a file that is made are a hole."""
+
+    def blocks(size_bytes: int) -> int:
+        return -(-size_bytes // block_bytes) * block_bytes
+
+    written = copied = linked = returned = 0
+    kept = {save.name for save in plan.saves}
+    for save in plan.saves:
+        is_linked = isinstance(save, SaveFile) and not save.is_cut
+        copied += _ENTRY_BYTES + (0 if is_linked else blocks(save.size_bytes))
+        linked += blocks(save.size_bytes) if is_linked else 0
+    for action in plan.actions:
+        if isinstance(action, WriteFile):
+            written += blocks(len(action.data))
+        elif isinstance(action, CopyPart):
+            written += blocks(action.size_bytes)
+        elif (
+            isinstance(action, RemoveFile)
+            and action.kind is RemovalKind.PENDING_DELETION
+            and action.name not in kept
+        ):
+            written -= blocks(action.size_bytes)  # these go first of all
+    tails = {save.name: save.size_bytes for save in plan.saves if not isinstance(save, SaveFile)}
+    for action in plan.actions:
+        if isinstance(action, TruncateFile):
+            returned += tails.get(action.name, 0) // block_bytes * block_bytes
+    return SpaceNeed(written_bytes=written, copied_bytes=copied, linked_bytes=linked, returned_bytes=returned)
+
+
+@dataclass(slots=True)
+class _FileSystem:
+    """What is promised on one file system."""
+
+    reserved_bytes: int = 0
+    spent_bytes: int = 0  # in a dry run, which frees and fills nothing
+
+
+class SpaceLedger:
+    """Who may write how much, over all log dirs of a run. Thread-safe.
+
+    Args:
+        dry_run: what one partition would write is not there for the next one.
+        check_stop: raises where the run is to end.
+    """
+
+    def __init__(self, *, dry_run: bool, check_stop: Callable[[], None] = lambda: None) -> None:
+        self._dry_run = dry_run
+        self._check_stop = check_stop
+        self._changed = threading.Condition()
+        self._systems: dict[int, _FileSystem] = {}
+        self._needed: dict[str, int] = {}
+        self._held: dict[
+            str, list[tuple[int, int, int]]
+        ] = {}  # by partition: device, bytes, bytes that come back
+
+    def reserve(
+        self, partition: str, plan: PartitionPlan, *, log_dir: str, quarantine: str
+    ) -> tuple[Problem, ...]:
+        """Set space aside for *plan*, until `release`; return why that cannot be.
+
+        Waits for partitions that are being written, where what they give back may do.
+
+        Args:
+            partition: path of the folder.
+            quarantine: where that is, or will be.
+        """
+        places = _places(need_of(plan, block_bytes=_block_bytes(log_dir)), log_dir, quarantine)
+        with self._changed:
+            while True:
+                short = [
+                    (path, needed, free)
+                    for device, path, needed, _ in places
+                    if needed > (free := self._free_bytes(device, path))
+                ]
+                if not short:
+                    break
+                if not any(self._systems[device].reserved_bytes for device, *_ in places):
+                    return tuple(_too_little(path, needed, free) for path, needed, free in short)
+                self._check_stop()
+                self._changed.wait(timeout=_WAIT_S)
+            for device, _, needed, _ in places:
+                self._systems[device].reserved_bytes += max(needed, 0)
+            self._needed[log_dir] = self._needed.get(log_dir, 0) + max(places[0][2], 0)
+            self._held[partition] = [(device, needed, returned) for device, _, needed, returned in places]
+        return ()
+
+    def release(self, partition: str) -> None:
+        """Give back what was set aside for *partition*, if anything was: it is written now, or never will be."""
+        with self._changed:
+            for device, needed, returned in self._held.pop(partition, ()):
+                system = self._systems[device]
+                system.reserved_bytes -= max(needed, 0)
+                system.spent_bytes += needed - returned if self._dry_run else 0
+            self._changed.notify_all()
+
+    def needed_bytes(self, log_dir: str) -> int:
+        """Return how many bytes all plans so far need on the file system of *log_dir*, one after another, at most."""
+        with self._changed:
+            return self._needed.get(log_dir, 0)
+
+    def _free_bytes(self, device: int, path: str) -> int:
+        system = self._systems.setdefault(device, _FileSystem())
+        return free_bytes(path) - system.reserved_bytes - system.spent_bytes
+
+
+def free_bytes(path: str) -> int:
+    """Return how many bytes this user may still write on the file system of *path*.
+
+    Raises:
+        OSError: the path cannot be asked.
+    """
+    found = os.statvfs(path)
+    return found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)
+
+
+def _block_bytes(path: str) -> int:
+    return os.statvfs(path).f_frsize or 4096
+
+
+def _places(need: SpaceNeed, log_dir: str, quarantine: str) -> list[tuple[int, str, int, int]]:
+    """Return (device, a path on it, bytes needed, bytes that come back) for each file system."""
+    while not os.path.exists(quarantine):
+        quarantine = os.path.dirname(quarantine)
+    device, far = os.stat(log_dir).st_dev, os.stat(quarantine).st_dev
+    if device == far:
+        return [(device, log_dir, need.written_bytes + need.copied_bytes, need.returned_bytes)]
+    return [
+        (device, log_dir, need.written_bytes, need.returned_bytes),
+        (far, quarantine, need.copied_bytes + need.linked_bytes, 0),
+    ]
+
+
+def _too_little(path: str, needed: int, free: int) -> Problem:
+    return Problem(
+        file=path,
+        rule=f"needs {needed} bytes for indexes, snapshots and quarantine, {max(free, 0)} free (a 4.x broker that "
+        "meets a full disk empties the segment that it recovers)",
+        remedy="make room on this file system, or have quarantine on another one (--quarantine-dir)",
+    )

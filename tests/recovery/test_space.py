@@ -1,0 +1,203 @@
+"""What a plan needs, and that a partition that does not fit is left as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery import space
+from recovery.model import RemovalKind
+from recovery.plan import (
+    CopyPart,
+    PartitionPlan,
+    RemoveFile,
+    RenameFile,
+    SaveFile,
+    SaveTail,
+    TruncateFile,
+    WriteFile,
+)
+from recovery.space import SpaceLedger, need_of
+from tests.edge_cases import BASES, Log, segment
+from tests.recovery.driving import footprint, log_bytes, lost_batches, recover
+from tests.samples import MARKER
+from tests.test_edge_cases import sample_of
+
+BLOCK = 4096
+
+
+def plan(*actions: object, saves: tuple = ()) -> PartitionPlan:
+    return PartitionPlan(folder="t-0", saves=saves, actions=actions)
+
+
+def write(size_bytes: int, name: str = "a") -> WriteFile:
+    return WriteFile(name=name, data=bytes(size_bytes), size_bytes=size_bytes)
+
+
+class TestNeed:
+    def test_nothing(self) -> None:
+        assert need_of(plan(RenameFile(old="a", new="b"))) == space.SpaceNeed()
+
+    def test_new_files_in_whole_blocks(self) -> None:
+        copy = CopyPart(source="a", name="c", position=0, size_bytes=BLOCK)
+        assert need_of(plan(write(1), write(BLOCK + 1), copy)).written_bytes == 4 * BLOCK
+
+    def test_zeros_at_the_end_are_a_hole(self) -> None:
+        large = WriteFile(name="a", data=b"1", size_bytes=10 << 20)
+        assert need_of(plan(large)).written_bytes == BLOCK
+
+    def test_pending_deletions_give_their_space_first(self) -> None:
+        gone = RemoveFile(name="b.deleted", size_bytes=3 * BLOCK, kind=RemovalKind.PENDING_DELETION)
+        assert need_of(plan(gone, write(BLOCK))).written_bytes == -2 * BLOCK
+        kept = SaveFile(name="b.deleted", size_bytes=3 * BLOCK, reason="kept")
+        assert need_of(plan(gone, write(BLOCK), saves=(kept,))).written_bytes == BLOCK
+
+    def test_a_tail_is_copied_and_comes_back(self) -> None:
+        tail = SaveTail(name="a.log", position=7, size_bytes=BLOCK + 5, reason="cut")
+        need = need_of(plan(TruncateFile(name="a.log", size_bytes=7), saves=(tail,)))
+        assert need.copied_bytes - need_of(plan()).copied_bytes in range(2 * BLOCK, 3 * BLOCK)
+        assert need.returned_bytes == BLOCK
+
+    def test_whole_files_are_links_where_they_can_be(self) -> None:
+        need = need_of(plan(saves=(SaveFile(name="a.log", size_bytes=5 * BLOCK, reason="deleted"),)))
+        assert need.copied_bytes < BLOCK
+        assert need.linked_bytes == 5 * BLOCK
+
+
+class TestLedger:
+    @pytest.fixture
+    def free(self, monkeypatch) -> list[int]:
+        """What is free, in a list to be changed."""
+        bytes_free = [10 * BLOCK]
+        monkeypatch.setattr(space, "free_bytes", lambda _path: bytes_free[0])
+        monkeypatch.setattr(space, "_block_bytes", lambda _path: BLOCK)
+        return bytes_free
+
+    def reserve(self, ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path) -> tuple[str, ...]:
+        found = ledger.reserve(
+            name,
+            plan(write(blocks * BLOCK)),
+            log_dir=str(tmp_path),
+            quarantine=str(tmp_path / "not" / "yet"),
+        )
+        return tuple(map(str, found))
+
+    def test_what_fits_fits(self, free: list[int], tmp_path: Path) -> None:
+        ledger = SpaceLedger(dry_run=False)
+        assert self.reserve(ledger, "a", 10, tmp_path) == ()
+        ledger.release("a")
+        assert self.reserve(ledger, "b", 10, tmp_path) == ()
+
+    def test_what_does_not_fit_is_said_in_bytes(self, free: list[int], tmp_path: Path) -> None:
+        (problem,) = self.reserve(SpaceLedger(dry_run=False), "a", 11, tmp_path)
+        assert f"needs {11 * BLOCK} bytes" in problem
+        assert f"{10 * BLOCK} free" in problem
+
+    def test_another_one_is_waited_for(self, free: list[int], tmp_path: Path) -> None:
+        ledger = SpaceLedger(dry_run=False)
+        assert self.reserve(ledger, "a", 6, tmp_path) == ()
+        found: list[tuple[str, ...]] = []
+        thread = threading.Thread(target=lambda: found.append(self.reserve(ledger, "b", 6, tmp_path)))
+        thread.start()
+        thread.join(0.5)
+        assert found == []
+        ledger.release("a")
+        thread.join(10)
+        assert found == [()]
+
+    def test_what_the_other_one_wrote_counts(self, free: list[int], tmp_path: Path) -> None:
+        ledger = SpaceLedger(dry_run=False)
+        self.reserve(ledger, "a", 6, tmp_path)
+        free[0] = 4 * BLOCK
+        ledger.release("a")
+        assert len(self.reserve(ledger, "b", 5, tmp_path)) == 1
+
+    def test_a_dry_run_adds_up(self, free: list[int], tmp_path: Path) -> None:
+        ledger = SpaceLedger(dry_run=True)
+        assert self.reserve(ledger, "a", 6, tmp_path) == ()
+        ledger.release("a")
+        assert len(self.reserve(ledger, "b", 5, tmp_path)) == 1
+        assert self.reserve(ledger, "c", 4, tmp_path) == ()
+        assert ledger.needed_bytes(str(tmp_path)) == 10 * BLOCK
+
+    def test_a_wait_ends_with_the_run(self, free: list[int], tmp_path: Path) -> None:
+        def stop() -> None:
+            raise InterruptedError
+
+        ledger = SpaceLedger(dry_run=False, check_stop=stop)
+        self.reserve(ledger, "a", 6, tmp_path)
+        with pytest.raises(InterruptedError):
+            self.reserve(ledger, "b", 6, tmp_path)
+
+
+def make_log(log_dir: Path) -> Log:
+    log = Log(log_dir)
+    log.folder.mkdir(parents=True)
+    for base in BASES:
+        log.file(base).write_bytes(segment(base))
+    log.append(24, b"torn")
+    return log
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_partition_that_does_not_fit_is_left_as_it_is(dry_run: bool, tmp_path: Path, monkeypatch) -> None:
+    log = make_log(tmp_path / "d")
+    found = {path: at for path, at in footprint(log.log_dir).items() if path.startswith("t-0")}
+    monkeypatch.setattr(space, "free_bytes", lambda _path: BLOCK)
+    report = recover(sample_of(log), [log.log_dir], dry_run=dry_run)
+    (partition,) = report.partitions
+    assert (partition.status, report.exit_code) == ("refused", 4)
+    assert "bytes for indexes, snapshots and quarantine, 4096 free" in partition.reasons[0]
+    assert {path: at for path, at in footprint(log.log_dir).items() if path.startswith("t-0")} == found
+    assert not (log.log_dir / MARKER).exists()
+
+
+def test_a_dry_run_says_what_is_needed_in_all(tmp_path: Path) -> None:
+    log = make_log(tmp_path / "d")
+    report = recover(sample_of(log), [log.log_dir], dry_run=True)
+    (log_dir,) = report.log_dirs
+    assert log_dir.needed_bytes > 8 * BLOCK
+    assert log_dir.free_bytes > log_dir.needed_bytes
+    line = f"needs at most {log_dir.needed_bytes} bytes here, {log_dir.free_bytes} free"
+    assert line in report.to_text()
+    assert "needs at most" not in recover(sample_of(log), [log.log_dir]).to_text()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+class TestFullFileSystem:
+    SIZE_BYTES = 1 << 20
+
+    @pytest.fixture
+    def mount(self, tmp_path: Path) -> Iterator[Path]:
+        place = tmp_path / "small"
+        place.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self.SIZE_BYTES}", "tmpfs", place], check=True)
+        try:
+            yield place
+        finally:
+            subprocess.run(["umount", place], check=True)
+
+    @pytest.mark.parametrize("free_blocks", [*range(0, 16, 3), 40])
+    def test_it_is_refused_or_it_is_done(self, free_blocks: int, mount: Path) -> None:
+        log = make_log(mount / "d")
+        before = log_bytes(log.log_dir)
+        room = os.statvfs(mount)
+        with (mount / "ballast").open("wb") as file:
+            file.write(bytes((room.f_bavail - free_blocks) * room.f_frsize))
+        report = recover(sample_of(log), [log.log_dir])
+        (partition,) = report.partitions
+        assert lost_batches(before, log.log_dir) == []
+        assert partition.status in ("refused", "truncated", "failed")
+        if partition.status != "truncated":
+            assert log_bytes(log.log_dir) == before
+            assert not (log.log_dir / MARKER).exists()
+        assert (partition.status == "truncated") >= (free_blocks == 40)
+        assert (partition.status == "refused") >= (free_blocks == 0)
+        (mount / "ballast").unlink()
+        assert recover(sample_of(log), [log.log_dir]).exit_code in (0, 2)
+        assert (log.log_dir / MARKER).exists()
