@@ -4,6 +4,8 @@
 `flock` would keep no broker out. A record lock is gone as soon as *any* descriptor of the process on that
 file is closed, so each file is opened once, here, and nowhere else.
 
+A broker holds it as well as we do; `recovery/work_lock.py` has the lock that only we take, and it is taken here, too.
+
 Files that are there are locked before any is created: where a broker runs on one of several log dirs, none
 of them is changed.
 
@@ -21,6 +23,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from recovery.errors import LogDirLockedError, LogDirOfflineError
+from recovery.work_lock import WorkLocks
 from segfmt.filenames import LOCK_FILE
 
 _FLOCK = struct.Struct("hhqqi4x")
@@ -48,6 +51,7 @@ class LogDirLocks:
         self._dry_run = dry_run
         self._held: dict[str, int] = {}
         self._created: set[str] = set()
+        self._work = WorkLocks(())
         self.offline: dict[str, LogDirOfflineError] = {}
 
     def __enter__(self) -> LogDirLocks:
@@ -60,6 +64,7 @@ class LogDirLocks:
                         self._lock(log_dir, create=True)
                 for log_dir, descriptor in self._held.items():
                     _adopt_owner(descriptor, log_dir)
+                self._work = WorkLocks(self._held).__enter__()
         except BaseException:
             self._release(self._created)
             raise
@@ -106,6 +111,7 @@ class LogDirLocks:
         for log_dir in removed:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(log_dir, LOCK_FILE))
+        self._work.release()
         while self._held:
             os.close(self._held.popitem()[1])
 

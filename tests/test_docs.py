@@ -289,6 +289,11 @@ def subcommands() -> dict[str, argparse.ArgumentParser]:
     return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
+def quarantine_actions() -> dict[str, argparse.ArgumentParser]:
+    actions = subcommands()["quarantine"]._actions
+    return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
+
+
 def help_of(command: str) -> str:
     return subcommands()[command].format_help()
 
@@ -296,7 +301,7 @@ def help_of(command: str) -> str:
 def options() -> set[str]:
     return {
         name
-        for parser in (build_parser(), *subcommands().values())
+        for parser in (build_parser(), *subcommands().values(), *quarantine_actions().values())
         for action in parser._actions
         for name in action.option_strings
         if name.startswith("--")

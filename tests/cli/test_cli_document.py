@@ -11,7 +11,7 @@ import pytest
 from recovery.cli.main import build_parser
 
 TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-TABLES = TEXT.partition("## Options of `recover`")[2].partition("## Exit codes")[0]
+TABLES = TEXT.partition("## Options of `recover`")[2].partition("\n## ")[0]
 ROW = re.compile(r"^\| (`-.*) \|$", re.MULTILINE)
 
 
@@ -47,6 +47,26 @@ def test_an_option_has_the_documented_value_and_default(name: str) -> None:
     else:
         assert value == (action.metavar or "")
         assert action.default in (None, False, [])
+
+
+def test_the_options_of_quarantine_are_those_of_its_parsers() -> None:
+    (commands,) = (
+        action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    actions = next(
+        action
+        for action in commands.choices["quarantine"]._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    table = TEXT.partition("## Options of `quarantine`")[2].partition("\n## ")[0]
+    described: dict[str, set[str]] = {"list": set(), "purge": set()}
+    for names, of in re.findall(r"^\| (`-.*?) \| ([a-z, ]+) \|", table, re.MULTILINE):
+        for action in of.split(", "):
+            described[action] |= set(re.findall(r"(?<![\w-])--?[a-z-]+", names))
+    for name, parser in actions.choices.items():
+        strings = {string for action in parser._actions for string in action.option_strings}
+        assert described[name] == strings - {"-h", "--help"}, name
+        assert all(action.help for action in parser._actions), name
 
 
 def test_every_option_is_in_the_help_with_words() -> None:

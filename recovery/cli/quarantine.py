@@ -1,0 +1,180 @@
+"""`kafka-log-recovery quarantine list` and `purge`: what lies in quarantine, and its end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of
+from recovery.errors import UsageError
+
+if TYPE_CHECKING:
+    from recovery.quarantine_report import QuarantineListing
+    from recovery.quarantine_runs import QuarantineRun
+
+_LIST_EPILOG = """\
+exit codes:
+  0  done
+  1  usage or I/O error
+  2  something is missing, or not what it was (--verify)
+  3  a journal cannot be read
+"""
+_PURGE_EPILOG = """\
+A broker may run meanwhile. What is purged cannot be put back by undo.
+
+exit codes:
+  0  done, or nothing to do
+  1  usage or I/O error; nothing was purged
+  3  a recovery or an undo is at work or was interrupted; nothing was purged
+  4  some runs could not be purged, the rest were
+"""
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DURATION = re.compile(r"(\d{1,9})([smhdw])")
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "quarantine",
+        help="list and purge what recoveries have put into quarantine",
+        description="List and purge what recoveries have put into quarantine.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser(
+        "list",
+        help="what lies in quarantine",
+        description="Tell what lies in quarantine: when, how much, of which partitions, why. Changes nothing.",
+        epilog=_LIST_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_common_arguments(listing, "look at")
+    listing.add_argument(
+        "--verify", action="store_true", help="read everything, and compare it with the manifest's SHA-256"
+    )
+    listing.set_defaults(run=run_list)
+    purging = actions.add_parser(
+        "purge",
+        help="remove runs from quarantine",
+        description="Remove whole runs from quarantine: what they saved, and nothing else.",
+        epilog=_PURGE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_common_arguments(purging, "purge")
+    chosen = purging.add_argument_group("which runs (one of the three is needed)")
+    which = chosen.add_mutually_exclusive_group(required=True)
+    which.add_argument(
+        "--older-than",
+        metavar="AGE",
+        type=_seconds,
+        help="runs that began longer ago: 30d, 12h, 90m, 2w, 45s",
+    )
+    which.add_argument("--run", metavar="NAME", dest="run_name", help="the run of this name, as list has it")
+    which.add_argument("--all", action="store_true", help="all runs")
+    purging.add_argument("--dry-run", action="store_true", help="change nothing, list what would go")
+    purging.set_defaults(run=run_purge)
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
+    add_log_dir_arguments(parser, verb)
+    parser.add_argument(
+        "--quarantine-dir", metavar="DIR", help="the place that was given to recover, if one was"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="form of the result on standard output"
+    )
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Run `quarantine list` and return its exit code."""
+    from recovery.cli.session import print_result
+
+    listing = _listing(arguments)
+    print_result(listing.to_json() if arguments.format == "json" else listing.to_text())
+    return listing.exit_code
+
+
+def run_purge(arguments: argparse.Namespace) -> int:
+    """Run `quarantine purge` and return its exit code."""
+    from recovery.cli.session import print_result
+    from recovery.purge import purge
+    from recovery.quarantine_report import PurgeReport
+
+    latest_ms = _now_ms() - 1000 * (arguments.older_than or 0)
+
+    def is_chosen(run: QuarantineRun) -> bool:
+        if arguments.run_name is not None:
+            return bool(run.name == arguments.run_name)
+        return bool(arguments.all) or run.started_ms < latest_ms
+
+    log_dirs, place = _paths(arguments)
+    purged = purge(log_dirs, place, is_chosen, dry_run=arguments.dry_run)
+    if arguments.run_name is not None and not any(one.runs for one in purged):
+        raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
+    report = PurgeReport(dry_run=arguments.dry_run, log_dirs=purged)
+    print_result(report.to_json() if arguments.format == "json" else report.to_text())
+    return report.exit_code
+
+
+def _listing(arguments: argparse.Namespace) -> QuarantineListing:
+    from recovery.purge import runs_of, unfinished
+    from recovery.quarantine_report import ListedRun, LogDirListing, QuarantineListing
+    from recovery.quarantine_runs import check_run, quarantine_roots
+
+    log_dirs, place = _paths(arguments)
+    return QuarantineListing(
+        now_ms=_now_ms(),
+        log_dirs=tuple(
+            LogDirListing(
+                log_dir=log_dir,
+                places=quarantine_roots(log_dir, place),
+                unfinished=tuple(unfinished(log_dir, place)),
+                runs=tuple(
+                    ListedRun(run=run, problems=tuple(check_run(run)) if arguments.verify else None)
+                    for run in runs_of(log_dir, place)
+                ),
+            )
+            for log_dir in log_dirs
+        ),
+    )
+
+
+def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
+    """Return the log dirs and the quarantine dir as absolute paths; a log dir may be gone, its quarantine not.
+
+    Raises:
+        UsageError: neither of them is there.
+    """
+    from recovery.config import BrokerConfig
+    from recovery.quarantine_runs import quarantine_roots
+
+    log_dirs = log_dirs_of(arguments)
+    if log_dirs is None:
+        log_dirs = list(BrokerConfig.from_properties(properties_of(arguments)).log_dirs)
+        for log_dir in log_dirs:
+            if not os.path.isabs(log_dir):
+                raise UsageError(
+                    f"log.dirs: {log_dir}: a relative path, which depends on the folder that the broker is started "
+                    "in. Remedy: give the absolute one with --log-dirs"
+                )
+    if not log_dirs:
+        raise UsageError("no log dir given")
+    paths = list(dict.fromkeys(map(os.path.abspath, log_dirs)))
+    place = None if arguments.quarantine_dir is None else os.path.abspath(arguments.quarantine_dir)
+    for path in paths:
+        if not any(os.path.isdir(one) for one in (path, *quarantine_roots(path, place))):
+            raise UsageError(f"{path}: no such log dir, and nothing in quarantine from it")
+    return paths, place
+
+
+def _seconds(text: str) -> int:
+    match = _DURATION.fullmatch(text)
+    if match is None or not text.isascii():
+        raise argparse.ArgumentTypeError(f"{text}: expected a number and one of s, m, h, d, w, as in 30d")
+    return int(match[1]) * _UNITS_S[match[2]]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,357 @@
+"""What lies in quarantine: the runs of a log dir, what each of them saved, and whether it is still there.
+
+Reads only. A run's folder is known by its name, the start of the run in UTC; a manifest says what is in it.
+What a manifest says is not believed further than it can be seen: a path that leads out of the run is a problem,
+not a path, and no link is followed below the folder of all runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, Quarantine
+
+_RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
+_COUNTED_KINDS: Final = frozenset({"file", "tail", "moved"})
+_BLOCK_BYTES: Final = 512  # of st_blocks
+
+
+class FoundFile(NamedTuple):
+    """A file below a run's folder, as it is on disk."""
+
+    path: str
+    """From the run's folder on."""
+    is_regular: bool
+    size_bytes: int
+    disk_bytes: int
+    link_count: int
+    inode: tuple[int, int]
+    """Device and inode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEntry:
+    """A line of a manifest that says where something is.
+
+    Attributes:
+        kind: `file`, `tail` or `moved`; others are of later versions, and are not counted.
+        partition: name of the partition's folder, or that of the log dir's own files.
+        file: the name it had there.
+        stored: path from the run's folder on.
+        sha256: hex; None where there is none to check.
+        is_derived: whether the log can rebuild it.
+    """
+
+    kind: str
+    partition: str
+    file: str
+    stored: str
+    size_bytes: int
+    sha256: str | None
+    reason: str
+    is_derived: bool
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether this version knows what it is."""
+        return self.kind in _COUNTED_KINDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a manifest says.
+
+    Attributes:
+        log_dir: of the run; None where no line says it.
+        problems: lines that cannot be read.
+        has_torn_end: whether the last line is not whole: its file was not touched before the run was killed.
+    """
+
+    entries: tuple[StoredEntry, ...]
+    log_dir: str | None
+    problems: tuple[str, ...]
+    has_torn_end: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineRun:
+    """One run's folder.
+
+    Attributes:
+        root: the folder of all runs.
+        name: of the run's folder.
+        started_ms: ms since 1970, by the name.
+        files: all that is below the folder and no folder itself.
+    """
+
+    root: str
+    name: str
+    started_ms: int
+    manifest: Manifest
+    files: tuple[FoundFile, ...]
+
+    @property
+    def path(self) -> str:
+        """Where the run is."""
+        return os.path.join(self.root, self.name)
+
+    @property
+    def counted(self) -> tuple[StoredEntry, ...]:
+        """The entries whose kind this version knows."""
+        return tuple(entry for entry in self.manifest.entries if entry.is_counted)
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The folders that something was saved from."""
+        return tuple(sorted({entry.partition for entry in self.counted}))
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many things were saved for each reason, the most frequent first."""
+        counts = Counter(entry.reason for entry in self.counted)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files, by their sizes."""
+        return sum(file.size_bytes for file in self.files)
+
+
+class Releases:
+    """Counts the space that is free once files are gone: a file's, when the last of its names goes."""
+
+    def __init__(self) -> None:
+        self._gone: Counter[tuple[int, int]] = Counter()
+
+    def release(self, file: FoundFile) -> int:
+        """Return the bytes on disk that are freed when *file* goes, too."""
+        self._gone[file.inode] += 1
+        return file.disk_bytes if self._gone[file.inode] == file.link_count else 0
+
+
+def exclusive_bytes(run: QuarantineRun) -> int:
+    """Return what purging *run* alone frees."""
+    releases = Releases()
+    return sum(releases.release(file) for file in run.files)
+
+
+def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
+    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it."""
+    if quarantine_dir is not None:
+        return (Quarantine(log_dir, root=quarantine_dir).root,)
+    beside = log_dir.rstrip("/") + SIBLING_SUFFIX
+    inside = os.path.join(log_dir, INSIDE_FOLDER)
+    return (beside, inside) if log_dir.rstrip("/") else (inside,)
+
+
+def list_runs(root: str) -> list[QuarantineRun]:
+    """Return the runs in the folder *root*, the oldest first; none where it is missing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        with opened_folder(root) as root_descriptor:
+            names = sorted(name for name in os.listdir(root_descriptor) if started_ms_of(name) is not None)
+            return [run for name in names if (run := _read_run(root, root_descriptor, name)) is not None]
+    except FileNotFoundError:
+        return []
+
+
+def started_ms_of(name: str) -> int | None:
+    """Return when the run began whose folder is *name*, ms since 1970; None where it is no run's."""
+    match = _RUN_NAME.fullmatch(name)
+    if match is None:
+        return None
+    try:
+        started = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(started.timestamp()) * 1000
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Return what the bytes of a manifest say; damage is told, not raised."""
+    *lines, rest = data.split(b"\n")
+    entries, problems, log_dir = [], [], None
+    for number, line in enumerate(lines, 1):
+        document = _json_object(line)
+        if document is None:
+            problems.append(f"{MANIFEST}: line {number} is not a JSON object")
+            continue
+        if log_dir is None and isinstance(document.get("log_dir"), str):
+            log_dir = document["log_dir"]
+        if "stored" not in document:
+            continue
+        entry = _entry(document)
+        if entry is None:
+            problems.append(f"{MANIFEST}: line {number} does not say which file below the run it means")
+        else:
+            entries.append(entry)
+    return Manifest(
+        entries=tuple(entries), log_dir=log_dir, problems=tuple(problems), has_torn_end=bool(rest)
+    )
+
+
+def check_run(run: QuarantineRun) -> list[str]:
+    """Return what is missing or not what the manifest says, in words; reads every byte of the run.
+
+    Raises:
+        OSError: a read failed.
+    """
+    problems = list(run.manifest.problems)
+    with opened_folder(run.root) as root, opened_folder(run.name, at=root) as folder:
+        for entry in run.counted:
+            problem = _check_entry(folder, entry)
+            if problem is not None and not _is_still_in_place(run, entry):
+                problems.append(f"{entry.stored}: {problem}")
+    return problems
+
+
+@contextlib.contextmanager
+def opened_folder(path: str, *, at: int | None = None) -> Iterator[int]:
+    """Open a folder; below another one, *at*, no link is followed."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if at is None else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, dir_fd=at)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
+    """Yield what is below the folder *name* in the folder *root* and is no folder, each with its folder, open.
+
+    A folder's own files come after all that is below it. No link is followed.
+    """
+    for path, folders, names, descriptor in os.fwalk(name, topdown=False, onerror=_raise, dir_fd=root):
+        for one in sorted((*folders, *names)):
+            found = os.lstat(one, dir_fd=descriptor)
+            if not stat.S_ISDIR(found.st_mode):
+                yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found), descriptor
+
+
+def _read_run(root: str, root_descriptor: int, name: str) -> QuarantineRun | None:
+    try:
+        with opened_folder(name, at=root_descriptor) as folder:
+            manifest = read_manifest(_read_below(folder, MANIFEST))
+    except (NotADirectoryError, FileNotFoundError):
+        return None
+    started_ms = started_ms_of(name)
+    assert started_ms is not None
+    files = tuple(file for file, _ in walk_files(root_descriptor, name))
+    return QuarantineRun(root=root, name=name, started_ms=started_ms, manifest=manifest, files=files)
+
+
+def _found_file(path: str, found: os.stat_result) -> FoundFile:
+    return FoundFile(
+        path=path,
+        is_regular=stat.S_ISREG(found.st_mode),
+        size_bytes=found.st_size,
+        disk_bytes=found.st_blocks * _BLOCK_BYTES,
+        link_count=found.st_nlink,
+        inode=(found.st_dev, found.st_ino),
+    )
+
+
+def _read_below(folder: int, name: str) -> bytes:
+    """Return the bytes of a regular file, none where there is none."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return b""
+        raise
+    with open(descriptor, "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+
+
+def _json_object(line: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _entry(document: dict[str, Any]) -> StoredEntry | None:
+    texts = [document.get(name) for name in ("kind", "partition", "file", "stored", "reason")]
+    size_bytes, sha256 = document.get("size_bytes"), document.get("sha256")
+    is_sound = (
+        all(isinstance(text, str) for text in texts)
+        and type(size_bytes) is int
+        and (sha256 is None or isinstance(sha256, str))
+        and is_below(document["stored"])
+    )
+    if not is_sound:
+        return None
+    return StoredEntry(
+        kind=document["kind"],
+        partition=document["partition"],
+        file=document["file"],
+        stored=document["stored"],
+        size_bytes=document["size_bytes"],
+        sha256=sha256,
+        reason=document["reason"],
+        is_derived=document.get("derived") is True,
+    )
+
+
+def is_below(path: str) -> bool:
+    """Whether *path* is a plain path to something below where it begins."""
+    parts = path.split("/")
+    return "\0" not in path and not {"", ".", ".."} & set(parts) and len(parts) > 1
+
+
+def _check_entry(folder: int, entry: StoredEntry) -> str | None:
+    """Return what is wrong with what *entry* stands for."""
+    *folders, name = entry.stored.split("/")
+    with contextlib.ExitStack() as stack:
+        try:
+            for one in folders:
+                folder = stack.enter_context(opened_folder(one, at=folder))
+            found = os.lstat(name, dir_fd=folder)
+            if not stat.S_ISREG(found.st_mode):
+                return None if entry.sha256 is None else "not a regular file"
+            descriptor = os.open(
+                name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
+            )
+        except (FileNotFoundError, NotADirectoryError):
+            return "missing"
+        with open(descriptor, "rb") as file:
+            if found.st_size != entry.size_bytes:
+                return f"{found.st_size} bytes instead of {entry.size_bytes}"
+            if entry.sha256 is None or hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256:
+                return None
+            return "its SHA-256 is not the one in the manifest"
+
+
+def _is_still_in_place(run: QuarantineRun, entry: StoredEntry) -> bool:
+    """Whether *entry* was to be moved here and is where it was: the run was killed in between."""
+    log_dir = run.manifest.log_dir
+    if entry.kind != "moved" or log_dir is None:
+        return False
+    places = (os.path.join(log_dir, entry.partition, entry.file), os.path.join(log_dir, entry.file))
+    return any(os.path.lexists(place) for place in places)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def names_of(entries: Iterable[StoredEntry]) -> frozenset[str]:
+    """Return the paths that *entries* stand for, of kinds that this version does not know, too."""
+    return frozenset(entry.stored for entry in entries)

@@ -1,0 +1,68 @@
+"""A lock among ourselves: a recovery, an undo and a purge of quarantine are on a log dir one at a time.
+
+`.lock` does not serve for this: a broker holds it, and quarantine is purged while one runs. So the folder of the log
+dir itself is locked with `flock`, which a broker neither takes nor sees; nothing is created for it. It ends with the
+process.
+
+Where a file system has no such locks (some network ones), nothing is locked: what is left then is that a purge takes
+no run that was begun after it looked, and none where a journal shows that one is at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterable
+from types import TracebackType
+
+from recovery.errors import LogDirLockedError
+
+_HELD_ERRNOS = frozenset({errno.EACCES, errno.EAGAIN})
+
+
+class WorkLocks:
+    """Holds the lock of several log dirs from `with` to its end.
+
+    Args:
+        log_dirs: absolute paths of folders.
+
+    Raises:
+        LogDirLockedError: on entering, where somebody holds one; nothing was changed.
+    """
+
+    def __init__(self, log_dirs: Iterable[str]) -> None:
+        self._log_dirs = tuple(log_dirs)
+        self._held: list[int] = []
+
+    def __enter__(self) -> WorkLocks:
+        try:
+            for log_dir in self._log_dirs:
+                self._lock(log_dir)
+        except BaseException:
+            self.release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let go of all."""
+        while self._held:
+            os.close(self._held.pop())
+
+    def _lock(self, log_dir: str) -> None:
+        with contextlib.suppress(OSError):  # what cannot be opened is said by who reads the log dir
+            self._held.append(os.open(log_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            try:
+                fcntl.flock(self._held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in _HELD_ERRNOS:
+                    raise LogDirLockedError(
+                        f"{log_dir}: another process of this tool works on this log dir or its quarantine. Nothing was "
+                        "changed. Remedy: wait for it, then start again"
+                    ) from error

@@ -1,0 +1,313 @@
+"""`quarantine list` and `purge` as a user runs them, on what a real recovery has saved and on what is put together."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recovery
+from recovery.cli.main import main
+from recovery.lock import LogDirLocks
+from recovery.quarantine import INSIDE_FOLDER
+from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
+from tests.recovery.test_purge import begin_run
+from tests.samples import unpack
+
+_HOLD_LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("x", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return a_log_dir(tmp_path / "d1")
+
+
+@pytest.fixture
+def runs(log_dir: Path) -> list[RunBuilder]:
+    """An old run and a new one beside the log dir."""
+    found = [RunBuilder(log_dir.with_name("d1.quarantine"), name, log_dir) for name in (OLD_RUN, NEW_RUN)]
+    found[0].save()
+    found[1].save("log-dir/meta.properties", b"version=1\n", reason="overwritten by the hand-off")
+    return found
+
+
+class Ran:
+    """How the command ended, and what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
+        try:
+            self.exit_code = main(["quarantine", *map(str, arguments)])
+        except SystemExit as error:
+            self.exit_code = int(error.code or 0)
+        self.stdout, self.stderr = capsys.readouterr()
+
+    @property
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.stdout)
+        assert report["version"] == 1
+        assert report["exitCode"] == self.exit_code
+        return report
+
+
+class TestList:
+    def test_what_is_there(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 0
+        (found,) = ran.report["logDirs"]
+        assert found["logDir"] == str(log_dir)
+        assert found["places"] == [f"{log_dir}.quarantine", f"{log_dir}/{INSIDE_FOLDER}"]
+        assert found["unfinished"] == []
+        old, new = found["runs"]
+        assert (old["run"], new["run"]) == (OLD_RUN, NEW_RUN)
+        assert old["path"] == str(runs[0].path)
+        assert old["startedMs"] == 1_767_225_600_000
+        assert old["ageMs"] == ran.report["nowMs"] - old["startedMs"]
+        assert (old["saved"], old["derived"], old["files"]) == (1, 0, 2)
+        assert old["bytes"] == len(DATA) + (runs[0].path / "manifest.jsonl").stat().st_size
+        assert old["freedBytes"] >= len(DATA)
+        assert old["partitions"] == ["t-0"]
+        assert old["reasons"] == {"a batch whose CRC does not match": 1}
+        assert old["problems"] is None
+        assert new["reasons"] == {"overwritten by the hand-off": 1}
+
+    def test_as_text(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        runs[1].save("t-0/odd", reason="\x1b[31m")
+        text = Ran(capsys, "list", "--log-dirs", log_dir).stdout
+        assert f"{log_dir}\n  {runs[0].path}\n    2026-01-01 00:00:00 UTC, " in text
+        assert "ago: 1 thing of 1 folder, " in text
+        assert "    1 x a batch whose CRC does not match\n" in text
+        assert "2 things of 2 folders" in text
+        assert "\x1b" not in text
+
+    def test_nothing_there(self, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        ran = Ran(capsys, "list", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (0, f"{log_dir}: nothing in quarantine\n")
+
+    def test_verified(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, "list", "--verify", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 0
+        assert [run["problems"] for run in ran.report["logDirs"][0]["runs"]] == [[], []]
+        (runs[0].path / "t-0" / "00000000000000000000.log").write_bytes(DATA[1:] + b"x")
+        ran = Ran(capsys, "list", "--verify", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 2
+        (problem,), none = (run["problems"] for run in ran.report["logDirs"][0]["runs"])
+        assert "SHA-256" in problem
+        assert none == []
+        text = Ran(capsys, "list", "--verify", "--log-dirs", log_dir).stdout
+        assert "    damaged: t-0/00000000000000000000.log: its SHA-256" in text
+        assert "    verified: everything is there\n" in text
+        assert Ran(capsys, "list", "--log-dirs", log_dir).exit_code == 0
+
+    def test_an_interrupted_run_is_said(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        journal = begin_run(runs[0].root, log_dir)
+        journal.close()
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.report["logDirs"][0]["unfinished"] == [journal.path]
+        assert journal.path in Ran(capsys, "list", "--log-dirs", log_dir).stdout
+
+    def test_it_changes_nothing(
+        self, runs: list[RunBuilder], log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def state() -> list[tuple[str, int]]:
+            return sorted((str(path), path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+
+        before = state()
+        Ran(capsys, "list", "--verify", "--log-dirs", log_dir)
+        assert state() == before
+
+
+class TestPurge:
+    def test_by_age(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        age_ms = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json").report["logDirs"][0]["runs"][
+            0
+        ]["ageMs"]
+        hours = age_ms // 3_600_000
+        for age, is_purged in ((f"{hours + 1}h", False), (f"{hours}h", True)):
+            ran = Ran(capsys, "purge", "--older-than", age, "--log-dirs", log_dir, "--format", "json")
+            assert ran.exit_code == 0
+            assert [run["run"] for run in ran.report["logDirs"][0]["runs"]] == [OLD_RUN] * is_purged
+            assert runs[0].path.exists() is not is_purged
+        assert runs[1].path.exists()
+
+    def test_by_name(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        ran = Ran(capsys, "purge", "--run", NEW_RUN, "--log-dirs", log_dir, "--format", "json")
+        (run,) = ran.report["logDirs"][0]["runs"]
+        assert (run["status"], run["files"], run["problem"]) == ("purged", 2, None)
+        assert run["freedBytes"] == ran.report["freedBytes"] > 0
+        assert [one.path.exists() for one in runs] == [True, False]
+
+    def test_a_name_that_there_is_not(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, "purge", "--run", "../d1", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert "no such run. Remedy: see quarantine list" in ran.stderr
+
+    def test_all_after_a_dry_run(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dry = Ran(capsys, "purge", "--all", "--dry-run", "--log-dirs", log_dir, "--format", "json").report
+        assert runs[0].path.exists()
+        assert dry["dryRun"] is True
+        done = Ran(capsys, "purge", "--all", "--log-dirs", log_dir, "--format", "json").report
+        assert done == dry | {"dryRun": False}
+        assert not runs[0].root.exists()
+        assert (log_dir / "t-0" / "00000000000000000000.log").read_bytes() == DATA
+
+    def test_as_text(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (runs[1].path / "note").write_text("mine")
+        text = Ran(capsys, "purge", "--all", "--dry-run", "--log-dirs", log_dir).stdout
+        assert text.startswith(f"would purge {runs[0].path}: 2 files, ")
+        assert text.endswith(" would be freed\n")
+        ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
+        assert ran.exit_code == 4
+        assert ran.stdout.splitlines()[1].startswith(
+            f"left    {runs[1].path}: note: not put there by a recovery."
+        )
+        assert Ran(capsys, "purge", "--older-than", "52w", "--log-dirs", log_dir).stdout.startswith(
+            "nothing to purge"
+        )
+
+    def test_beside_a_broker(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A broker holds `.lock` and nothing else; its lock is as good as held by any other process."""
+        (log_dir / ".lock").touch()
+        broker = subprocess.Popen(
+            [sys.executable, "-c", _HOLD_LOCK, str(log_dir / ".lock")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert broker.stdout is not None
+            assert broker.stdout.readline() == "x\n"
+            assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 0
+        finally:
+            broker.kill()
+            broker.communicate()
+        assert not runs[0].path.exists()
+        assert (log_dir / ".lock").exists()
+
+    def test_not_beside_a_recovery(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with LogDirLocks([str(log_dir)]):
+            ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (3, "")
+        assert "works on this log dir" in ran.stderr
+        begin_run(runs[0].root, log_dir).close()
+        ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (3, "")
+        assert "recover was interrupted" in ran.stderr
+        assert runs[0].path.exists()
+
+
+@pytest.mark.parametrize("place", ["beside", "inside", "elsewhere"])
+def test_what_a_real_recovery_has_saved(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut a batch, recover, list, verify, purge: the recovered log dir does not change."""
+    sample = unpack("crashed", tmp_path)
+    log_dir = sample.root / "d1"
+    log = max((log_dir / "codec-none-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    if place == "inside":
+        access = os.access
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: path != str(log_dir.parent) and access(path, mode)
+        )
+    elsewhere = str(tmp_path / "spare") if place == "elsewhere" else None
+    report = recovery.recover([str(log_dir)], now_ms=sample.now_ms, quarantine_dir=elsewhere)
+    assert report.exit_code == 2
+    options = ["--log-dirs", log_dir, "--format", "json"] + (
+        ["--quarantine-dir", elsewhere] if elsewhere else []
+    )
+    listed = Ran(capsys, "list", "--verify", *options)
+    assert listed.exit_code == 0
+    (run,) = listed.report["logDirs"][0]["runs"]
+    assert run["path"] == report.log_dirs[0].quarantine
+    assert run["path"].startswith(
+        {
+            "beside": f"{log_dir}.quarantine/",
+            "inside": f"{log_dir}/{INSIDE_FOLDER}/",
+            "elsewhere": f"{elsewhere}/",
+        }[place]
+    )
+    assert "codec-none-0" in run["partitions"]
+    before = {
+        path: path.read_bytes()
+        for path in log_dir.rglob("*")
+        if path.is_file() and run["path"] not in str(path)
+    }
+    purged = Ran(capsys, "purge", "--all", *options)
+    assert purged.exit_code == 0, purged.stdout
+    assert not os.path.exists(run["path"])
+    assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ([], ["ACTION"]),
+            (["show"], ["show"]),
+            (["list"], ["quarantine needs", "--log-dirs"]),
+            (["list", "--log-dirs", ""], ["no log dir"]),
+            (["list", "--log-dirs", "/nowhere"], ["/nowhere", "no such log dir"]),
+            (["list", "-c", "/nowhere/x"], ["/nowhere/x"]),
+            (["purge", "--log-dirs", "/"], ["--older-than", "--run", "--all"]),
+            (["purge", "--log-dirs", "/", "--all", "--run", "x"], ["--run", "--all"]),
+            (["purge", "--log-dirs", "/", "--older-than", "30"], ["--older-than", "30d"]),
+            (["purge", "--log-dirs", "/", "--older-than", "-1d"], ["--older-than"]),
+            (["purge", "--log-dirs", "/", "--older-than", "1y"], ["--older-than", "1y"]),
+            (["purge", "--log-dirs", "/", "--al"], ["--older-than"]),
+        ],
+        ids=" ".join,
+    )
+    def test_wrong_use_is_said_in_one_line(
+        self, arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, *arguments)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert len(ran.stderr.splitlines()) == 1
+        for word in words:
+            assert word in ran.stderr
+
+    def test_log_dirs_of_a_configuration(
+        self, runs: list[RunBuilder], log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = tmp_path / "server.properties"
+        config.write_text(f"log.dirs={log_dir}\n")
+        ran = Ran(capsys, "list", "-c", config, "--format", "json")
+        assert [found["logDir"] for found in ran.report["logDirs"]] == [str(log_dir)]
+        config.write_text("log.dirs=d1\n")
+        ran = Ran(capsys, "list", "-c", config)
+        assert ran.exit_code == 1
+        assert "relative path" in ran.stderr
+
+    def test_a_log_dir_that_is_gone_may_have_its_quarantine(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        log_dir.rename(log_dir.with_name("away"))
+        assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 0
+        assert not runs[0].root.exists()

@@ -1,0 +1,70 @@
+"""Quarantines as recoveries leave them, put together by hand: any age, any damage."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+OLD_RUN, NEW_RUN = "20260101T000000Z", "20261121T141906Z"
+DATA = bytes(range(256)) * 64
+
+
+class RunBuilder:
+    """One run's folder below *root*, for *log_dir*."""
+
+    def __init__(self, root: Path, name: str, log_dir: Path) -> None:
+        self.root = root
+        self.path = root / name
+        self.log_dir = log_dir
+        self.path.mkdir(parents=True)
+        (self.path / "manifest.jsonl").touch()
+
+    def enter(self, **fields: Any) -> dict[str, Any]:
+        """Write a line of the manifest."""
+        entry = {"version": 1, "log_dir": str(self.log_dir)} | fields
+        with (self.path / "manifest.jsonl").open("a") as manifest:
+            manifest.write(json.dumps(entry) + "\n")
+        return entry
+
+    def save(
+        self,
+        stored: str = "t-0/00000000000000000000.log",
+        data: bytes = DATA,
+        *,
+        link: Path | None = None,
+        **fields: Any,
+    ) -> Path:
+        """Store *data* as *stored*, or a link of *link*, with its line in the manifest."""
+        target = self.path / stored
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if link is None:
+            target.write_bytes(data)
+        else:
+            target.hardlink_to(link)
+            data = link.read_bytes()
+        partition, _, name = stored.rpartition("/")
+        self.enter(
+            **{
+                "kind": "file",
+                "partition": partition,
+                "file": name,
+                "position": 0,
+                "size_bytes": len(data),
+                "stored": stored,
+                "linked": link is not None,
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "reason": "a batch whose CRC does not match",
+            }
+            | fields
+        )
+        return target
+
+
+def a_log_dir(path: Path) -> Path:
+    """A log dir with a partition of one segment."""
+    (path / "t-0").mkdir(parents=True)
+    (path / "t-0" / "00000000000000000000.log").write_bytes(DATA)
+    (path / "meta.properties").write_text("version=1\n")
+    return path

@@ -1,0 +1,231 @@
+"""What is read out of quarantines, whole and damaged, and that nothing leads out of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recovery.quarantine import INSIDE_FOLDER, Quarantine
+from recovery.quarantine_runs import (
+    QuarantineRun,
+    check_run,
+    exclusive_bytes,
+    is_below,
+    list_runs,
+    quarantine_roots,
+    read_manifest,
+    started_ms_of,
+)
+from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return a_log_dir(tmp_path / "d1")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "d1.quarantine"
+
+
+@pytest.fixture
+def builder(root: Path, log_dir: Path) -> RunBuilder:
+    return RunBuilder(root, NEW_RUN, log_dir)
+
+
+def only_run(root: Path) -> QuarantineRun:
+    (run,) = list_runs(str(root))
+    return run
+
+
+class TestListing:
+    def test_what_a_recovery_saves_is_found(self, log_dir: Path) -> None:
+        quarantine = Quarantine(str(log_dir))
+        segment = log_dir / "t-0" / "00000000000000000000.log"
+        quarantine.save_file(str(segment), folder="t-0", reason="why", may_link=False)
+        quarantine.save_file(str(log_dir / "meta.properties"), folder="log-dir", reason="else")
+        quarantine.sync()
+        run = only_run(Path(quarantine.root))
+        assert run.path == quarantine.run_folder
+        assert run.partitions == ("log-dir", "t-0")
+        assert run.reasons == {"else": 1, "why": 1}
+        assert run.manifest.log_dir == str(log_dir)
+        assert check_run(run) == []
+
+    def test_runs_are_known_by_their_names_and_sorted(self, root: Path, log_dir: Path) -> None:
+        for name in (NEW_RUN, OLD_RUN, f"{OLD_RUN}-1"):
+            RunBuilder(root, name, log_dir)
+        for other in ("notes", "20261321T000000Z", "20261121T141906", f"{NEW_RUN}.old"):
+            (root / other).mkdir()
+        (root / "20261121T141907Z").write_text("a file")
+        (root / "20261121T141908Z").symlink_to(root / NEW_RUN)
+        (root / "journal").write_text("not mine to read")
+        assert [run.name for run in list_runs(str(root))] == [OLD_RUN, f"{OLD_RUN}-1", NEW_RUN]
+
+    def test_no_quarantine(self, tmp_path: Path) -> None:
+        assert list_runs(str(tmp_path / "none")) == []
+
+    def test_the_name_is_the_time(self) -> None:
+        assert started_ms_of("19700101T000001Z-17") == 1000
+        assert started_ms_of("20261121T141906Z") == 1_795_270_746_000
+        assert started_ms_of("20260230T000000Z") is None
+
+    def test_kinds_of_later_versions_are_not_counted(self, builder: RunBuilder, root: Path) -> None:
+        builder.save()
+        builder.save("t-1/x.index", derived=True, sha256=None)
+        builder.save("t-2/y", kind="of a later version")
+        builder.enter(kind="change", partition="t-3", commit={}, after={})
+        run = only_run(root)
+        assert run.partitions == ("t-0", "t-1")
+        assert [entry.is_derived for entry in run.counted] == [False, True]
+        assert check_run(run) == []
+
+    def test_a_file_with_a_second_name_frees_nothing(
+        self, builder: RunBuilder, root: Path, log_dir: Path
+    ) -> None:
+        segment = log_dir / "t-0" / "00000000000000000000.log"
+        builder.save(link=segment)
+        manifest_bytes = (builder.path / "manifest.jsonl").stat().st_blocks * 512
+        assert only_run(root).size_bytes > len(DATA)
+        assert exclusive_bytes(only_run(root)) == manifest_bytes
+        segment.unlink()
+        assert exclusive_bytes(only_run(root)) == manifest_bytes + 16384
+
+    def test_two_names_in_one_run_are_freed_together(self, builder: RunBuilder, root: Path) -> None:
+        first = builder.save()
+        before = exclusive_bytes(only_run(root))
+        builder.save("t-0/again", link=first)
+        assert exclusive_bytes(only_run(root)) == before
+
+
+class TestManifest:
+    def test_a_torn_end_is_no_damage(self, builder: RunBuilder, root: Path) -> None:
+        builder.save()
+        with (builder.path / "manifest.jsonl").open("a") as manifest:
+            manifest.write('{"version": 1, "sto')
+        run = only_run(root)
+        assert run.manifest.has_torn_end
+        assert len(run.counted) == 1
+        assert check_run(run) == []
+
+    def test_any_other_line_that_is_none_is(self, builder: RunBuilder, root: Path) -> None:
+        for line in ("", "[]", "{", '"x"', "\udcff"):
+            with (builder.path / "manifest.jsonl").open("a", errors="surrogateescape") as manifest:
+                manifest.write(line + "\n")
+        builder.save()
+        run = only_run(root)
+        assert len(run.counted) == 1
+        assert check_run(run) == [
+            f"manifest.jsonl: line {number} is not a JSON object" for number in range(1, 6)
+        ]
+
+    @pytest.mark.parametrize(
+        "stored",
+        ["/etc/passwd", "../x", "t-0/../../x", "t-0//x", "t-0/./x", "", "x", "t-0/\0", 5, None, ["t-0/x"]],
+    )
+    def test_a_path_that_leads_elsewhere_is_a_problem(
+        self, builder: RunBuilder, root: Path, stored: object
+    ) -> None:
+        builder.save()
+        builder.enter(
+            kind="file", partition="t-0", file="x", size_bytes=1, sha256="0", reason="r", stored=stored
+        )
+        run = only_run(root)
+        assert len(run.manifest.entries) == 1
+        assert check_run(run) == ["manifest.jsonl: line 2 does not say which file below the run it means"]
+
+    @given(st.binary())
+    def test_any_bytes_are_read(self, data: bytes) -> None:
+        read_manifest(data)
+
+    @given(
+        st.lists(
+            st.dictionaries(
+                st.sampled_from(
+                    ["kind", "partition", "file", "stored", "reason", "size_bytes", "sha256", "log_dir"]
+                ),
+                st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.integers())),
+            )
+        )
+    )
+    def test_any_json_is_read(self, lines: list[dict[str, object]]) -> None:
+        found = read_manifest("".join(json.dumps(line) + "\n" for line in lines).encode())
+        assert all(is_below(entry.stored) for entry in found.entries)
+
+
+class TestChecking:
+    def test_what_is_missing(self, builder: RunBuilder, root: Path) -> None:
+        builder.save().unlink()
+        assert check_run(only_run(root)) == ["t-0/00000000000000000000.log: missing"]
+
+    def test_a_folder_that_is_missing(self, builder: RunBuilder, root: Path) -> None:
+        saved = builder.save()
+        saved.unlink()
+        saved.parent.rmdir()
+        assert check_run(only_run(root)) == ["t-0/00000000000000000000.log: missing"]
+
+    def test_another_size(self, builder: RunBuilder, root: Path) -> None:
+        builder.save().write_bytes(DATA[:-1])
+        assert check_run(only_run(root)) == ["t-0/00000000000000000000.log: 16383 bytes instead of 16384"]
+
+    def test_another_byte(self, builder: RunBuilder, root: Path) -> None:
+        builder.save().write_bytes(DATA[:-1] + b"x")
+        assert check_run(only_run(root)) == [
+            "t-0/00000000000000000000.log: its SHA-256 is not the one in the manifest"
+        ]
+
+    def test_a_derived_file_has_no_checksum(self, builder: RunBuilder, root: Path) -> None:
+        builder.save(derived=True, sha256=None).write_bytes(bytes(len(DATA)))
+        assert check_run(only_run(root)) == []
+
+    @pytest.mark.parametrize("what", ["file", "folder"])
+    def test_a_link_is_not_followed(self, builder: RunBuilder, root: Path, tmp_path: Path, what: str) -> None:
+        saved = builder.save()
+        elsewhere = tmp_path / "elsewhere"
+        place = saved if what == "file" else saved.parent
+        place.rename(elsewhere)
+        place.symlink_to(elsewhere)
+        (problem,) = check_run(only_run(root))
+        assert problem.startswith("t-0/00000000000000000000.log: ")
+
+    def test_a_pipe_is_not_waited_for(self, builder: RunBuilder, root: Path) -> None:
+        saved = builder.save()
+        saved.unlink()
+        os.mkfifo(saved)
+        assert check_run(only_run(root)) == ["t-0/00000000000000000000.log: not a regular file"]
+
+    def test_a_folder_that_was_moved_as_a_whole(self, builder: RunBuilder, root: Path, log_dir: Path) -> None:
+        entry = {
+            "kind": "moved",
+            "partition": "log-dir",
+            "file": "lost+found",
+            "sha256": None,
+            "size_bytes": 0,
+        }
+        builder.enter(**entry, stored="log-dir/lost+found", reason="foreign")
+        assert check_run(only_run(root)) == ["log-dir/lost+found: missing"]
+        (log_dir / "lost+found").mkdir()
+        assert check_run(only_run(root)) == []  # the run was killed before it was moved
+        (log_dir / "lost+found").rmdir()
+        (builder.path / "log-dir" / "lost+found" / "deep").mkdir(parents=True)
+        assert check_run(only_run(root)) == []
+
+
+class TestPlaces:
+    def test_without_a_place_both_are_looked_at(self) -> None:
+        assert quarantine_roots("/data/kafka", None) == (
+            "/data/kafka.quarantine",
+            f"/data/kafka/{INSIDE_FOLDER}",
+        )
+        assert quarantine_roots("/", None) == (f"/{INSIDE_FOLDER}",)
+
+    def test_a_place_of_the_operator_is_the_one_that_recover_takes(self, tmp_path: Path) -> None:
+        assert quarantine_roots("/data/kafka", str(tmp_path)) == (
+            Quarantine("/data/kafka", root=str(tmp_path)).root,
+        )
