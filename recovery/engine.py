@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 
@@ -29,6 +29,7 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
+from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
 from recovery.space import SpaceLedger
@@ -65,6 +66,7 @@ class Engine:
         thread_count: `num.recovery.threads.per.data.dir`.
         now_ms: the clock by which producers expire.
         force: recover as after an unclean shutdown, whatever the markers say.
+        problems: why log dirs may not be touched, as far as the caller knows.
         repair: first move away what keeps a broker from loading, where that costs no batch.
         remarks: what the caller found out before, for the observers.
         locks: on all these dirs, where the caller holds them already.
@@ -85,6 +87,7 @@ class Engine:
         keep_deleted: bool = False,
         force: bool = False,
         repair: bool = False,
+        problems: Mapping[str, tuple[Problem, ...]] | None = None,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
@@ -102,6 +105,7 @@ class Engine:
         self._keep_deleted = keep_deleted
         self._force = force
         self._repair = repair
+        self._problems = problems or {}
         self._quarantines: dict[str, Quarantine] = {}
         self._repairs: dict[str, tuple[str, ...]] = {}
         self._notify = Notifier(observers)
@@ -176,6 +180,7 @@ class Engine:
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 ignores_marker=self._force,
             ),
+            known=self._problems,
             repair_into=self._quarantine_of if self._repair else None,
             dry_run=self._dry_run,
         )

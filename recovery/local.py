@@ -11,6 +11,7 @@ from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
 from recovery.engine import Engine, StopRequest
 from recovery.errors import UnsafeError, UsageError
+from recovery.identity import identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
@@ -25,7 +26,6 @@ from segfmt.filenames import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from segfmt.meta_properties import read_meta_properties
 
 _BROKERS_FILES = frozenset(
     {
@@ -96,7 +96,14 @@ def recover(
     # Locked before the metadata log is read: a broker would still write to it.
     with LogDirLocks(locked_dirs, dry_run=dry_run) as locks:
         metadata_first = tuple(dict.fromkeys((os.path.abspath(run_config.metadata_log_dir), *paths)))
-        broker, topics = _settings(run_config, config or {}, topic_configs, metadata_first, remarks)
+        identity = identify(
+            metadata_first,
+            node_id=run_config.node_id,
+            metadata_log_dir=run_config.metadata_log_dir if log_dirs is None else None,
+        )
+        remarks += [Remark(text=note, level="warning") for note in identity.notes]
+        node_id = identity.node_id if run_config.node_id is None else run_config.node_id
+        broker, topics = _settings(run_config, config or {}, topic_configs, metadata_first, node_id, remarks)
         return Engine(
             paths,
             settings=lambda: topics.settings_of,
@@ -109,6 +116,7 @@ def recover(
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
+            problems=identity.problems,
             observers=observers,
             stop=stop,
             remarks=remarks,
@@ -201,12 +209,12 @@ def _settings(
     properties: Mapping[str, str],
     topic_configs: Mapping[str, Mapping[str, str]] | None,
     dirs: tuple[str, ...],
+    node_id: int | None,
     remarks: list[Remark],
 ) -> tuple[BrokerConfig, TopicConfigs]:
     """Return the broker's settings with the dynamic ones, and those of the topics."""
     metadata = _metadata(dirs, has_topic_configs=topic_configs is not None, remarks=remarks)
     broker = _with_remote_storage(broker, properties, metadata, remarks)
-    node_id = broker.node_id if broker.node_id is not None else _node_id(dirs)
     broker = broker.with_dynamic(cluster_default=metadata.cluster_default, broker=metadata.broker(node_id))
     return broker, TopicConfigs(broker=broker, records=metadata.topic_configs, overrides=topic_configs or {})
 
@@ -262,16 +270,3 @@ def _with_remote_storage(
         Remark(text=f"{', '.join(sorted(tiered))}: remote.storage.enable=true, so {key}=true is assumed")
     )
     return BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
-
-
-def _node_id(dirs: tuple[str, ...]) -> int | None:
-    """Return the node id in the first `meta.properties` that has one."""
-    for one in dirs:
-        try:
-            with open(os.path.join(one, META_PROPERTIES), "rb") as file:
-                node_id = read_meta_properties(file.read()).node_id
-        except (OSError, FormatError):
-            continue
-        if node_id is not None:
-            return node_id
-    return None

@@ -176,8 +176,7 @@ class LogReader:
                 file=log,
                 position=error.position,
                 rule=f"{error}, met on the way to offset {target_offset} ({error.kafka} stops the broker)",
-                remedy="remove .kafka_cleanshutdown from the log dir and run recover again: "
-                "the log is then checked",
+                remedy="run recover --force, which ignores the clean-shutdown marker: the log is then checked",
             ) from error
         if before is not None and before.last_offset >= target_offset:
             return before.position

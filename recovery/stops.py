@@ -24,11 +24,11 @@ _CUT_REASONS = {
 _REFUSALS = {
     Stop.BAD_LENGTH: (
         "a batch length that cannot be, behind the last index entry (CorruptRecordException stops the broker)",
-        "remove .kafka_cleanshutdown from the log dir and run recover again: the tail is then cut",
+        "run recover --force, which ignores the clean-shutdown marker: the tail is then cut",
     ),
     Stop.SHORT_HEADER: (
         "a batch shorter than its header (KafkaException stops the broker)",
-        "remove .kafka_cleanshutdown from the log dir and run recover again: the tail is then cut",
+        "run recover --force, which ignores the clean-shutdown marker: the tail is then cut",
     ),
     Stop.OFFSET_OVERFLOW: (
         "an offset that does not fit the segment's base offset, in a segment without an index: the broker splits it "

@@ -7,11 +7,13 @@ Kafka: LogManager.loadLogs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from recovery.errors import LogDirOfflineError
 from recovery.inventory import LogDirInventory, refuse_duplicates
+from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.repair import repair_log_dir
 
@@ -38,16 +40,19 @@ def survey_log_dirs(
     log_dirs: Iterable[str],
     listing: Listing,
     *,
+    known: Mapping[str, tuple[Problem, ...]] | None = None,
     repair_into: Callable[[str], Quarantine] | None = None,
     dry_run: bool = False,
 ) -> Survey:
     """Return what lies in *log_dirs*.
 
     Args:
+        known: problems of log dirs that were found before.
         repair_into: the quarantine of a log dir, for a repair; None for none.
         dry_run: leave everything where it is, and return what would be there after a repair.
     """
     survey = Survey()
+    listing = _with_known(listing, known or {})
     found = _list(log_dirs, listing, survey)
     if repair_into is not None:
         found = [
@@ -62,6 +67,14 @@ def survey_log_dirs(
         else:
             survey.inventories.append(inventory)
     return survey
+
+
+def _with_known(listing: Listing, known: Mapping[str, tuple[Problem, ...]]) -> Listing:
+    def listed(log_dir: str, **options: Any) -> LogDirInventory:  # noqa: ANN401 - handed on
+        inventory = listing(log_dir, **options)
+        return replace(inventory, problems=(*known.get(log_dir, ()), *inventory.problems))
+
+    return listed
 
 
 def _list(log_dirs: Iterable[str], listing: Listing, survey: Survey) -> list[LogDirInventory]:
