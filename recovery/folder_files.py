@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
 from recovery.model import FileStat
@@ -42,6 +44,7 @@ class FolderFiles:
         swaps: names of `.log.swap` files, which a broker puts in place of segments at its next start.
         snapshots: bytes of the sound ones, by offset.
         transaction_indexes: bytes, by base offset.
+        topic_id: in partition.metadata, None where that is missing or malformed.
         epochs: lines of leader-epoch-checkpoint, none without the file; None where it is malformed.
         findings: what is wrong with each small file alone.
     """
@@ -51,6 +54,7 @@ class FolderFiles:
     swaps: list[str] = field(default_factory=list)
     snapshots: dict[int, bytes] = field(default_factory=dict)
     transaction_indexes: dict[int, bytes] = field(default_factory=dict)
+    topic_id: UUID | None = None
     epochs: tuple[LeaderEpochEntry, ...] | None = ()
     findings: list[Finding] = field(default_factory=list)
     checked_bytes: dict[str, int] = field(default_factory=dict)
@@ -91,6 +95,9 @@ def read_folder(
         OSError: the folder cannot be listed.
     """
     return _FolderReader(path, is_live=is_live, is_metadata_log=is_metadata_log, take=take).read()
+
+
+_LABELS = re.compile(rb"version:.*\r?\ntopic_id:")
 
 
 class _FolderReader:
@@ -199,7 +206,11 @@ class _FolderReader:
         data = self._bytes(PARTITION_METADATA)
         try:
             if data is not None:
-                read_partition_metadata(data)
+                self._files.topic_id = read_partition_metadata(data).topic_id
+                if not _LABELS.match(data):
+                    self._find(
+                        PARTITION_METADATA, "topic-id", "the labels are not those that a broker writes"
+                    )
         except FormatError as error:
             self._find(PARTITION_METADATA, "topic-id", str(error), error.position or None)
 

@@ -247,7 +247,7 @@ def check_transaction_index(
         file: its name.
         entries: ABORTED_TXN_DTYPE, the file's.
         expected: the same, as the segment's markers tell them.
-        end_offset: what was read of the log; entries behind it are not judged.
+        end_offset: behind the last offset of the segment; the greatest int64 where that is not known.
         is_complete: whether all producers were known at the segment's start.
         is_compacted: whether batches, markers too, may have gone.
     """
@@ -256,11 +256,11 @@ def check_transaction_index(
     last = -1
     for number, entry in enumerate(entries):
         marker = int(entry["producer_id"]), int(entry["last_offset"])
-        if marker[1] >= end_offset:
-            continue
         known = by_marker.pop(marker, None)
         words = None
-        if int(entry["version"]) != 0:
+        if marker[1] >= end_offset:
+            words = f"last offset {marker[1]} is behind the end of the segment, {end_offset}"
+        elif int(entry["version"]) != 0:
             words = f"version {entry['version']}"
         elif marker[1] <= last:
             words = f"last offset {marker[1]} is not above the one before"
@@ -289,6 +289,12 @@ def check_transaction_index(
         )
         findings.append(Finding(file=file, position=None, rule="transaction-index-missing", detail=detail))
     return findings
+
+
+def _is_wrong_first_offset(entry: np.void, known: np.void, *, is_compacted: bool) -> bool:
+    """The first batches of a transaction may have been compacted away."""
+    said, seen = int(entry["first_offset"]), int(known["first_offset"])
+    return said > seen if is_compacted else said != seen
 
 
 def _is_wrong_stable_offset(entry: np.void, known: np.void | None, *, is_complete: bool) -> bool:

@@ -94,8 +94,18 @@ def read_log_dir(log_dir: str, *, take: Callable[[int], None] = lambda _: None) 
 def _read_marker(found: LogDirFiles, take: Callable[[int], None]) -> None:
     found.had_clean_shutdown = os.path.exists(os.path.join(found.log_dir, CLEAN_SHUTDOWN_FILE))
     data = _read(found, CLEAN_SHUTDOWN_FILE, take)
-    if data is not None and read_clean_shutdown(data) is None:
-        _add(found, CLEAN_SHUTDOWN_FILE, "marker", "it names no broker epoch", severity_is_note=True)
+    if data is None:
+        return
+    if not data:
+        words = "it is empty, as brokers up to 3.6 leave it"
+        _add(found, CLEAN_SHUTDOWN_FILE, "marker", words, is_note=True)
+    elif read_clean_shutdown(data) is None or b'"version"' not in data:
+        _add(
+            found,
+            CLEAN_SHUTDOWN_FILE,
+            "marker",
+            "it names no version or no broker epoch: no broker writes that",
+        )
 
 
 def _list_folders(found: LogDirFiles) -> None:
@@ -148,7 +158,7 @@ def _add(
     detail: str,
     position: int | None = None,
     *,
-    severity_is_note: bool = False,
+    is_note: bool = False,
 ) -> None:
     found.findings.append(
         Finding(
@@ -156,6 +166,6 @@ def _add(
             position=position,
             rule=rule,
             detail=detail,
-            severity="note" if severity_is_note else "damage",
+            severity="note" if is_note else "damage",
         )
     )

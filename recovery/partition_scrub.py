@@ -7,6 +7,7 @@ what is wrong with each file. The driver reads; this module opens only the small
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from recovery.verdict import Finding
 from segfmt import layout
 from segfmt.filenames import (
     LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     log_name,
@@ -29,6 +31,7 @@ from segfmt.filenames import (
     time_index_name,
     txn_index_name,
 )
+from segfmt.kafka_uuid import format_uuid
 from segfmt.transaction_index import view_transaction_index
 
 
@@ -40,6 +43,7 @@ class PartitionFacts:
         is_live: whether a broker holds the log dir.
         had_clean_shutdown: whether the marker is there.
         recovery_point, log_start_offset, high_watermark: the checkpoints' lines, None without one.
+        topic_id: of the topic as the metadata log has it, None where that is not known.
         is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
         is_metadata_log: `__cluster_metadata-0`: no checkpoint and no marker concerns it.
         is_preallocated: whether new logs get their full size at once.
@@ -56,6 +60,7 @@ class PartitionFacts:
     log_start_offset: int | None
     high_watermark: int | None
     is_contiguous: bool
+    topic_id: UUID | None = None
     is_metadata_log: bool = False
     is_preallocated: bool = False
     is_deep: bool = False
@@ -174,6 +179,7 @@ class PartitionScrub:
         is_whole = all(result.is_whole for result in self._results)
         end_offset = self._log_end_offset()
         self._judge_producers(end_offset if is_whole else None)
+        self._judge_topic_id()
         self._judge_gaps()
         self._judge_swaps()
         self._judge_indexes()
@@ -210,6 +216,14 @@ class PartitionScrub:
                 "the log has producers, and no snapshot of them: after this clean shutdown they are forgotten"
             )
             self._add(snapshot_name(end_offset), "missing-snapshot", words)
+
+    def _judge_topic_id(self) -> None:
+        known, found = self.facts.topic_id, self.files.topic_id
+        if None not in (known, found) and known != found:
+            assert known is not None
+            assert found is not None
+            words = f"topic id {format_uuid(found)}, the metadata log says {format_uuid(known)}"
+            self._add(PARTITION_METADATA, "topic-id", words)
 
     def _judge_gaps(self) -> None:
         gaps = [gap for result in self._results for gap in result.gaps]
@@ -283,6 +297,8 @@ class PartitionScrub:
         if point is not None and (point < 0 or point > end_offset):
             words = f"{name}: recovery point {point}, the log ends at {end_offset}"
             self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", words)
+        elif point is None and facts.had_clean_shutdown and not facts.is_live:
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", f"{name} has no line", is_note=True)
         elif point is not None and point != end_offset and facts.had_clean_shutdown and not facts.is_live:
             words = (
                 f"{name}: recovery point {point}, the log ends at {end_offset}: no clean shutdown leaves that"

@@ -112,7 +112,9 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
     is_known = topic in configs.overrides or (metadata is not None and topic in metadata.topic_ids)
     is_plain = is_known and not topic.startswith("__") and _COMPACT not in config.cleanup_policy
     return TopicFacts(
-        is_contiguous=is_plain or topic == CLUSTER_METADATA_TOPIC, is_preallocated=config.preallocate
+        is_contiguous=is_plain or topic == CLUSTER_METADATA_TOPIC,
+        is_preallocated=config.preallocate,
+        topic_id=None if metadata is None else metadata.topic_ids.get(topic),
     )
 
 

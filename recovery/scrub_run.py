@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from native.segment_scan import warm_up
 from recovery.engine import StopRequest
@@ -65,10 +66,12 @@ class TopicFacts:
 
     Attributes:
         is_contiguous: whether nothing is ever compacted away, as far as is known.
+        topic_id: as the metadata log has it, None where that is not known.
     """
 
     is_contiguous: bool = False
     is_preallocated: bool = False
+    topic_id: UUID | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,6 +205,7 @@ class ScrubRun:
             log_start_offset=one.files.offset(LOG_START_OFFSET_CHECKPOINT, folder),
             high_watermark=one.files.offset(REPLICATION_OFFSET_CHECKPOINT, folder),
             is_contiguous=topic.is_contiguous and not was_cleaned,
+            topic_id=topic.topic_id,
             is_metadata_log=folder.topic == CLUSTER_METADATA_TOPIC,
             is_preallocated=topic.is_preallocated,
             is_deep=self._is_deep,
