@@ -701,3 +701,21 @@ def test_gil_is_released_while_scanning(cpu_path: CpuPath) -> None:
     done.set()
     ticker.join()
     assert sum(begin < tick < end for tick in ticks) >= 5
+
+
+class TestEndHere:
+    def test_the_result_is_that_of_a_shorter_file(self) -> None:
+        batches = [data_batch(offset, 3, producer_id=5, transactional=True) for offset in (0, 3, 6)]
+        data = b"".join(batches)
+        size = len(batches[0] + batches[1])
+        scanner = SegmentScanner(base_offset=0, size_bytes=len(data), build_index=False)
+        scanner.feed(as_array(data[:size]))
+        assert not scanner.finished
+        scanner.end_here()
+        found = scanner.result()
+        expected = scan_segment(as_array(data[:size]), base_offset=0, build_index=False)
+        assert (found.stop, found.valid_bytes, found.stop_position) == (Stop.END, size, size)
+        assert found.producers.tolist() == expected.producers.tolist()
+        assert found.txn_events.tolist() == expected.txn_events.tolist()
+        with pytest.raises(ScanUsageError):
+            scanner.end_here()
