@@ -26,6 +26,8 @@ from segfmt.record_batch import RecordBatchHeader, read_record_batch_header
 
 SMALL_OPEN_BYTES = 4 << 20
 MOST_OPEN_BYTES = 32 << 20
+MOST_WRAPPER_BYTES = 16 << 20
+"""Of a message set: its messages become objects, which are larger than their bytes."""
 
 _FAULT_WORDS = {
     RecordFault.CUT_OFF: "ends within a field",
@@ -66,7 +68,7 @@ class RecordChecks:
             batch = window[start : start + int(row["size_bytes"])]
             try:
                 if not is_v2[place]:
-                    self._take_message(batch, row)
+                    self._take_wrapper(batch, row)
                 elif is_control[place]:
                     self._take_control(batch, row)
                 else:
@@ -126,10 +128,27 @@ class RecordChecks:
         elif read_control_type(first.key) is ControlType.UNKNOWN:
             self._add(row, "control-record", "a control record of an unknown type")
 
-    def _take_message(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
+    def _take_wrapper(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
+        try:
+            self._take_message(batch, row, SMALL_OPEN_BYTES)
+        except DecompressionError as error:
+            if not _is_too_large(error):
+                raise
+            with self._one_at_a_time:
+                self._open_large_wrapper(batch, row)
+
+    def _open_large_wrapper(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
+        try:
+            self._take_message(batch, row, MOST_WRAPPER_BYTES)
+        except DecompressionError as error:
+            if not _is_too_large(error):
+                raise
+            self._add(row, "too-large", f"opens to more than {MOST_WRAPPER_BYTES} bytes", is_unchecked=True)
+
+    def _take_message(self, batch: npt.NDArray[np.uint8], row: np.void, most_bytes: int) -> None:
         last_offset, bound_ms = -1, int(row["max_timestamp_ms"])
         is_append_time = bool(int(row["attributes"]) & layout.TIMESTAMP_TYPE_MASK)
-        for message in read_messages(batch, max_bytes=SMALL_OPEN_BYTES):
+        for message in read_messages(batch, max_bytes=most_bytes):
             if message.offset <= last_offset:
                 self._add(row, "record", f"message offset {message.offset} is not above the one before")
                 return

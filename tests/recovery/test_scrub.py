@@ -17,6 +17,7 @@ from recovery.scrub_run import ScrubRun, TopicFacts
 from recovery.verdict import REMEDIES
 from segfmt.compression import Codec, compress
 from segfmt.layout import OFFSET_INDEX_DTYPE
+from segfmt.message_set import Message, encode_message
 from segfmt.record import Record, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch, walk_batches
 from tests.mutilate import DAMAGES, Victim, make_victim
@@ -286,6 +287,16 @@ class TestRecords:
         unchecked = [found for file in report.unchecked for found in file.findings]
         assert [found.rule for found in unchecked] == ["too-large"], lines_of(report)
         assert report.exit_code == 4
+
+    @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
+    def test_a_bomb_in_a_message_set(self, victim: tuple[Sample, Victim], codec: Codec) -> None:
+        sample, damaged = victim
+        offset = self.header(damaged).base_offset
+        bomb = compress(codec, bytes(20 << 20), magic=1)
+        message = Message(offset=offset, magic=1, attributes=int(codec), timestamp_ms=5, key=None, value=bomb)
+        self.write(damaged, encode_message(message))
+        report = scrub(sample, [damaged.log_dir], deep=True)
+        assert [found.rule for file in report.unchecked for found in file.findings] == ["too-large"]
 
 
 class TestLiveBroker:
