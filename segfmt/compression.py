@@ -5,7 +5,8 @@
     lz4      frame, see `lz4_frame`
     zstd     one or more frames
 
-Everything is bounded: no input makes more than `max_bytes` of memory. What is behind the end of a stream is
+Everything is bounded: no input makes more than twice `max_bytes` of memory, and the time goes with the bytes in and
+out. What is behind the end of a stream is
 ignored where Kafka's stream ignores it.
 
 Kafka: CompressionType, Compression and its implementations; org.xerial.snappy.SnappyInputStream.
@@ -33,6 +34,10 @@ _ZSTD_SKIPPABLE = 0x184D2A50
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
+_GZIP_PIECE_BYTES = 512
+_GZIP_MOST_PIECE_BYTES = 1 << 20
+_SNAPPY_MOST_GROWTH = 22
+"""A block says how large its content is; the densest element makes 64 bytes of 3."""
 
 
 class Codec(enum.IntEnum):
@@ -99,22 +104,29 @@ def compress(codec: Codec, content: bytes, *, magic: int = 2) -> bytes:
 
 
 def _gunzip(data: bytes, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    left = max_bytes
+    content = bytearray()
+    view = memoryview(data)
+    position = 0
     while True:
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        try:
-            parts.append(member.decompress(data, left + 1))
-        except zlib.error as error:
-            raise DecompressionError(f"gzip: {error}") from error
-        left -= len(parts[-1])
-        if left < 0:
-            raise DecompressionError(f"gzip: content exceeds {max_bytes} bytes")
-        if not member.eof:
-            raise DecompressionError("gzip: stream is cut off", position=len(data))
-        data = member.unused_data
-        if not data.startswith(_GZIP_MAGIC):
-            return b"".join(parts)
+        piece_bytes = _GZIP_PIECE_BYTES
+        while not member.eof:
+            # Piece by piece: zlib copies what is behind a member, and there may be many small ones.
+            piece = member.unconsumed_tail or view[position : position + piece_bytes]
+            if not piece:
+                raise DecompressionError("gzip: stream is cut off", position=len(data))
+            if not member.unconsumed_tail:
+                position += len(piece)
+                piece_bytes = min(2 * piece_bytes, _GZIP_MOST_PIECE_BYTES)
+            try:
+                content += member.decompress(piece, min(_GZIP_MOST_PIECE_BYTES, max_bytes - len(content) + 1))
+            except zlib.error as error:
+                raise DecompressionError(f"gzip: {error}") from error
+            if len(content) > max_bytes:
+                raise DecompressionError(f"gzip: content exceeds {max_bytes} bytes")
+        position -= len(member.unused_data)
+        if view[position : position + 2] != _GZIP_MAGIC:
+            return bytes(content)
 
 
 def _unsnap(data: bytes, max_bytes: int) -> bytes:
@@ -139,19 +151,21 @@ def _unsnap(data: bytes, max_bytes: int) -> bytes:
 
 def _unsnap_block(block: bytes, position: int, max_bytes: int) -> bytes:
     try:
-        if cramjam.snappy.decompress_raw_len(block) > max_bytes:
-            raise DecompressionError("snappy: content exceeds the limit", position=position)
+        size = cramjam.snappy.decompress_raw_len(block)
+        # Memory for all of it is taken before the first byte is read, and cannot be refused in order.
+        if size > max_bytes or size > _SNAPPY_MOST_GROWTH * len(block):
+            raise DecompressionError(f"snappy: content of {size} bytes is too much", position=position)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"snappy: {error}", position=position) from error
 
 
 def _unzstd(data: bytes, max_bytes: int) -> bytes:
-    # The buffer is as large as the blocks could fill at most; pages that stay unused are never made.
-    content = np.empty(min(_zstd_bound(data), max_bytes), np.uint8)
     try:
+        # The buffer is as large as the blocks could fill at most; pages that stay unused are never made.
+        content = np.empty(min(_zstd_bound(data), max_bytes), np.uint8)
         size = cramjam.zstd.decompress_into(data, content.data)
-    except (cramjam.DecompressionError, OSError) as error:
+    except (cramjam.DecompressionError, OSError, MemoryError) as error:
         raise DecompressionError(f"zstd: {error}") from error
     return content[:size].tobytes()
 

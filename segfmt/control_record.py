@@ -28,6 +28,8 @@ from segfmt.record_batch import RecordBatchHeader, read_record_batch_header
 from segfmt.varint import read_varint
 
 CURRENT_VERSION = 0
+MAX_CONTENT_BYTES = 1 << 20
+"""A marker has 17 bytes. What decompresses to a million is no marker, and must not fill the memory."""
 
 
 class ControlType(enum.IntEnum):
@@ -96,12 +98,13 @@ def read_end_transaction_marker(
 
     Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: of a compressed marker whose
     stream is damaged behind a record that does not parse, Kafka sees the record first (InvalidRecordError),
-    this the stream; brokers do not compress markers.
+    this the stream; and one of more than MAX_CONTENT_BYTES is not opened (DecompressionError). Brokers do not compress
+    markers.
     """
     if header is None:
         header = read_record_batch_header(data, position)
     _check_first_size(data, position, header)
-    records = read_records(data, position, header=header)
+    records = read_records(data, position, header=header, max_bytes=MAX_CONTENT_BYTES)
     first = next(records, None)
     if first is None:
         return None

@@ -47,7 +47,7 @@ REMOTE_INDEX_CACHE_FOLDER = "remote-log-index-cache"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 CLUSTER_METADATA_FOLDER = "__cluster_metadata-0"
 
-_MARKED_FOLDER = re.compile(r"[^ \t\n\x0b\f\r]+-[^ \t\n\x0b\f\r]+\.[^ \t\n\x0b\f\r]+-(?:delete|future|stray)")
+_WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 _MAX_FOLDER_CHARS = 255
@@ -183,7 +183,7 @@ def read_folder_name(name: str) -> PartitionFolder:
     state = _folder_state(name)
     stem = name
     if state is not FolderState.CURRENT:
-        if _MARKED_FOLDER.fullmatch(name) is None:
+        if not _is_marked(name, state):
             raise _folder_error(name)
         stem = name[: name.rindex(".")]
     topic, dash, number = stem.rpartition("-")
@@ -223,6 +223,13 @@ def folder_name(
     if state is FolderState.FUTURE:
         return topic + ending
     return topic[: _MAX_FOLDER_CHARS - len(ending)] + ending
+
+
+def _is_marked(name: str, state: FolderState) -> bool:
+    r"""Return whether *name* is `\S+-\S+\.\S+` and its suffix: as Kafka's pattern, without its way of searching."""
+    last_dot = name.rfind(".", 0, len(name) - len(state.value) - 1)
+    dash = name.find("-", 1)
+    return 0 < dash < last_dot - 1 and _WHITE_SPACE.search(name) is None
 
 
 def _folder_state(name: str) -> FolderState:

@@ -27,6 +27,9 @@ from segfmt.errors import (
     UnsupportedMagicError,
 )
 
+MAX_SET_BYTES = 100 << 20
+"""What a wrapper may decompress to where only its first offset is wanted: as much as a request of Kafka's."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
@@ -133,9 +136,10 @@ def read_messages(data: Buffer, position: int = 0, *, max_bytes: int = MAX_BYTES
 def base_offset(data: Buffer, position: int = 0) -> int:
     """Return the offset of the first message at *position*; a wrapper is opened for it.
 
-    Raises: as `read_messages`. Kafka: AbstractLegacyRecordBatch.baseOffset.
+    Raises: as `read_messages`. Kafka: AbstractLegacyRecordBatch.baseOffset. Differs: a wrapper of more than
+    MAX_SET_BYTES is not opened (DecompressionError).
     """
-    return next(read_messages(data, position)).offset
+    return next(read_messages(data, position, max_bytes=MAX_SET_BYTES)).offset
 
 
 def encode_message(message: Message) -> bytes:
@@ -164,18 +168,20 @@ def _open_wrapper(wrapper: Message, position: int, max_bytes: int) -> Iterator[M
     if wrapper.value is None:
         raise InvalidRecordError("compressed message without value", position=position)
     content = decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=max_bytes)
-    inner = list(_read_inner(content))
-    if not inner:
+    last: Message | None = None
+    for message in _read_inner(content):
+        last = message  # the others are not kept: a small wrapper may hold millions
+    if last is None:
         raise InvalidRecordError("compressed message without messages in it", position=position)
     base = 0
     if wrapper.magic == layout.MAGIC_V1 and wrapper.offset != 0:  # some librdkafka wrote wrappers of offset 0
-        base = wrapper.offset - inner[-1].offset
+        base = wrapper.offset - last.offset
         if base < 0:
             raise InvalidRecordError(
-                f"offset {wrapper.offset} of a wrapper, {inner[-1].offset} of its last message",
+                f"offset {wrapper.offset} of a wrapper, {last.offset} of its last message",
                 position=position,
             )
-    for message in inner:
+    for message in _read_inner(content):
         if message.attributes & layout.COMPRESSION_CODEC_MASK:
             raise InvalidRecordError("compressed message inside a compressed message", position=position)
         is_stamped = message.magic == layout.MAGIC_V1 and wrapper.is_log_append_time

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from segfmt import crc32c as plain
 from segfmt import layout
-from segfmt.control_record import ControlType, read_control_type
+from segfmt.control_record import MAX_CONTENT_BYTES, ControlType, read_control_type
 from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import CorruptBatchError, FormatError, MalformedMetadataError
 from segfmt.metadata_record import MetadataRecord, read_metadata_record
@@ -23,6 +23,8 @@ from segfmt.record import read_records
 from segfmt.record_batch import RecordBatchHeader, check_record_batch, walk_batches
 from segfmt.varint import read_varint
 
+_MAX_CONTENT_BYTES = 64 << 20
+"""What the records of a batch may decompress to: a controller's batches have 8 MiB at most."""
 _NULL = 1
 """Size -1 as a varint."""
 
@@ -175,7 +177,7 @@ def _read_plainly(
 def _read_thoroughly(octets: memoryview, position: int, header: RecordBatchHeader) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
     try:
-        for record in read_records(octets, position, header=header):
+        for record in read_records(octets, position, header=header, max_bytes=_MAX_CONTENT_BYTES):
             if record.key is not None or not record.value:
                 raise MalformedMetadataError("a metadata record has a value and no key")
             records.append(read_metadata_record(record.value))
@@ -188,9 +190,8 @@ def _read_thoroughly(octets: memoryview, position: int, header: RecordBatchHeade
 
 def _is_snapshot_footer(octets: memoryview, position: int, header: RecordBatchHeader) -> bool:
     try:
-        types = [
-            read_control_type(record.key or b"") for record in read_records(octets, position, header=header)
-        ]
+        records = read_records(octets, position, header=header, max_bytes=MAX_CONTENT_BYTES)
+        types = {read_control_type(record.key or b"") for record in records}
     except FormatError as error:
         raise MalformedMetadataError(
             f"control batch at position {position}: {error}", position=position + layout.RECORDS_POSITION
