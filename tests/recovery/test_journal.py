@@ -296,6 +296,46 @@ class TestDamage:
                 if scan is not None:
                     assert_same_scan(scan, a_scan(number))
 
+    def test_a_record_of_another_segment_is_never_taken_for_the_one_that_is_asked_for(
+        self, journal: Journal
+    ) -> None:
+        filled(journal)
+        for key in journal._scans:
+            journal._scans[key] = max(journal._scans.values())  # as if two keys had one digest
+        assert journal.scan_of("t-0", a_request(0), STAT) is None
+        assert_same_scan(journal.scan_of("t-1", a_request(2), STAT), a_scan(2))
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @given(st.data())
+    def test_a_power_failure_takes_nothing_that_was_committed(
+        self, tmp_path: Path, data: st.DataObject
+    ) -> None:
+        """What was written after the last sync may be missing, torn, zero or garbage, sector by sector."""
+        path = str(tmp_path / "journal")
+        with Journal.create(path, a_header(tmp_path)) as journal:
+            journal.add_scan("t-0", a_request(0), STAT, a_scan(0))
+            journal.commit("t-0", {"a": 1})
+            synced_bytes = os.path.getsize(path)
+            for number in range(1, 4):
+                journal.add_scan("t-0", a_request(number), STAT, a_scan(number))
+        content = bytearray(Path(path).read_bytes())
+        for begin in range(synced_bytes, len(content), 512):
+            end = min(begin + 512, len(content))
+            fate = data.draw(st.sampled_from(["kept", "zero", "garbage"]))
+            if fate != "kept":
+                content[begin:end] = bytes(end - begin) if fate == "zero" else os.urandom(end - begin)
+        Path(path).write_bytes(content[: data.draw(st.integers(synced_bytes, len(content)))])
+        with reopened(path) as found:
+            assert dict(found.commits) == {"t-0": {"a": 1}}
+            assert_same_scan(found.scan_of("t-0", a_request(0), STAT), a_scan(0))
+            for number in range(1, 4):
+                scan = found.scan_of("t-0", a_request(number), STAT)
+                if scan is not None:
+                    assert_same_scan(scan, a_scan(number))
+            found.commit("t-1", {"b": 2})
+        with reopened(path, read_only=True) as again:
+            assert dict(again.commits) == {"t-0": {"a": 1}, "t-1": {"b": 2}}
+
     def test_a_record_counts_only_where_it_was_written(self, journal: Journal, path: str) -> None:
         data, ends = self.whole(journal, path)
         moved = data[: ends[0]] + data[ends[1] :]
