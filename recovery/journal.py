@@ -68,7 +68,7 @@ class Journal:
         try:
             file = create_journal_file(path + _NEW_SUFFIX, header.log_dir)
             body = journal_record.encode_header(header)
-            file.append(RecordKind.HEADER, {"made_folder": made_folder}, body)
+            file.append(RecordKind.HEADER, {"made_folder": made_folder}, [body])
             file.sync()
             os.rename(file.path, path)
             file.path = path
@@ -220,7 +220,7 @@ class Journal:
         self._notes[name] = self._append_document(RecordKind.NOTE, {"name": name}, document)
 
     def _append_document(self, kind: RecordKind, head: Document, document: Document) -> int:
-        position = self._file.append(kind, head, journal_record.encode_json(document))
+        position = self._file.append(kind, head, [journal_record.encode_json(document)])
         self._file.sync()
         return position
 

@@ -11,12 +11,13 @@ import errno
 import os
 import stat as stat_module
 import zlib
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from recovery import journal_record
 from recovery.errors import JournalError
-from recovery.journal_record import PREFIX, START, Document, RecordKind
+from recovery.journal_record import PREFIX, START, Document, Piece, RecordKind
 
 _CHUNK_BYTES: Final = 1 << 20  # holds the largest head
 _LEAST_FREE_BYTES: Final = 1 << 20
@@ -53,7 +54,7 @@ class JournalFile:
                 os.close(self._descriptor)
                 self._descriptor = -1
 
-    def append(self, kind: RecordKind, head: Document, body: bytes) -> int:
+    def append(self, kind: RecordKind, head: Document, body: Sequence[Piece]) -> int:
         """Append a record in one piece, not synced, and return its position.
 
         Raises:
@@ -64,10 +65,11 @@ class JournalFile:
         payload = journal_record.encode_payload(head, body)
         if payload is None:
             raise OSError(errno.EFBIG, "too large for a record of the journal", self.path)
+        checksum = journal_record.payload_checksum(kind, payload)
         with self._lock:
-            return self._append(kind, payload)
+            return self._append(kind, payload, checksum)
 
-    def append_if_room(self, kind: RecordKind, head: Document, body: bytes) -> int | None:
+    def append_if_room(self, kind: RecordKind, head: Document, body: Sequence[Piece]) -> int | None:
         """Append a record like `append`, if the file can be written, the format can hold it, and there is room.
 
         There is room where no less stays free in the file system than the journal then takes.
@@ -75,29 +77,31 @@ class JournalFile:
         payload = journal_record.encode_payload(head, body)
         if payload is None or not self.may_write:
             return None
+        checksum = journal_record.payload_checksum(kind, payload)
         with self._lock:
-            return self._append(kind, payload) if self._has_room(PREFIX.size + len(payload)) else None
+            has_room = self._has_room(PREFIX.size + sum(map(len, payload)))
+            return self._append(kind, payload, checksum) if has_room else None
 
-    def _append(self, kind: RecordKind, payload: bytes) -> int:
-        position = self._end
-        checksum = journal_record.record_checksum(kind, payload, position)
-        self._write(PREFIX.pack(kind.value, len(payload), checksum) + payload)
+    def _append(self, kind: RecordKind, payload: Sequence[Piece], checksum: int) -> int:
+        position, length = self._end, sum(map(len, payload))
+        checksum = journal_record.end_checksum(checksum, position)
+        self._write(PREFIX.pack(kind.value, length, checksum), *payload)
         return position
 
-    def _write(self, data: bytes) -> None:
-        """Write *data* at the end; where that fails, the file ends where it did before."""
+    def _write(self, *pieces: Piece) -> None:
+        """Write *pieces* at the end; where that fails, the file ends where it did before."""
         try:
             if self._is_torn:
                 os.ftruncate(self._descriptor, self._end)
                 self._is_torn = False
-            _write_fully(self._descriptor, data, self._end)
+            size_bytes = _write_fully(self._descriptor, pieces, self._end)
         except OSError as error:
             self._is_torn = True
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._end)
                 self._is_torn = False
             raise OSError(error.errno, error.strerror, self.path) from error
-        self._end += len(data)
+        self._end += size_bytes
 
     def _has_room(self, size_bytes: int) -> bool:
         try:
@@ -146,7 +150,8 @@ class JournalFile:
             return None
         kind, length, expected = prefix
         payload = _read_fully(self._descriptor, length, position + PREFIX.size)
-        if len(payload) != length or journal_record.record_checksum(kind, payload, position) != expected:
+        checksum = journal_record.payload_checksum(kind, (payload,))
+        if len(payload) != length or journal_record.end_checksum(checksum, position) != expected:
             return None
         return journal_record.read_payload(payload)
 
@@ -241,13 +246,20 @@ def _not_a_file(path: str) -> JournalError:
     return JournalError(f"{path}: not a regular file, so not a journal of this tool. Remedy: move it away")
 
 
-def _write_fully(descriptor: int, data: bytes, position: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(descriptor, view, position)
+def _write_fully(descriptor: int, pieces: Sequence[Piece], position: int) -> int:
+    """Write *pieces*, in one call as far as the system takes them, and return their bytes."""
+    left = [memoryview(piece) for piece in pieces if piece]
+    begin = position
+    while left:
+        count = os.pwritev(descriptor, left, position)
         if not count:
             raise OSError(errno.EIO, "nothing was written")
-        view, position = view[count:], position + count
+        position += count
+        while left and count >= len(left[0]):
+            count -= len(left.pop(0))
+        if left:
+            left[0] = left[0][count:]
+    return position - begin
 
 
 def _read_fully(descriptor: int, size_bytes: int, position: int) -> bytes:

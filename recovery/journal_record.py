@@ -26,7 +26,7 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -47,6 +47,8 @@ _MOST_PAYLOAD_BYTES: Final = (1 << 32) - 1
 
 Document = Mapping[str, Any]
 """A JSON object."""
+Piece = bytes | memoryview
+"""Bytes; a view has one dimension of them."""
 
 
 class RecordKind(Enum):
@@ -126,18 +128,20 @@ def check_start(start: bytes, path: str) -> bool:
     raise JournalError(f"{path}: byte 0: not a journal of this tool. Remedy: move the file away")
 
 
-def encode_payload(head: Document, body: bytes) -> bytes | None:
-    """Return a record's payload; None where it is too large for the format."""
+def encode_payload(head: Document, body: Sequence[Piece]) -> tuple[Piece, ...] | None:
+    """Return a record's payload in pieces, those of *body* as they are; None where it is too large for the format."""
     head_bytes = encode_json(head)
-    size = _HEAD_SIZE.size + len(head_bytes) + len(body)
-    if len(head_bytes) > MOST_HEAD_BYTES or size > _MOST_PAYLOAD_BYTES:
-        return None
-    return b"".join((_HEAD_SIZE.pack(len(head_bytes)), head_bytes, body))
+    payload = (_HEAD_SIZE.pack(len(head_bytes)) + head_bytes, *body)
+    is_small_enough = len(head_bytes) <= MOST_HEAD_BYTES and sum(map(len, payload)) <= _MOST_PAYLOAD_BYTES
+    return payload if is_small_enough else None
 
 
-def record_checksum(kind: RecordKind, payload: bytes, position: int) -> int:
-    """Return the checksum of a record at *position*."""
-    return end_checksum(zlib.crc32(payload, begin_checksum(kind, len(payload))), position)
+def payload_checksum(kind: RecordKind, payload: Sequence[Piece]) -> int:
+    """Return the checksum of a record up to the end of its payload; `end_checksum` goes on with it."""
+    checksum = begin_checksum(kind, sum(map(len, payload)))
+    for piece in payload:
+        checksum = zlib.crc32(piece, checksum)
+    return checksum
 
 
 def begin_checksum(kind: RecordKind, length: int) -> int:

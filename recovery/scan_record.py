@@ -66,15 +66,16 @@ def is_scan_key(found: object) -> bool:
     return isinstance(found, dict) and all(type(value) in (str, int) for value in found.values())
 
 
-def encode_scan(scan: RawScan) -> tuple[dict[str, Any], bytes]:
-    """Return the integers of *scan* for the head of its record, and its arrays for the body."""
+def encode_scan(scan: RawScan) -> tuple[dict[str, Any], list[memoryview]]:
+    """Return the integers of *scan* for the head of its record, and its arrays, as bytes, for the body.
+
+    The arrays are not copied: they must not be written while the record is.
+    """
     head: dict[str, Any] = {name: int(getattr(scan, name)) for name in _INTEGERS}
     head["stop_detail"] = [int(detail) for detail in scan.stop_detail]
-    arrays = {name: np.asarray(getattr(scan, name)) for name in ARRAYS}
+    arrays = {name: np.ascontiguousarray(getattr(scan, name), dtype) for name, (dtype, _) in ARRAYS.items()}
     head["rows"] = {name: len(array) for name, array in arrays.items()}
-    return head, b"".join(
-        arrays[name].astype(dtype, copy=False).tobytes() for name, (dtype, _) in ARRAYS.items()
-    )
+    return head, [array.reshape(-1).view(np.uint8).data for array in arrays.values()]
 
 
 def decode_scan(head: Document, body: memoryview, request: ScanRequest) -> RawScan | None:

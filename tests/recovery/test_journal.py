@@ -357,7 +357,8 @@ class TestForged:
 
     def forge(self, path: str, kind: RecordKind, payload: bytes) -> None:
         position = os.path.getsize(path)
-        checksum = journal_record.record_checksum(kind, payload, position)
+        checksum = journal_record.payload_checksum(kind, [payload])
+        checksum = journal_record.end_checksum(checksum, position)
         with open(path, "ab") as file:
             file.write(PREFIX.pack(kind.value, len(payload), checksum) + payload)
 
@@ -421,9 +422,9 @@ class TestForged:
             assert found is not None
             document = json.loads(bytes(found[1])) | {name: value}
             Path(path).write_bytes(content[: START.size])
-            forged = journal_record.encode_payload(found[0], json.dumps(document).encode())
+            forged = journal_record.encode_payload(found[0], [json.dumps(document).encode()])
             assert forged is not None
-            self.forge(path, RecordKind.HEADER, forged)
+            self.forge(path, RecordKind.HEADER, b"".join(forged))
             with pytest.raises(JournalError, match="first record"):
                 Journal.open(path)
 
@@ -532,14 +533,13 @@ class TestFailingWrites:
     def failing(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """Numbers of bytes that may still be written, one for each call; then no space is left."""
         allowed: list[int] = []
-        pwrite = os.pwrite
 
-        def limited(descriptor: int, data: Any, position: int) -> int:
+        def limited(descriptor: int, pieces: list[memoryview], position: int) -> int:
             if not allowed:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return pwrite(descriptor, memoryview(data)[: allowed.pop(0)], position)
+            return os.pwrite(descriptor, b"".join(pieces)[: allowed.pop(0)], position)
 
-        monkeypatch.setattr(journal_file.os, "pwrite", limited)
+        monkeypatch.setattr(journal_file.os, "pwritev", limited)
         return allowed
 
     @pytest.mark.parametrize("short", [[], [1], [11, 1], [500]])
@@ -635,11 +635,8 @@ class TestFailingWrites:
         assert found.f_frsize > 0
         monkeypatch.setattr(journal_file.os, "fstatvfs", lambda _: Volume())
         scan = a_scan(0, rows=100_000)
-        size = len(
-            journal_record.encode_payload({}, b"".join(getattr(scan, name).tobytes() for name in ARRAYS))
-            or b""
-        )
-        for free in (0, size, size + (1 << 20), 2 * size - 1):
+        size = sum(getattr(scan, name).nbytes for name in ARRAYS)
+        for free in (0, size, size + (1 << 20), 2 * size):
             free_bytes[0] = free
             assert not journal.add_scan("t-0", a_request(), STAT, scan)
         journal.commit("t-0", {})
@@ -667,13 +664,13 @@ def test_a_commit_brings_all_before_it_to_disk(journal: Journal, monkeypatch: py
 
 def test_each_record_is_one_write(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     writes: list[int] = []
-    pwrite = os.pwrite
+    pwritev = os.pwritev
 
-    def note(descriptor: int, data: Any, position: int) -> int:
+    def note(descriptor: int, pieces: list[memoryview], position: int) -> int:
         writes.append(position)
-        return pwrite(descriptor, data, position)
+        return pwritev(descriptor, pieces, position)
 
-    monkeypatch.setattr(journal_file.os, "pwrite", note)
+    monkeypatch.setattr(journal_file.os, "pwritev", note)
     filled(journal)
     assert len(writes) == 6
 
@@ -751,4 +748,5 @@ class TestListing:
 def test_the_checksum_is_that_of_the_formats_page() -> None:
     """CRC-32 of kind, length, payload and position, in this order."""
     data = b"NOTE" + (3).to_bytes(4, "big") + b"abc" + (77).to_bytes(8, "big")
-    assert journal_record.record_checksum(RecordKind.NOTE, b"abc", 77) == zlib.crc32(data)
+    checksum = journal_record.payload_checksum(RecordKind.NOTE, [b"a", b"", memoryview(b"bc")])
+    assert journal_record.end_checksum(checksum, 77) == zlib.crc32(data)

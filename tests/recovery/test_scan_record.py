@@ -27,6 +27,11 @@ def a_scan(**changes: Any) -> RawScan:
     return RawScan(**(integers | found | changes))
 
 
+def encoded(scan: RawScan) -> tuple[dict[str, Any], bytes]:
+    head, pieces = encode_scan(scan)
+    return head, b"".join(pieces)
+
+
 def decoded(head: Any, body: bytes, request: ScanRequest = REQUEST) -> RawScan | None:
     return decode_scan(head, memoryview(body), request)
 
@@ -36,7 +41,7 @@ def decoded(head: Any, body: bytes, request: ScanRequest = REQUEST) -> RawScan |
 def test_a_scan_comes_back_as_it_was(data: st.DataObject) -> None:
     request = data.draw(requests())
     scan = data.draw(scans(request.part.size_bytes))
-    head, body = encode_scan(scan)
+    head, body = encoded(scan)
     assert_same_scan(decoded(decode_json(encode_json(head)), body, request), scan)
 
 
@@ -46,49 +51,49 @@ def test_scans_of_segments_come_back(segment: tuple[int, bytes]) -> None:
     """Whatever the kernel says of a segment is taken for a scan of it."""
     base_offset, content = segment
     scan = scan_segment(np.frombuffer(content, np.uint8), base_offset=base_offset)
-    head, body = encode_scan(scan)
+    head, body = encoded(scan)
     request = ScanRequest(part=Original(file="a.log", size_bytes=len(content)), base_offset=base_offset)
     assert_same_scan(decoded(head, body, request), scan)
 
 
 class TestDamage:
     def test_the_intact_one_is_read(self) -> None:
-        assert decoded(*encode_scan(a_scan())) is not None
+        assert decoded(*encoded(a_scan())) is not None
 
     @pytest.mark.parametrize("name", ["valid_bytes", "stop_position"])
     @pytest.mark.parametrize("value", [-1, 1001])
     def test_a_position_outside_the_segment(self, name: str, value: int) -> None:
-        assert decoded(*encode_scan(a_scan(**{name: value}))) is None
+        assert decoded(*encoded(a_scan(**{name: value}))) is None
 
     @pytest.mark.parametrize("value", [None, "1", 1.0, True, [1], 1 << 63, -(1 << 63) - 1])
     def test_what_is_no_64_bit_integer(self, value: object) -> None:
-        head, body = encode_scan(a_scan())
+        head, body = encoded(a_scan())
         for name in (name for name in head if name not in ("rows", "stop_detail")):
             assert decoded(head | {name: value}, body) is None, name
         assert decoded(head | {"stop_detail": [1, value]}, body) is None
 
     @pytest.mark.parametrize("details", [None, [], [1], [1, 2, 3], {"1": 2}, 1])
     def test_details_that_are_not_two(self, details: object) -> None:
-        head, body = encode_scan(a_scan())
+        head, body = encoded(a_scan())
         assert decoded(head | {"stop_detail": details}, body) is None
 
     def test_a_stop_that_there_is_not(self) -> None:
-        head, body = encode_scan(a_scan())
+        head, body = encoded(a_scan())
         assert decoded(head | {"stop": 99}, body) is None
 
     @pytest.mark.parametrize("count", [-1, 0, 1, 3, 1 << 62, 1 << 64, True, None, "2"])
     def test_row_counts_that_do_not_fit_the_bytes(self, count: object) -> None:
-        head, body = encode_scan(a_scan())
+        head, body = encoded(a_scan())
         for name in ARRAYS:
             assert decoded(head | {"rows": head["rows"] | {name: count}}, body) is None, name
 
     @pytest.mark.parametrize("rows", [None, [], {}, {"producers": 2}])
     def test_rows_of_other_arrays(self, rows: object) -> None:
-        head, body = encode_scan(a_scan())
+        head, body = encoded(a_scan())
         assert decoded(head | {"rows": rows}, body) is None
 
     def test_a_body_of_every_other_length(self) -> None:
-        head, body = encode_scan(a_scan())
+        head, body = encoded(a_scan())
         assert all(decoded(head, body[:size]) is None for size in range(len(body)))
         assert decoded(head, body + b"\0") is None
 
@@ -98,10 +103,10 @@ class TestDamage:
     def test_an_event_of_nobody_or_of_no_kind(self, field: str, value: int) -> None:
         scan = a_scan()
         scan.txn_events[field][1] = value
-        assert decoded(*encode_scan(scan)) is None
+        assert decoded(*encoded(scan)) is None
 
     def test_epochs_without_their_positions(self) -> None:
-        assert decoded(*encode_scan(a_scan(epoch_positions=np.zeros(1, np.int64)))) is None
+        assert decoded(*encoded(a_scan(epoch_positions=np.zeros(1, np.int64)))) is None
 
 
 class TestKey:
