@@ -1,180 +1,215 @@
-"""The only writer. It carries out plans, one durable step after another.
+"""The only writer. It carries out plans: what is lost is saved, what is new is staged, then all is published.
 
-A file that is written is written beside its place, synced, renamed over it, and its folder synced. New files
-take owner, group and mode from what they replace, else from the folder they lie in, so that a broker that
-runs as somebody else can open them. Whatever fails raises `OSError` and leaves what is there as it was.
+Up to the commit nothing that was there has changed but the broker's own pending deletions, which it would make, too,
+and which may be what gives a full disk its space back. Behind it every action is a rename, a link, a cut or an unlink.
+Whatever fails raises `OSError`; before the commit it leaves everything as it was.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Mapping
 
-from recovery.plan import (
+from recovery.actions import (
     TEMPORARY_SUFFIX,
     Action,
+    AppendPart,
     CopyPart,
     LinkFile,
     PartitionPlan,
     RemoveFile,
     RenameFile,
-    SaveFile,
+    RestoreFile,
     TruncateFile,
     WriteFile,
+    seals_segment,
 )
+from recovery.commit import Commit
+from recovery.durable import (
+    append_part,
+    copy_new,
+    remove_file,
+    sync,
+    sync_all,
+    truncate,
+    write_new,
+)
+from recovery.model import FileStat, RemovalKind
 from recovery.quarantine import Quarantine
 
-_COPY_BYTES = 1 << 20
 
+def apply_partition(
+    folder: str,
+    plan: PartitionPlan,
+    files: Mapping[str, FileStat],
+    quarantine: Quarantine,
+    *,
+    enter: Callable[[Commit, list[str]], None] = lambda _commit, _saved: None,
+) -> list[str]:
+    """Carry out *plan* in *folder*.
 
-def apply_partition(folder: str, plan: PartitionPlan, quarantine: Quarantine) -> list[str]:
-    """Carry out *plan* in *folder*: quarantine first, then the actions in order.
+    Args:
+        files: what lies in the folder, as the plan was made for it.
+        enter: brings the commit to disk, and what it has saved; from then on it is to be carried out.
 
     Returns:
-        The paths that hold what was put into quarantine.
+        The paths that hold what is lost from the log.
     """
-    saved = []
-    for save in plan.saves:
-        path = os.path.join(folder, save.name)
-        if isinstance(save, SaveFile):
-            saved.append(
-                quarantine.save_file(path, folder=plan.folder, reason=save.reason, may_link=not save.is_cut)
-            )
-        else:
-            saved.append(quarantine.save_tail(path, save.position, folder=plan.folder, reason=save.reason))
-    if plan.saves:
+    saved = quarantine.save(folder, plan)
+    pending = {
+        action.name
+        for action in plan.actions
+        if isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION
+    }
+    for name in sorted(pending):
+        remove_file(os.path.join(folder, name))
+    commit = stage(
+        folder,
+        plan.folder,
+        {name: stat for name, stat in files.items() if name not in pending},
+        tuple(
+            action
+            for action in plan.actions
+            if not (isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION)
+        ),
+    )
+    try:
         quarantine.sync()
-    for action in plan.actions:
-        _apply_action(folder, action)
-    if plan.actions:
-        sync_folder(folder)
+        enter(commit, saved)
+    except BaseException:
+        unstage(folder)
+        raise
+    publish(folder, commit)
+    quarantine.note_change(commit, list_files(folder))
     return saved
 
 
-def sync_files(paths: Iterable[str]) -> None:
-    """Bring the bytes of existing files to disk.
-
-    A clean marker must not vouch for pages that only the cache holds.
-
-    Kafka: UnifiedLog.flush at a clean shutdown.
-    """
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def write_file(path: str, data: bytes, *, size_bytes: int | None = None) -> None:
-    """Write *path* in whole, durably and at once: whoever looks sees the old file or the new one.
+def stage(folder: str, name: str, files: Mapping[str, FileStat], actions: tuple[Action, ...]) -> Commit:
+    """Write what *actions* make in *folder* under temporary names, durably, and return the commit over all.
 
     Args:
-        size_bytes: the file's size where it is larger than *data*; the rest is zeros.
+        name: of the folder, for the commit.
+        files: what lies there.
     """
-    with _replacement(path) as descriptor:
-        _write_fully(descriptor, data)
-        if size_bytes is not None and size_bytes > len(data):
-            os.ftruncate(descriptor, size_bytes)
-
-
-def remove_file(path: str) -> None:
-    """Unlink *path* if it is there."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-
-
-def sync_folder(folder: str) -> None:
-    """Bring the names in *folder* to disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    unstage(folder)
+    staged: dict[str, FileStat] = {}
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _apply_action(folder: str, action: Action) -> None:
-    match action:
-        case WriteFile(name=name, data=data, size_bytes=size_bytes):
-            write_file(os.path.join(folder, name), data, size_bytes=size_bytes)
-        case RemoveFile(name=name):
-            remove_file(os.path.join(folder, name))
-        case RenameFile(old=old, new=new):
-            os.rename(os.path.join(folder, old), os.path.join(folder, new))
-            sync_folder(folder)  # a later cut must not reach the disk before the segments behind it are gone
-        case LinkFile(old=old, new=new):
-            os.link(os.path.join(folder, old), os.path.join(folder, new))
-            sync_folder(folder)
-        case CopyPart(source=source, name=name, position=position, size_bytes=size_bytes):
-            _copy_part(os.path.join(folder, source), os.path.join(folder, name), position, size_bytes)
-        case TruncateFile(name=name, size_bytes=size_bytes):
-            _truncate(os.path.join(folder, name), size_bytes)
-
-
-def _copy_part(source: str, path: str, position: int, size_bytes: int) -> None:
-    with open(source, "rb", buffering=0) as opened, _replacement(path) as descriptor:
-        opened.seek(position)
-        while size_bytes > 0:
-            chunk = opened.read(min(size_bytes, _COPY_BYTES))
-            if not chunk:
-                raise OSError(errno.EIO, "the file became shorter while it was copied", source)
-            _write_fully(descriptor, chunk)
-            size_bytes -= len(chunk)
-
-
-@contextlib.contextmanager
-def _replacement(path: str) -> Iterator[int]:
-    """Open a new file that takes the place of *path* when the block ends well, and is gone when it does not."""
-    temporary = path + TEMPORARY_SUFFIX
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            _adopt(
-                descriptor, path
-            )  # first, so that a kill leaves no file that the broker's user may not remove
-            yield descriptor
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.rename(temporary, path)
+        for action in actions:
+            if isinstance(action, WriteFile | CopyPart | RestoreFile):
+                path = os.path.join(folder, action.name)
+                _stage_action(folder, action, path + TEMPORARY_SUFFIX, path)
+                staged[action.name] = _stat(path + TEMPORARY_SUFFIX)
+        sync_all(
+            [*(os.path.join(folder, made + TEMPORARY_SUFFIX) for made in staged), folder] if staged else []
+        )
     except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
+        unstage(folder)
         raise
+    return Commit(folder=name, before=files, staged=staged, actions=actions)
 
 
-def _write_fully(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def unstage(folder: str) -> None:
+    """Remove what a run that ended before its commit has left in *folder*."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.name.endswith(TEMPORARY_SUFFIX)]
+    for name in names:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, name))
 
 
-def _truncate(path: str, size_bytes: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.ftruncate(descriptor, size_bytes)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def publish(folder: str, commit: Commit) -> None:
+    """Do the actions of *commit* that are not done yet, in order, and bring them to disk."""
+    with os.scandir(folder) as entries:
+        present = {entry.name: entry.inode() for entry in entries}
+    publication = _Publication(folder, commit, present)
+    for action in commit.actions:
+        publication.do(action)
+    if commit.actions:
+        sync(folder)
 
 
-def _adopt(descriptor: int, path: str) -> None:
-    """Take owner, group and mode from the file at *path*, else from its folder."""
-    try:
-        model = os.stat(path)
-        mode = stat.S_IMODE(model.st_mode)
-    except FileNotFoundError:
-        model = os.stat(os.path.dirname(path))
-        mode = stat.S_IMODE(model.st_mode) & 0o666
-    os.fchmod(descriptor, mode)
-    found = os.fstat(descriptor)
-    if (found.st_uid, found.st_gid) != (model.st_uid, model.st_gid):
-        try:
-            os.fchown(descriptor, model.st_uid, model.st_gid)
-        except PermissionError:
-            # Only root may give a file to a group that it is not in. A broker's own new files are no different.
-            if found.st_uid != model.st_uid:
-                raise
+def list_files(folder: str) -> dict[str, FileStat]:
+    """Return the regular files in *folder*."""
+    with os.scandir(folder) as entries:
+        return {entry.name: _file_stat(entry.stat()) for entry in entries if entry.is_file()}
+
+
+class _Publication:
+    """The state of a folder while a commit is carried out.
+
+    Args:
+        present: the inodes that are there, by name.
+    """
+
+    def __init__(self, folder: str, commit: Commit, present: dict[str, int]) -> None:
+        self._folder = folder
+        self._commit = commit
+        self._present = present
+        self._has_unsynced_names = False
+
+    def do(self, action: Action) -> None:
+        """Do *action* unless it is done."""
+        match action:
+            case RemoveFile(name=name):
+                if self._is_first(name):
+                    remove_file(self._path(name))
+                    del self._present[name]
+            case RenameFile(old=old, new=new):
+                if self._is_first(old):
+                    self._rename(old, new)
+                    self._sync_names()  # a later cut must not reach the disk before the segments behind it are gone
+            case LinkFile(old=old, new=new):
+                if self._is_first(old) and new not in self._present:
+                    os.link(self._path(old), self._path(new))
+                    self._present[new] = self._present[old]
+                    self._sync_names()
+            case TruncateFile(name=name, size_bytes=size_bytes):
+                truncate(self._path(name), size_bytes)
+            case AppendPart(name=name, position=position, size_bytes=size_bytes):
+                end = position + size_bytes
+                append_part(action.source, self._path(name), position, end, mtime_ns=action.mtime_ns)
+            case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
+                if self._present.get(name + TEMPORARY_SUFFIX) == self._commit.staged[name].inode:
+                    if self._has_unsynced_names and seals_segment(name):
+                        self._sync_names()  # an index vouches for its segment
+                    self._rename(name + TEMPORARY_SUFFIX, name)
+
+    def _is_first(self, name: str) -> bool:
+        """Whether the file that is called *name* now is the one that was called so at the start."""
+        before = self._commit.before.get(name)
+        return before is not None and self._present.get(name) == before.inode
+
+    def _rename(self, old: str, new: str) -> None:
+        os.rename(self._path(old), self._path(new))
+        self._present[new] = self._present.pop(old)
+        self._has_unsynced_names = True
+
+    def _sync_names(self) -> None:
+        sync(self._folder)
+        self._has_unsynced_names = False
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+
+def _stage_action(folder: str, action: WriteFile | CopyPart | RestoreFile, temporary: str, path: str) -> None:
+    match action:
+        case WriteFile(data=data, size_bytes=size_bytes):
+            write_new(temporary, data, size_bytes=size_bytes, like=path)
+        case CopyPart(source=source, position=position, size_bytes=size_bytes):
+            whole = os.path.join(folder, source)
+            copy_new(whole, temporary, position=position, size_bytes=size_bytes, like=path)
+        case RestoreFile(source=source):
+            try:
+                os.link(source, temporary)
+            except OSError:
+                copy_new(source, temporary, like=source)
+
+
+def _stat(path: str) -> FileStat:
+    return _file_stat(os.stat(path))
+
+
+def _file_stat(found: os.stat_result) -> FileStat:
+    return FileStat(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino)

@@ -29,9 +29,11 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
+from recovery.partition_run import bytes_to_scan, segments_to_recover
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
+from recovery.run_journal import RunJournal, refuse_unfinished_undo
 from recovery.space import SpaceLedger
 from recovery.survey import survey_log_dirs
 
@@ -64,7 +66,8 @@ class Engine:
         locked_dirs: further dirs to lock, a separate metadata.log.dir.
         settings: returns the settings of a topic's logs; called once the locks are held.
         thread_count: `num.recovery.threads.per.data.dir`.
-        now_ms: the clock by which producers expire.
+        now_ms: the clock by which producers expire; None for that of the interrupted run, else now.
+        restart: forget what an interrupted run has done.
         force: recover as after an unclean shutdown, whatever the markers say.
         problems: why log dirs may not be touched, as far as the caller knows.
         repair: first move away what keeps a broker from loading, where that costs no batch.
@@ -79,7 +82,7 @@ class Engine:
         locked_dirs: Iterable[str] = (),
         settings: Callable[[], Callable[[str], LogSettings]],
         thread_count: int,
-        now_ms: int,
+        now_ms: int | None = None,
         producer_id_expiration_ms: int = 86_400_000,
         handoff: Handoff = "clean-shutdown",
         dry_run: bool = False,
@@ -88,6 +91,7 @@ class Engine:
         force: bool = False,
         repair: bool = False,
         problems: Mapping[str, tuple[Problem, ...]] | None = None,
+        restart: bool = False,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
@@ -108,18 +112,21 @@ class Engine:
         self._problems = problems or {}
         self._quarantines: dict[str, Quarantine] = {}
         self._repairs: dict[str, tuple[str, ...]] = {}
+        self._restart = restart
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
         self._locks = locks
         self._offline: dict[str, LogDirOfflineError] = {}
+        self._journals: dict[str, RunJournal] = {}
 
     def run(self) -> RecoveryReport:
         """Recover all log dirs and return what became of them.
 
         Raises:
             LogDirLockedError: somebody holds a lock; nothing was changed.
-            UnsafeError: a separate metadata.log.dir cannot be locked; nothing was changed.
+            UnsafeError: a separate metadata.log.dir cannot be locked, or an interrupted run had another
+                configuration; nothing was changed.
         """
         try:
             report = self._run()
@@ -136,6 +143,7 @@ class Engine:
         own_locks = LogDirLocks(self._locked_dirs, dry_run=self._dry_run)
         with own_locks if self._locks is None else nullcontext(self._locks) as locks:
             self._take_offline(locks)
+            now_ms = self._open_journals()
             compile_s = _warm_up()
             self._notify(
                 RunStarted(log_dirs=self._log_dirs, threads_per_dir=self._thread_count, dry_run=self._dry_run)
@@ -146,12 +154,12 @@ class Engine:
                 self._notify(remark)
             for log_dir, error in self._offline.items():
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
-            inventories = self._list_log_dirs()
-            reports = self._recover(inventories)
+            inventories = self._list_log_dirs(now_ms)
+            reports = self._recover(inventories, now_ms)
         order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
         return RecoveryReport(
             dry_run=self._dry_run,
-            now_ms=self._now_ms,
+            now_ms=now_ms,
             duration_ms=int((time.monotonic() - started_s) * 1000),
             log_dirs=tuple(sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])),
             signal_exit_code=128 + self._stop.signal_number
@@ -169,14 +177,37 @@ class Engine:
                 )
             self._offline[log_dir] = error
 
-    def _list_log_dirs(self) -> list[LogDirInventory]:
+    def _open_journals(self) -> int:
+        """Look for interrupted runs and return the clock of this one: an interrupted one has set it.
+
+        Raises:
+            JournalError: what lies there is no journal that this version knows.
+        """
+        for log_dir in self._log_dirs:
+            if log_dir in self._offline:
+                continue
+            try:
+                refuse_unfinished_undo(log_dir, self._quarantine_dir)
+                journal = RunJournal(log_dir, quarantine_dir=self._quarantine_dir, dry_run=self._dry_run)
+                if self._restart:
+                    journal.discard()
+            except OSError as error:
+                self._offline[log_dir] = LogDirOfflineError(log_dir, error)
+                continue
+            self._journals[log_dir] = journal
+        if self._now_ms is not None:
+            return self._now_ms
+        begun = [journal.now_ms for journal in self._journals.values() if journal.now_ms is not None]
+        return begun[0] if begun else time.time_ns() // 1_000_000
+
+    def _list_log_dirs(self, now_ms: int) -> list[LogDirInventory]:
         settings_of = self._settings()
         survey = survey_log_dirs(
             [log_dir for log_dir in self._log_dirs if log_dir not in self._offline],
             partial(
                 list_log_dir,
                 settings_of=settings_of,
-                now_ms=self._now_ms,
+                now_ms=now_ms,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 ignores_marker=self._force,
             ),
@@ -191,15 +222,16 @@ class Engine:
         for log_dir, error in survey.offline.items():
             self._offline[log_dir] = error
             self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
-        inventories = survey.inventories
+        inventories = [self._resumed(inventory) for inventory in survey.inventories]
         for inventory in inventories:
+            journal = self._journals[inventory.log_dir]
             self._notify(
                 LogDirStarted(
                     log_dir=inventory.log_dir,
                     had_clean_shutdown=inventory.had_clean_shutdown,
                     log_count=log_count(inventory),
-                    segment_count=inventory.unflushed_segment_count,
-                    bytes_total=inventory.unflushed_bytes,
+                    segment_count=sum(segments_to_recover(task, journal) for task in inventory.tasks),
+                    bytes_total=sum(bytes_to_scan(task, journal) for task in inventory.tasks),
                 )
             )
             for folder in inventory.passed_over:
@@ -212,14 +244,45 @@ class Engine:
         return inventories
 
     def _quarantine_of(self, log_dir: str) -> Quarantine:
-        """Return this run's place in quarantine for what comes from a log dir."""
-        return self._quarantines.setdefault(log_dir, Quarantine(log_dir, root=self._quarantine_dir))
+        """Return this run's place in quarantine for what comes from a log dir; an interrupted one had it before."""
+        if log_dir not in self._quarantines:
+            journal = self._journals[log_dir]
+            self._quarantines[log_dir] = Quarantine(
+                log_dir, root=self._quarantine_dir, run=journal.run, on_created=journal.note_run
+            )
+        return self._quarantines[log_dir]
 
-    def _recover(self, inventories: list[LogDirInventory]) -> list[LogDirReport]:
+    def _resumed(self, inventory: LogDirInventory) -> LogDirInventory:
+        """Return *inventory* as an interrupted run had it, if there was one and it can be gone on with."""
+        journal = self._journals[inventory.log_dir]
+        if not journal.is_begun:
+            return inventory
+        journal.check_configuration(self._configuration(inventory), self._now_ms)
+        resumed, objection = journal.review(inventory)
+        text = "going on with the run that was interrupted"
+        if objection is not None:
+            text = f"a run was interrupted here, but {objection}: beginning anew"
+        self._notify(Remark(text=text, log_dir=inventory.log_dir))
+        return resumed
+
+    def _configuration(self, inventory: LogDirInventory) -> dict[str, str]:
+        """Return all that decides about bytes, by name."""
+        return {
+            "--handoff": self._handoff,
+            "--keep-deleted": str(self._keep_deleted).lower(),
+            "--force": str(self._force).lower(),
+            "producer.id.expiration.ms": str(self._producer_id_expiration_ms),
+            **{f"settings of {task.topic_partition.topic}": str(task.settings) for task in inventory.tasks},
+        }
+
+    def _recover(self, inventories: list[LogDirInventory], now_ms: int) -> list[LogDirReport]:
         space = SpaceLedger(dry_run=self._dry_run, check_stop=self._stop.check)
         runs = [
             LogDirRun(
                 inventory,
+                self._journals[inventory.log_dir],
+                configuration=self._configuration(inventory),
+                now_ms=now_ms,
                 thread_count=self._thread_count,
                 handoff=self._handoff,
                 dry_run=self._dry_run,

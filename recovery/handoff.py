@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from recovery.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, SaveFile, WriteFile
 from recovery.inventory import LogDirInventory
-from recovery.model import PartitionOutcome, PartitionTask
+from recovery.model import LogBounds, PartitionTask, RemovalKind
 from segfmt.checkpoint import encode_offset_checkpoint
 from segfmt.clean_shutdown import encode_clean_shutdown
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
@@ -21,60 +21,90 @@ Handoff = Literal["clean-shutdown", "recovery-point", "none"]
 HANDOFF_CHOICES: tuple[Handoff, ...] = get_args(Handoff)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirWrite:
-    """One file of the log dir itself to be written.
-
-    Attributes:
-        replaces: whether a file of that name is there, which then goes to quarantine first.
-    """
-
-    name: str
-    data: bytes
-    replaces: bool
+HANDED_OVER_FILES = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEAN_SHUTDOWN_FILE)
 
 
 def plan_handoff(
     inventory: LogDirInventory,
-    outcomes: Mapping[str, tuple[PartitionTask, PartitionOutcome]],
+    logs: Mapping[str, tuple[PartitionTask, LogBounds]],
     *,
     handoff: Handoff,
     is_complete: bool,
     is_changed: bool,
-) -> tuple[DirWrite, ...]:
-    """Return what to write into the log dir once its partitions are done, in order: the marker is last.
+) -> PartitionPlan:
+    """Return what to write into the log dir once its partitions are done: the marker is last.
 
     Args:
-        outcomes: by folder, of the partitions that were neither refused nor failed.
+        logs: by folder, of the partitions that were neither refused nor failed.
         is_complete: whether that is all of them; without it there is no marker.
         is_changed: whether anything in the dir was changed, so that a marker of its own was taken away.
     """
     if handoff == "none":
-        return ()
-    recovery_points = dict(_kept_lines(inventory, outcomes, inventory.recovery_points))
-    log_start_offsets = dict(_kept_lines(inventory, outcomes, inventory.log_start_offsets))
-    for task, outcome in outcomes.values():
+        return _plan(inventory.log_dir, {})
+    recovery_points = dict(_kept_lines(inventory, logs, inventory.recovery_points))
+    log_start_offsets = dict(_kept_lines(inventory, logs, inventory.log_start_offsets))
+    for task, bounds in logs.values():
         key = (task.topic_partition.topic, task.topic_partition.partition)
-        if outcome.is_loaded:
-            recovery_points[key] = outcome.log_end_offset
-            if outcome.checkpoints_log_start:
-                log_start_offsets[key] = outcome.log_start_offset
-    writes = [
-        *_checkpoint_write(inventory.log_dir, RECOVERY_POINT_CHECKPOINT, recovery_points),
-        *_checkpoint_write(inventory.log_dir, LOG_START_OFFSET_CHECKPOINT, log_start_offsets),
-    ]
+        if bounds.is_loaded:
+            recovery_points[key] = bounds.log_end_offset
+            if bounds.checkpoints_log_start:
+                log_start_offsets[key] = bounds.log_start_offset
+    writes = {
+        name: data
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, log_start_offsets),
+        )
+        if (data := _changed_checkpoint(inventory.log_dir, name, offsets)) is not None
+    }
     has_marker = os.path.exists(os.path.join(inventory.log_dir, CLEAN_SHUTDOWN_FILE))
     needs_marker = (
         is_changed or not has_marker
     )  # one that was ignored and turned out to be true stays as it is
     if handoff == "clean-shutdown" and is_complete and needs_marker:
-        writes.append(DirWrite(name=CLEAN_SHUTDOWN_FILE, data=encode_clean_shutdown(), replaces=has_marker))
-    return tuple(writes)
+        writes[CLEAN_SHUTDOWN_FILE] = encode_clean_shutdown()
+    return _plan(inventory.log_dir, writes)
+
+
+def plan_unmarking(log_dir: str) -> PartitionPlan:
+    """Return how the marker of a clean log dir goes, which is then unclean. Kafka: LogManager.loadLogs."""
+    path = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
+    if not os.path.exists(path):
+        return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
+    size_bytes = os.path.getsize(path)
+    return PartitionPlan(
+        folder=LOG_DIR_ITSELF,
+        saves=(
+            SaveFile(
+                name=CLEAN_SHUTDOWN_FILE,
+                size_bytes=size_bytes,
+                reason="the dir is unclean while it is changed",
+            ),
+        ),
+        actions=(RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=size_bytes, kind=RemovalKind.DERIVED),),
+    )
+
+
+def _plan(log_dir: str, writes: Mapping[str, bytes]) -> PartitionPlan:
+    replaced = {name for name in writes if os.path.exists(os.path.join(log_dir, name))}
+    return PartitionPlan(
+        folder=LOG_DIR_ITSELF,
+        saves=tuple(
+            SaveFile(
+                name=name,
+                size_bytes=os.path.getsize(os.path.join(log_dir, name)),
+                reason="overwritten by the hand-off",
+            )
+            for name in writes
+            if name in replaced
+        ),
+        actions=tuple(WriteFile(name=name, data=data, size_bytes=len(data)) for name, data in writes.items()),
+    )
 
 
 def _kept_lines(
     inventory: LogDirInventory,
-    outcomes: Mapping[str, tuple[PartitionTask, PartitionOutcome]],
+    logs: Mapping[str, tuple[PartitionTask, LogBounds]],
     lines: Mapping[tuple[str, int], int],
 ) -> Mapping[tuple[str, int], int]:
     """Return the lines of partitions that were left alone: refused or failed ones keep what the broker knew of them."""
@@ -82,7 +112,7 @@ def _kept_lines(
     refused |= {
         (task.topic_partition.topic, task.topic_partition.partition)
         for task in inventory.tasks
-        if task.folder not in outcomes
+        if task.folder not in logs
     }
     return {key: offset for key, offset in lines.items() if key in refused}
 
@@ -92,13 +122,12 @@ def _key_of_folder(folder: str) -> tuple[str, int]:
     return topic, int(number) if number.isdecimal() else -1
 
 
-def _checkpoint_write(log_dir: str, name: str, offsets: Mapping[tuple[str, int], int]) -> list[DirWrite]:
+def _changed_checkpoint(log_dir: str, name: str, offsets: Mapping[tuple[str, int], int]) -> bytes | None:
+    """Return the checkpoint that is to be written, None where it is there with these lines in any order."""
     data = encode_offset_checkpoint(dict(sorted(offsets.items())))
     path = os.path.join(log_dir, name)
     if not os.path.isfile(path):  # a dry run may find there what a repair would have moved away
-        return [DirWrite(name=name, data=data, replaces=False)]
+        return data
     with open(path, "rb") as file:
         found = file.read()
-    if sorted(found.splitlines()) == sorted(data.splitlines()):
-        return []
-    return [DirWrite(name=name, data=data, replaces=True)]
+    return None if sorted(found.splitlines()) == sorted(data.splitlines()) else data

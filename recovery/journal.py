@@ -20,6 +20,9 @@ from typing import Any, Final
 
 from native.raw_scan import RawScan
 from recovery import journal_record, scan_record
+from recovery.actions import (
+    TEMPORARY_SUFFIX,
+)
 from recovery.errors import JournalError
 from recovery.journal_file import (
     FoundRecord,
@@ -32,7 +35,6 @@ from recovery.journal_file import (
 )
 from recovery.journal_record import START, Document, Header, RecordKind
 from recovery.model import FileStat, ScanRequest
-from recovery.plan import TEMPORARY_SUFFIX
 from segfmt.filenames import DELETED_SUFFIX
 
 JOURNAL_FILE: Final = "journal"
@@ -165,6 +167,10 @@ class Journal:
         return _Documents(self, self._notes)
 
     # -- scans ----------------------------------------------------------------------------------------------
+
+    def has_scan(self, folder: str, request: ScanRequest, stat: FileStat) -> bool:
+        """Return whether there is a scan that a run has made of these bytes; see `scan_of`."""
+        return _digest(scan_record.scan_key(folder, request, stat)) in self._scans
 
     def scan_of(self, folder: str, request: ScanRequest, stat: FileStat) -> RawScan | None:
         """Return the scan of a segment that a run has made of these bytes; None where there is none.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from recovery.broker_dirs import find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
 from recovery.engine import Engine, StopRequest
-from recovery.errors import UnsafeError, UsageError
+from recovery.errors import UsageError
 from recovery.identity import identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
@@ -19,23 +19,6 @@ from recovery.report import RecoveryReport
 from recovery.setting import Layer
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
 from segfmt.errors import FormatError
-from segfmt.filenames import (
-    CLEAN_SHUTDOWN_FILE,
-    LOG_START_OFFSET_CHECKPOINT,
-    META_PROPERTIES,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-)
-
-_BROKERS_FILES = frozenset(
-    {
-        META_PROPERTIES,
-        RECOVERY_POINT_CHECKPOINT,
-        LOG_START_OFFSET_CHECKPOINT,
-        REPLICATION_OFFSET_CHECKPOINT,
-        CLEAN_SHUTDOWN_FILE,
-    }
-)
 
 
 def recover(
@@ -51,6 +34,7 @@ def recover(
     keep_deleted: bool = False,
     force: bool = False,
     repair: bool = False,
+    restart: bool = False,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> RecoveryReport:
@@ -60,7 +44,7 @@ def recover(
         log_dirs: paths; None for those in *config*.
         config: the broker's properties, as in its server.properties.
         topic_configs: settings by topic; they win over those in the metadata log.
-        now_ms: the clock by which producers expire, ms since 1970; None for now.
+        now_ms: the clock by which producers expire, ms since 1970; None for now, or for that of an interrupted run.
         dry_run: change nothing, say what would be done.
         handoff: what the broker finds afterwards.
         threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
@@ -69,6 +53,7 @@ def recover(
             quarantine before they go.
         force: recover as after an unclean shutdown, whatever the markers say.
         repair: first move to quarantine what keeps a broker from loading, where that costs no batch.
+        restart: forget what an interrupted run has done, and begin anew.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
 
@@ -78,23 +63,16 @@ def recover(
     Raises:
         UsageError: settings that Kafka does not accept, or no log dir.
         LogDirLockedError: a broker runs, or another recovery; nothing was changed.
-        UnsafeError: a folder is not a broker's, or a separate metadata.log.dir cannot be locked; nothing was
-            changed.
+        UnsafeError: a folder is not a broker's, a separate metadata.log.dir cannot be locked, or an interrupted run
+            had another configuration; nothing was changed.
     """
-    run_config = _broker_config(log_dirs, config or {})
     if threads is not None and threads < 1:
         raise UsageError(f"--threads {threads}: expected at least 1")
-    if log_dirs is None:
-        _refuse_relative(run_config)
-    paths = _log_dir_paths(run_config)
-    _refuse_foreign(paths)
-    locked_dirs = _with_metadata_dir(run_config, paths)
-    quarantine = None if quarantine_dir is None else os.path.abspath(quarantine_dir)
-    if quarantine is not None:
-        _refuse_quarantine_inside(quarantine, locked_dirs)
+    dirs = find_broker_dirs(log_dirs, config or {}, quarantine_dir=quarantine_dir)
+    run_config, paths = dirs.broker, dirs.log_dirs
     remarks: list[Remark] = []
     # Locked before the metadata log is read: a broker would still write to it.
-    with LogDirLocks(locked_dirs, dry_run=dry_run) as locks:
+    with LogDirLocks(dirs.locked_dirs, dry_run=dry_run) as locks:
         metadata_first = tuple(dict.fromkeys((os.path.abspath(run_config.metadata_log_dir), *paths)))
         identity = identify(
             metadata_first,
@@ -108,100 +86,21 @@ def recover(
             paths,
             settings=lambda: topics.settings_of,
             thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
-            now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+            now_ms=now_ms,
             producer_id_expiration_ms=broker.producer_id_expiration_ms,
             handoff=handoff,
             dry_run=dry_run,
-            quarantine_dir=quarantine,
+            quarantine_dir=dirs.quarantine_dir,
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
             problems=identity.problems,
+            restart=restart,
             observers=observers,
             stop=stop,
             remarks=remarks,
             locks=locks,
         ).run()
-
-
-def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:
-    if log_dirs is None:
-        return BrokerConfig.from_properties(properties)
-    if not log_dirs:
-        raise UsageError("no log dir given")
-    return BrokerConfig.from_properties(
-        properties, overrides=(Layer("--log-dirs", {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
-    )
-
-
-def _refuse_relative(broker: BrokerConfig) -> None:
-    """Refuse paths that mean a folder below the one the broker is started in, which is not known here."""
-    for key, path in (
-        *(("log.dirs", path) for path in broker.log_dirs),
-        ("metadata.log.dir", broker.metadata_log_dir),
-    ):
-        if not os.path.isabs(path):
-            raise UsageError(
-                f"{key}: {path}: a relative path, which depends on the folder that the broker is started in. "
-                f"Remedy: give the absolute one with --property {key}=..."
-            )
-
-
-def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
-    """Return the log dirs as absolute paths, each of them a folder of its own.
-
-    Kafka: LogManager.createAndValidateLogDirs. Differs: a log dir that is missing is not made.
-    """
-    paths: dict[tuple[int, int], str] = {}
-    for entry in broker.log_dirs:
-        path = os.path.abspath(entry)
-        if not os.path.isdir(path):
-            raise UsageError(f"{path}: no such log dir")
-        found = os.stat(path)
-        other = paths.setdefault((found.st_dev, found.st_ino), entry)
-        if other != entry:
-            raise UsageError(
-                f"log.dirs: {other} and {entry} are the same folder (KafkaException stops the broker). "
-                "Remedy: name it once"
-            )
-    return tuple(os.path.abspath(entry) for entry in paths.values())
-
-
-def _refuse_foreign(paths: tuple[str, ...]) -> None:
-    """Refuse a folder that no broker has ever opened: another one was meant, or its file system is not mounted.
-
-    Kafka: KafkaRaftServer.initializeLogDirs (no meta.properties stops the node). Differs: any file of a
-    broker's own will do, as what is lost is not what is foreign.
-    """
-    for path in paths:
-        try:
-            names = os.listdir(path)
-        except OSError:
-            continue  # the log dir goes offline when it is locked
-        if _BROKERS_FILES.isdisjoint(names):
-            raise UnsafeError(
-                f"{path}: not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing. Nothing was "
-                "changed. Remedy: check the path, and that its file system is mounted"
-            )
-
-
-def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the dirs to lock: a separate metadata.log.dir is one of them."""
-    metadata_dir = os.path.abspath(broker.metadata_log_dir)
-    if not os.path.isdir(metadata_dir) or any(os.path.samefile(metadata_dir, path) for path in paths):
-        return paths
-    return (*paths, metadata_dir)
-
-
-def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
-    """Refuse a quarantine that a broker would take for a log."""
-    real = os.path.realpath(quarantine)
-    for one in dirs:
-        if os.path.commonpath((real, os.path.realpath(one))) == os.path.realpath(one):
-            raise UsageError(
-                f"--quarantine-dir {quarantine}: inside the log dir {one}, where a broker takes folders "
-                "for logs. Remedy: choose a folder outside of it, or leave the option out"
-            )
 
 
 def _settings(

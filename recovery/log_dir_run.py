@@ -13,15 +13,17 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from recovery.apply import remove_file, sync_folder, write_file
+from recovery.actions import PartitionPlan, WriteFile
+from recovery.apply import apply_partition, list_files, publish, unstage
+from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
-from recovery.handoff import DirWrite, Handoff, plan_handoff
+from recovery.handoff import Handoff, plan_handoff, plan_unmarking
 from recovery.inventory import LogDirInventory
 from recovery.model import PartitionTask
 from recovery.observer import (
@@ -31,14 +33,15 @@ from recovery.observer import (
     Observer,
     PartitionFinished,
     PartitionStarted,
+    Remark,
 )
-from recovery.partition_run import PartitionResult, PartitionRun
-from recovery.plan import TEMPORARY_SUFFIX
+from recovery.partition_result import PartitionResult
+from recovery.partition_run import PartitionRun
 from recovery.quarantine import Quarantine
-from recovery.repair import LOG_DIR_ITSELF
 from recovery.report import LogDirReport, PartitionReport
+from recovery.run_journal import RunJournal, own_files
 from recovery.space import SpaceLedger, free_bytes
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +60,10 @@ class LogDirRun:
     def __init__(
         self,
         inventory: LogDirInventory,
+        journal: RunJournal,
         *,
+        configuration: Mapping[str, str],
+        now_ms: int,
         thread_count: int,
         handoff: Handoff,
         dry_run: bool,
@@ -69,6 +75,9 @@ class LogDirRun:
         check_stop: Callable[[], None],
     ) -> None:
         self._inventory = inventory
+        self._journal = journal
+        self._configuration = configuration
+        self._now_ms = now_ms
         self._thread_count = thread_count
         self._handoff: Handoff = handoff
         self._dry_run = dry_run
@@ -82,6 +91,7 @@ class LogDirRun:
         self._changed = threading.Condition()
         self._may_map = is_local(inventory.log_dir)
         self._is_marker_gone = False
+        self._is_journal_tried = False
         self._threads: list[threading.Thread] = []
         self._numbers = threading.local()
         self._started_s = 0.0
@@ -107,6 +117,12 @@ class LogDirRun:
         After a signal nothing is handed over, not even where all partitions are done.
         """
         self.wait()
+        try:
+            return self._end()
+        finally:
+            self._journal.close()
+
+    def _end(self) -> LogDirReport:
         error = self._queue.error
         if error is None:
             try:
@@ -152,6 +168,7 @@ class LogDirRun:
                     run = PartitionRun(
                         task,
                         self._notify,
+                        self._journal,
                         may_map=self._may_map,
                         keep_deleted=self._keep_deleted,
                         check_stop=self._check_stop,
@@ -175,6 +192,8 @@ class LogDirRun:
             helped.scans.help()
 
     def _run_partition(self, run: PartitionRun) -> None:
+        if not self._dry_run and not self._inventory.had_clean_shutdown:
+            self._begin_journal()
         try:
             result = run.run(None if self._dry_run else self._quarantine, self._before_change)
         finally:
@@ -187,7 +206,7 @@ class LogDirRun:
             self._notify(self._finished(result.report, result))
 
     def _finished(self, report: PartitionReport, result: PartitionResult | None) -> PartitionFinished:
-        outcome = result.outcome if result is not None else None
+        bounds = result.bounds if result is not None else None
         return PartitionFinished(
             log_dir=report.log_dir,
             partition=report.folder,
@@ -201,8 +220,8 @@ class LogDirRun:
             duration_ms=report.duration_ms,
             finished_count=len(self._queue.results) + len(self._inventory.refused),
             log_count=log_count(self._inventory),
-            local_log_start_offset=outcome.local_log_start_offset if outcome is not None else None,
-            topic_id=outcome.topic_id if outcome is not None else None,
+            local_log_start_offset=bounds.local_log_start_offset if bounds is not None else None,
+            topic_id=bounds.topic_id if bounds is not None else None,
             reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
         )
 
@@ -219,45 +238,59 @@ class LogDirRun:
             )
             self._notify(self._finished(report, None))
 
+    def _begin_journal(self) -> None:
+        """Begin a journal. Where there is no room for one, the run goes on: then it cannot be gone on with."""
+        with self._changed:
+            if self._is_journal_tried:
+                return
+            self._is_journal_tried = True
+            try:
+                self._journal.begin(self._inventory, self._configuration, self._now_ms)
+                if self._quarantine.run_folder is not None:  # a repair has made it
+                    self._journal.note_run(os.path.basename(self._quarantine.run_folder))
+            except OSError as error:
+                text = f"no journal ({error}): if this run is interrupted, the next one begins anew"
+                self._notify(Remark(text=text, level="warning", log_dir=self._inventory.log_dir))
+
     def _before_change(self) -> None:
         """Take the marker of a clean dir away before anything in it changes: a kill must leave it unclean.
 
         Kafka: LogManager.loadLogs deletes it first of all.
         """
+        self._begin_journal()
         with self._changed:
             if self._is_marker_gone:
                 return
-            path = os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE)
-            if os.path.exists(path):
-                self._quarantine.save_file(
-                    path, folder=LOG_DIR_ITSELF, reason="the dir is unclean while it is changed"
-                )
-                self._quarantine.sync()
-                remove_file(path)
-                sync_folder(self._inventory.log_dir)
+            log_dir = self._inventory.log_dir
+            plan = plan_unmarking(log_dir)
+            if not plan.is_empty:
+                apply_partition(log_dir, plan, own_files(log_dir), self._quarantine)
             self._is_marker_gone = True
 
     # -- end ------------------------------------------------------------------------------------------------
 
     def _hand_over(self) -> LogDirReport:
         results = self._queue.results
-        outcomes = {
-            folder: (result.task, result.outcome)
+        logs = {
+            folder: (result.task, result.bounds)
             for folder, result in results.items()
-            if result.outcome is not None
+            if result.bounds is not None
         }
-        is_complete = len(outcomes) == len(self._inventory.tasks) and not self._inventory.refused
+        is_complete = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
         is_changed = any(result.is_changed for result in results.values())
-        writes = plan_handoff(
-            self._inventory, outcomes, handoff=self._handoff, is_complete=is_complete, is_changed=is_changed
+        is_handed_over = not self._dry_run and self._finish_handoff()
+        plan = plan_handoff(
+            self._inventory,
+            logs,
+            handoff=self._handoff,
+            is_complete=is_complete,
+            is_changed=is_changed and not is_handed_over,
         )
         if not self._dry_run:
-            self._write(writes)
-            self._remove_temporary_files()
+            self._write(plan, is_changed=is_changed)
+        written = [action.name for action in plan.actions if isinstance(action, WriteFile)]
         had_marker = os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE))
-        marker = any(write.name == CLEAN_SHUTDOWN_FILE for write in writes) or (
-            had_marker and not (self._dry_run and is_changed)
-        )
+        marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
         self._notify(
             LogDirHandedOver(log_dir=self._inventory.log_dir, handoff=self._handoff, wrote_marker=marker)
         )
@@ -266,39 +299,46 @@ class LogDirRun:
                 log_dir=self._inventory.log_dir, duration_ms=int((time.monotonic() - self._started_s) * 1000)
             )
         )
-        partitions = self._partition_reports()
-        is_untouched = not is_changed and not writes and is_complete and not self._repairs
+        is_untouched = not is_changed and plan.is_empty and is_complete and not self._repairs
         return LogDirReport(
             log_dir=self._inventory.log_dir,
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=marker,
-            partitions=partitions,
-            actions=(*self._repairs, *(f"write {write.name}" for write in writes)),
+            partitions=self._partition_reports(),
+            actions=(*self._repairs, *(f"write {name}" for name in written)),
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             needed_bytes=self._space.needed_bytes(self._inventory.log_dir),
             free_bytes=self._free_bytes,
         )
 
-    def _write(self, writes: tuple[DirWrite, ...]) -> None:
+    def _write(self, plan: PartitionPlan, *, is_changed: bool) -> None:
+        """Write the log dir's own files; what they vouch for is on disk before."""
         log_dir = self._inventory.log_dir
-        for write in writes:
-            if write.replaces:
-                self._quarantine.save_file(
-                    os.path.join(log_dir, write.name),
-                    folder=LOG_DIR_ITSELF,
-                    reason="overwritten by the hand-off",
-                )
+        if is_changed or not plan.is_empty:
+            sync_below(log_dir)
+        if plan.is_empty:
+            unstage(log_dir)
+        else:
+            apply_partition(
+                log_dir,
+                plan,
+                own_files(log_dir),
+                self._quarantine,
+                enter=lambda commit, _saved: self._journal.commit_handoff(commit),
+            )
         self._quarantine.sync()
-        for write in writes:
-            write_file(os.path.join(log_dir, write.name), write.data)
-            sync_folder(log_dir)
+        self._journal.discard()
 
-    def _remove_temporary_files(self) -> None:
-        """Remove what a killed run may have left beside the dir's own files."""
-        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEAN_SHUTDOWN_FILE):
-            remove_file(os.path.join(self._inventory.log_dir, name + TEMPORARY_SUFFIX))
+    def _finish_handoff(self) -> bool:
+        """Do what is left of a hand-off that was interrupted; return whether there was one."""
+        commit = self._journal.handoff()
+        if commit is None:
+            return False
+        publish(self._inventory.log_dir, commit)
+        self._quarantine.note_change(commit, list_files(self._inventory.log_dir))
+        return True
 
     def _offline(self, error: OSError) -> LogDirReport:
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))

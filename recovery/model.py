@@ -195,6 +195,8 @@ class Cut:
         position: where the cut begins; 0 where the whole file goes.
         size_bytes: bytes cut.
         batch_count: batches among them, as far as their headers can be followed.
+        first_offset: the first offset that is gone.
+        last_offset: of the last of these batches; -1 where there is none.
         is_preallocated: whether it is nothing but the zeros that `preallocate` puts behind the log: no loss.
         reason: in words.
     """
@@ -206,6 +208,8 @@ class Cut:
     batch_count: int
     reason: str
     is_preallocated: bool = False
+    first_offset: int = -1
+    last_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,3 +242,32 @@ class PartitionOutcome:
     producer_count: int = 0
     topic_id: str | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def bounds(self) -> LogBounds:
+        """Where the log begins and ends."""
+        return LogBounds(
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+            local_log_start_offset=self.local_log_start_offset,
+            checkpoints_log_start=self.checkpoints_log_start,
+            is_loaded=self.is_loaded,
+            topic_id=self.topic_id,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBounds:
+    """Where a log begins and ends: what the log dir's checkpoints are to say of it.
+
+    Attributes:
+        checkpoints_log_start, is_loaded: see `PartitionOutcome`.
+        local_log_start_offset: offset of the first segment that is here, from which a tiered log goes on.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    local_log_start_offset: int
+    checkpoints_log_start: bool
+    is_loaded: bool
+    topic_id: str | None

@@ -5,13 +5,23 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 from native.raw_scan import RawScan
-from recovery.apply import apply_partition, sync_files
+from recovery.actions import (
+    TEMPORARY_SUFFIX,
+    PartitionPlan,
+    RemoveFile,
+    SaveFile,
+    action_words,
+)
+from recovery.apply import apply_partition, publish, unstage
+from recovery.apply import list_files as list_partition
+from recovery.commit import Commit
 from recovery.errors import PartitionRefusedError
 from recovery.model import (
     BatchSpan,
+    FileStat,
     Original,
     PartitionOutcome,
     PartitionTask,
@@ -31,35 +41,17 @@ from recovery.observer import (
     SegmentsDeleted,
 )
 from recovery.partition import unflushed_segments
-from recovery.plan import (
-    Action,
-    CopyPart,
-    LinkFile,
-    PartitionPlan,
-    RemoveFile,
-    RenameFile,
-    SaveFile,
-    TruncateFile,
-    plan_partition,
-)
+from recovery.partition_result import PartitionResult
+from recovery.plan import plan_partition
 from recovery.preflight import fold_checked, problems_of_plan
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.report import PartitionReport, Status
+from recovery.run_journal import RunJournal
 from recovery.shared_scans import SharedScans
 from recovery.source import PartitionFiles
 from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
 from segfmt.filenames import LOG_SUFFIX
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionResult:
-    """How a partition ended; without an outcome it was refused."""
-
-    task: PartitionTask
-    outcome: PartitionOutcome | None
-    report: PartitionReport
-    is_changed: bool
 
 
 class PartitionRun:
@@ -69,6 +61,7 @@ class PartitionRun:
         self,
         task: PartitionTask,
         notify: Observer,
+        journal: RunJournal,
         *,
         may_map: bool,
         keep_deleted: bool,
@@ -79,20 +72,24 @@ class PartitionRun:
         """Prepare, reading nothing.
 
         Args:
+            journal: of the log dir: what an interrupted run has done is not done again.
             may_map: whether the log dir is on a local file system.
             keep_deleted: whether pending deletions of the broker are kept in quarantine.
             check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
             reserve: sets space for a plan aside, or says why there is too little.
         """
-        self._task = task
+        files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        self._has_leftovers = len(files) < len(task.files)
+        self._task = task = replace(task, files=files)
         self._notify = notify
+        self._journal = journal
         self._check_stop = check_stop
         self._keep_deleted = keep_deleted
         self._thread_num_of = thread_num_of
         self._reserve = reserve
         self._path = os.path.join(task.log_dir, task.folder)
-        self._unflushed = unflushed_segments(task)
+        self._unflushed = [] if journal.is_committed(task.folder) else unflushed_segments(task)
         self._files = PartitionFiles(
             self._path,
             task.settings,
@@ -100,12 +97,8 @@ class PartitionRun:
             on_bytes=self._on_bytes,
         )
         self._owner = 0
-        requests = [
-            ScanRequest(part=Original(file=file, size_bytes=size), base_offset=base)
-            for file, base, size in self._unflushed
-            if size
-        ]
-        self.scans = SharedScans(self._files.scan, requests if len(requests) > 1 else [])
+        requests = [_recovery_request(file, base, size) for file, base, size in self._unflushed if size]
+        self.scans = SharedScans(self._scan, requests if len(requests) > 1 else [])
 
     @property
     def path(self) -> str:
@@ -183,6 +176,17 @@ class PartitionRun:
             )
         return scan
 
+    def _scan(self, request: ScanRequest) -> RawScan:
+        """Scan a segment; one that an interrupted run has scanned is not read again."""
+        stat = self._task.files.get(request.part.file)
+        if not _is_whole(request, stat):
+            return self._files.scan(request)
+        scan = self._journal.scan_of(self._task.folder, request, stat)
+        if scan is None:
+            scan = self._files.scan(request)
+            self._journal.add_scan(self._task.folder, request, stat, scan)
+        return scan
+
     # -- the run --------------------------------------------------------------------------------------------
 
     def run(self, quarantine: Quarantine | None, before_change: Callable[[], None]) -> PartitionResult:
@@ -203,9 +207,11 @@ class PartitionRun:
                 partition=self._task.folder,
                 thread_num=self._owner,
                 unflushed_segment_count=len(self._unflushed) if self._is_recovered() else None,
-                recover_bytes=sum(size for _, _, size in self._unflushed),
+                recover_bytes=bytes_to_scan(self._task, self._journal),
             )
         )
+        if self._journal.is_committed(self._task.folder):
+            return self._finish_committed(quarantine)
         try:
             outcome = fold_checked(self._task, self, peek=self.scans.scan)
         except PartitionRefusedError as refusal:
@@ -216,18 +222,41 @@ class PartitionRun:
         if problems := problems_of_plan(self._task, plan) or self._reserve(plan):
             return self._refused(PartitionRefusedError.of(problems), started_s)
         self._tell(outcome)
-        saved: list[str] = []
-        if quarantine is not None:
-            if not plan.is_empty:
-                before_change()
-                saved = apply_partition(self._path, plan, quarantine)
-            sync_files(self._recovered_logs(outcome))
-        return PartitionResult(
-            task=self._task,
-            outcome=outcome,
-            report=self._report(outcome, plan, saved, started_s),
-            is_changed=not plan.is_empty,
+
+        def result(saved: list[str]) -> PartitionResult:
+            return PartitionResult(
+                task=self._task,
+                bounds=outcome.bounds,
+                report=self._report(outcome, plan, saved, started_s),
+                is_changed=not plan.is_empty,
+            )
+
+        if quarantine is None:
+            return result([])
+        if self._has_leftovers:
+            unstage(self._path)
+        if plan.is_empty:
+            if self._is_recovered():
+                read = Commit(folder=self._task.folder, before=self._task.files, staged={}, actions=())
+                self._journal.commit(read, result([]))
+            return result([])
+        before_change()
+        saved = apply_partition(
+            self._path,
+            plan,
+            self._task.files,
+            quarantine,
+            enter=lambda commit, saved: self._journal.commit(commit, result(saved)),
         )
+        return result(saved)
+
+    def _finish_committed(self, quarantine: Quarantine | None) -> PartitionResult:
+        """Do what an interrupted run had still to do, if anything, and return its result."""
+        commit, result = self._journal.committed(self._task)
+        if quarantine is not None and commit.actions:
+            publish(self._path, commit)
+            quarantine.note_change(commit, list_partition(self._path))
+        return result
 
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:
         """Return what to do in the folder.
@@ -241,16 +270,6 @@ class PartitionRun:
 
     def _is_recovered(self) -> bool:
         return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
-
-    def _recovered_logs(self, outcome: PartitionOutcome) -> list[str]:
-        if not self._is_recovered():
-            return []
-        recovered = {file for file, _, _ in self._unflushed}
-        return [
-            os.path.join(self._path, name)
-            for name, content in outcome.tree.items()
-            if isinstance(content, Original) and content.file in recovered
-        ]
 
     def _tell(self, outcome: PartitionOutcome) -> None:
         deleted = tuple(
@@ -308,6 +327,7 @@ class PartitionRun:
             to_quarantine=tuple(
                 save.name if isinstance(save, SaveFile) else f"{save.name} from byte {save.position}"
                 for save in plan.saves
+                if not (isinstance(save, SaveFile) and save.is_derived)
             ),
             quarantined=tuple(saved),
             reasons=tuple(dict.fromkeys(cut.reason for cut in outcome.cuts)),
@@ -330,23 +350,38 @@ class PartitionRun:
             problems=refusal.problems,
             duration_ms=_elapsed_ms(started_s),
         )
-        return PartitionResult(task=task, outcome=None, report=report, is_changed=False)
+        return PartitionResult(task=task, bounds=None, report=report, is_changed=False)
 
 
-def action_words(action: Action) -> str:
-    """Return an action as one line of the report."""
-    match action:
-        case RenameFile(old=old, new=new):
-            return f"rename {old} to {new}"
-        case RemoveFile(name=name, size_bytes=size_bytes, kind=kind):
-            return f"remove {name} ({size_bytes} bytes, {kind.value})"
-        case LinkFile(old=old, new=new):
-            return f"link {old} to {new}"
-        case CopyPart(source=source, name=name, position=position, size_bytes=size_bytes):
-            return f"copy {size_bytes} bytes of {source} from byte {position} to {name}"
-        case TruncateFile(name=name, size_bytes=size_bytes):
-            return f"truncate {name} to {size_bytes} bytes"
-    return f"write {action.name} ({action.size_bytes} bytes)"
+def bytes_to_scan(task: PartitionTask, journal: RunJournal) -> int:
+    """Return how many bytes a recovery of *task* will most likely read; what is in the journal is not read again."""
+    if journal.is_committed(task.folder):
+        return 0
+    return sum(
+        size
+        for file, base, size in unflushed_segments(task)
+        if not journal.has_scan(task.folder, _recovery_request(file, base, size), task.files[file])
+    )
+
+
+def segments_to_recover(task: PartitionTask, journal: RunJournal) -> int:
+    """Return how many segments a recovery of *task* will most likely go through."""
+    return 0 if journal.is_committed(task.folder) else len(unflushed_segments(task))
+
+
+def _recovery_request(file: str, base_offset: int, size_bytes: int) -> ScanRequest:
+    return ScanRequest(part=Original(file=file, size_bytes=size_bytes), base_offset=base_offset)
+
+
+def _is_whole(request: ScanRequest, stat: FileStat | None) -> bool:
+    """Whether *request* is for the recovery of a whole file: only such scans are worth a place in the journal."""
+    return (
+        stat is not None
+        and request.mode is ScanMode.RECOVER
+        and request.start_position == 0
+        and request.part.origin_position == 0
+        and request.part.size_bytes == stat.size_bytes
+    )
 
 
 def _elapsed_ms(started_s: float) -> int:

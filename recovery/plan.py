@@ -10,8 +10,23 @@ the last one first; and a `.index`, whose presence tells a broker that its segme
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from recovery.actions import (
+    DERIVED_KINDS,
+    INDEX_KINDS,
+    Action,
+    CopyPart,
+    LinkFile,
+    PartitionPlan,
+    RemoveFile,
+    RenameFile,
+    Save,
+    SaveFile,
+    SaveTail,
+    TruncateFile,
+    WriteFile,
+    is_derived,
+)
 from recovery.model import Content, Cut, Generated, Original, PartitionOutcome, PartitionTask, RemovalKind
 from segfmt.filenames import (
     DELETED_SUFFIX,
@@ -23,111 +38,6 @@ from segfmt.filenames import (
     offset_index_name,
     read_offset,
 )
-
-TEMPORARY_SUFFIX = ".recovery-tmp"
-
-_INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
-_DERIVED_KINDS = _INDEX_KINDS | {FileKind.SNAPSHOT}
-_LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveFile:
-    """Put a file into quarantine, by a hard link or a synced copy.
-
-    Attributes:
-        is_cut: whether the file itself is cut afterwards; a hard link would be cut with it.
-    """
-
-    name: str
-    size_bytes: int
-    reason: str
-    is_cut: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaveTail:
-    """Copy the bytes of a file from *position* on into quarantine."""
-
-    name: str
-    position: int
-    size_bytes: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveFile:
-    """Unlink a file."""
-
-    name: str
-    size_bytes: int
-    kind: RemovalKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenameFile:
-    """Give a file another name; what had that name is gone."""
-
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFile:
-    """Give a file a second name."""
-
-    old: str
-    new: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyPart:
-    """Write a file in whole: a copy of *size_bytes* of *source* from *position* on."""
-
-    source: str
-    name: str
-    position: int
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateFile:
-    """Cut a file to *size_bytes*."""
-
-    name: str
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteFile:
-    """Write a file in whole: *data*, and zeros up to *size_bytes*."""
-
-    name: str
-    data: bytes
-    size_bytes: int
-
-
-Save = SaveFile | SaveTail
-Action = RemoveFile | RenameFile | LinkFile | CopyPart | TruncateFile | WriteFile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPlan:
-    """What to do in one partition's folder.
-
-    Attributes:
-        saves: what goes into quarantine, all before the first action.
-        actions: in order.
-    """
-
-    folder: str
-    saves: tuple[Save, ...]
-    actions: tuple[Action, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the folder is already as it should be."""
-        return not self.saves and not self.actions
 
 
 def plan_partition(
@@ -146,13 +56,6 @@ def plan_partition(
     """
     planner = _Planner(task, outcome, read, keep_deleted)
     return PartitionPlan(folder=task.folder, saves=planner.saves(), actions=planner.actions())
-
-
-def is_derived(name: str) -> bool:
-    """Whether *name* is an index or a snapshot, in any stage of its life: the log rebuilds it."""
-    for suffix in _LEFTOVER_SUFFIXES:
-        name = name.removesuffix(suffix)
-    return file_kind(name) in _DERIVED_KINDS
 
 
 class _Planner:
@@ -195,8 +98,21 @@ class _Planner:
             reason = self._loss_of(name)
             last_name = self._moves.get(name, name)
             is_cut = last_name in self._truncations
-            if reason is not None and not is_derived(name) and size_bytes:
-                saves.append(SaveFile(name=name, size_bytes=size_bytes, reason=reason, is_cut=is_cut))
+            first_offset, last_offset = self._offsets_of(name)
+            if reason is not None and size_bytes:
+                if is_derived(name) and name in self._moves:
+                    continue  # it is only renamed
+                saves.append(
+                    SaveFile(
+                        name=name,
+                        size_bytes=size_bytes,
+                        reason=reason,
+                        is_cut=is_cut,
+                        is_derived=is_derived(name),
+                        first_offset=first_offset,
+                        last_offset=last_offset,
+                    )
+                )
             elif is_cut and name not in self._writes and not is_derived(last_name):
                 position = self._truncations[last_name]
                 cut = self._cuts.get(name)
@@ -208,9 +124,15 @@ class _Planner:
                         position=position,
                         size_bytes=size_bytes - position,
                         reason=cut.reason if cut is not None else "cut to its valid bytes",
+                        first_offset=first_offset,
+                        last_offset=last_offset,
                     )
                 )
         return tuple(saves)
+
+    def _offsets_of(self, name: str) -> tuple[int, int]:
+        cut = self._cuts.get(name)
+        return (cut.first_offset, cut.last_offset) if cut is not None else (-1, -1)
 
     def _loss_of(self, name: str) -> str | None:
         """Return why the whole file *name* is lost from the live log, None where it is not."""
@@ -237,9 +159,6 @@ class _Planner:
             for name, kind in self._outcome.removed.items()
             if name in self._writes and kind is RemovalKind.COMPACTED and file_kind(name) is FileKind.SNAPSHOT
         }
-        for name in self._task.files:
-            if name.endswith(TEMPORARY_SUFFIX):
-                gone[name] = RemovalKind.DERIVED
         return gone
 
     # -- actions --------------------------------------------------------------------------------------------
@@ -270,7 +189,7 @@ class _Planner:
         derived = [
             removal
             for removal in removals
-            if file_kind(removal.name) in _DERIVED_KINDS and removal.kind is not RemovalKind.COMPACTED
+            if file_kind(removal.name) in DERIVED_KINDS and removal.kind is not RemovalKind.COMPACTED
         ]
         others = [removal for removal in removals if removal not in derived]
         truncations = [
@@ -285,7 +204,7 @@ class _Planner:
         indexes = [
             write
             for write in writes
-            if file_kind(write.name) in _INDEX_KINDS and log_name(read_offset(write.name)) in logs
+            if file_kind(write.name) in INDEX_KINDS and log_name(read_offset(write.name)) in logs
         ]
         last = [write for write in writes if write not in first and write not in indexes]
         return (
@@ -327,14 +246,9 @@ class _Planner:
 
     def _copy(self, name: str) -> CopyPart:
         part = self._copies[name]
-        source = (
-            self._moves[part.file]
-            if part.file in self._moves and part.file.endswith(SWAP_SUFFIX)
-            else part.file
+        return CopyPart(
+            source=part.file, name=name, position=part.origin_position, size_bytes=part.size_bytes
         )
-        if name == source:  # its bytes have a second name by then
-            source = self._moves[part.file]
-        return CopyPart(source=source, name=name, position=part.origin_position, size_bytes=part.size_bytes)
 
 
 def _keepers(tree: Mapping[str, Content]) -> dict[str, str]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from native.raw_scan import RawScan, Stop
+from recovery.actions import LinkFile, PartitionPlan, RenameFile
 from recovery.errors import PartitionRefusedError
 from recovery.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.partition import MAX_LOG_BYTES, fold, unflushed_segments
-from recovery.plan import LinkFile, PartitionPlan, RenameFile
 from recovery.problem import Problem, Repair
 from recovery.segment import Segment
 from recovery.small_files import has_corrupt_txn_index, read_epochs, read_topic_id

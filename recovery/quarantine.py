@@ -1,13 +1,13 @@
-"""The place where bytes go before they leave a log dir.
+"""The place where bytes go before they leave a log dir, and the account of every change to it.
 
-    <log dir>.quarantine/<run>/manifest.jsonl            one line for each saved file or tail
-    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked where the file system
-    allows it <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
+    <log dir>.quarantine/<run>/manifest.jsonl            one line for each saved file or tail, and for each change
+    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked where the file system allows it
+    <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
 
 A sibling of the log dir is on the same file system in most set-ups. Where it is not (the log dir is a mount
 point), or where the parent folder may not be written, quarantine lies inside, in a folder that a broker
 passes over because its name parses as a log of `__cluster_metadata`. Nothing is created before the first byte
-is saved.
+is saved. `undo` reads the account backwards.
 """
 
 from __future__ import annotations
@@ -19,34 +19,53 @@ import json
 import os
 import stat
 import time
-from io import FileIO
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
+from typing import Any
+
+from recovery.actions import (
+    PartitionPlan,
+    Save,
+    SaveFile,
+)
+from recovery.commit import Commit
+from recovery.durable import copy_new, sync, sync_all, write_fully
+from recovery.model import FileStat
 
 MANIFEST = "manifest.jsonl"
+MANIFEST_VERSION = 1
 SIBLING_SUFFIX = ".quarantine"
 INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
 
-_COPY_BYTES = 1 << 20
+_LARGEST_DERIVED_COPY_BYTES = 1 << 20
+"""A derived file that cannot be linked is copied up to here: an index of an active segment may have 10 MB of zeros."""
 
 
 class Quarantine:
-    """What one run saves from one log dir. Thread-safe."""
+    """What one run saves from one log dir, and what it does to it. Thread-safe."""
 
-    def __init__(self, log_dir: str, *, root: str | None = None) -> None:
+    def __init__(
+        self,
+        log_dir: str,
+        *,
+        root: str | None = None,
+        run: str | None = None,
+        on_created: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Prepare quarantine for *log_dir*, creating nothing.
 
         Args:
             root: `--quarantine-dir`; each log dir gets a folder of its own in it.
+            run: name of the folder of an interrupted run, to go on with.
+            on_created: told the name of this run's folder before anything is saved in it.
         """
         self._log_dir = log_dir
-        self._root = (
-            default_root(log_dir)
-            if root is None
-            else os.path.join(root, log_dir.strip("/").replace("/", "_"))
-        )
-        self._run: str | None = None
-        self._unsynced_folders: set[str] = set()
+        self._root = quarantine_root(log_dir, root)
+        self._run = None if run is None else os.path.join(self._root, run)
+        self._on_created = on_created
+        self._unsynced: set[str] = set()
+        self._noted = set() if self._run is None else {_digest(entry) for entry in _read_changes(self._run)}
         self._lock = Lock()
 
     @property
@@ -59,29 +78,29 @@ class Quarantine:
         """This run's folder, None while nothing was saved."""
         return self._run
 
-    def save_file(
-        self, path: str, *, folder: str, reason: str, may_link: bool = True, kind: str = "file"
-    ) -> str:
+    def save(self, folder: str, plan: PartitionPlan) -> list[str]:
+        """Save what *plan* takes from the partition in *folder*; return where that is lost from the log lies."""
+        saved = []
+        for save in plan.saves:
+            target = self._save(os.path.join(folder, save.name), plan.folder, save)
+            if target is not None and not (isinstance(save, SaveFile) and save.is_derived):
+                saved.append(target)
+        return saved
+
+    def save_file(self, path: str, *, folder: str, reason: str, may_link: bool = True) -> str:
         """Save the whole file *path* and return where.
 
         Args:
             folder: of the partition.
             reason: why, in words.
             may_link: whether a hard link will do: not where the file itself is going to be changed.
-            kind: of the line in the manifest; `moved` where the file is taken out of the log dir.
         """
-        target = os.path.join(self._folder(folder), os.path.basename(path))
-        linked = may_link and _link(path, target)
-        if not linked:
-            _copy(path, target, 0)
-        self._record(kind, path, 0, target, folder=folder, reason=reason, linked=linked)
-        return target
-
-    def save_tail(self, path: str, position: int, *, folder: str, reason: str) -> str:
-        """Copy the bytes of *path* from *position* on; return where."""
-        target = os.path.join(self._folder(folder), f"{os.path.basename(path)}.from-{position}")
-        _copy(path, target, position)
-        self._record("tail", path, position, target, folder=folder, reason=reason, linked=False)
+        size_bytes = os.stat(path).st_size
+        save = SaveFile(
+            name=os.path.basename(path), size_bytes=size_bytes, reason=reason, is_cut=not may_link
+        )
+        target = self._save(path, folder, save)
+        assert target is not None  # only what is derived is passed over
         return target
 
     def move_away(self, path: str, *, folder: str, reason: str) -> str:
@@ -98,49 +117,135 @@ class Quarantine:
             OSError: it stays where it is. EXDEV: only regular files go to another file system.
         """
         found = os.lstat(path)
+        save = SaveFile(name=os.path.basename(path), size_bytes=found.st_size, reason=reason)
         if stat.S_ISREG(found.st_mode):
-            target = self.save_file(path, folder=folder, reason=reason, kind="moved")
+            target = self._save(path, folder, save, kind="moved")
+            assert target is not None
             self.sync()
             os.unlink(path)
         else:
-            target = os.path.join(self._folder(folder), os.path.basename(path))
+            with self._lock:
+                target = os.path.join(self._folder(folder), save.name)
             if os.stat(os.path.dirname(target)).st_dev != found.st_dev or os.path.ismount(path):
                 raise OSError(errno.EXDEV, "quarantine is on another file system", path)
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-            self._record("moved", path, 0, target, folder=folder, reason=reason, linked=False)
+            self._record(path, save, 0, target, folder, kind="moved", is_linked=False)
             self.sync()
             os.rename(path, target)
-            _sync(os.path.dirname(target))
-        _sync(os.path.dirname(path))
+            sync(os.path.dirname(target))
+        sync(os.path.dirname(path))
         return target
+
+    def note_change(self, commit: Commit, after: Mapping[str, FileStat]) -> None:
+        """Enter what was done to a folder, and what is in it now. It is on disk after the next `sync`."""
+        entry = {
+            "version": MANIFEST_VERSION,
+            "log_dir": self._log_dir,
+            "kind": "change",
+            "partition": commit.folder,
+            "commit": commit.to_json(),
+            "after": {name: [one.inode, one.size_bytes, one.mtime_ns] for name, one in after.items()},
+        }
+        with self._lock:
+            if _digest(entry) not in self._noted:
+                self._noted.add(_digest(entry))
+                self._enter(entry)
 
     def sync(self) -> None:
         """Bring all names and the manifest to disk; only then may anything be touched."""
         with self._lock:
-            folders, self._unsynced_folders = self._unsynced_folders, set()
-            for folder in sorted(folders):
-                _sync(folder)
-            if self._run is not None:
-                _sync(os.path.join(self._run, MANIFEST))
-                for folder in (self._run, self._root, os.path.dirname(self._root)):
-                    _sync(folder)
+            paths, self._unsynced = self._unsynced, set()
+            sync_all(sorted(paths))
+
+    def _save(self, path: str, folder: str, save: Save, *, kind: str | None = None) -> str | None:
+        with self._lock:
+            place = self._folder(folder)
+        position = 0 if isinstance(save, SaveFile) else save.position
+        name = save.name if isinstance(save, SaveFile) else f"{save.name}.from-{position}"
+        target = os.path.join(place, name)
+        is_linked = isinstance(save, SaveFile) and not save.is_cut and _link(path, target)
+        if not is_linked:
+            if (
+                isinstance(save, SaveFile)
+                and save.is_derived
+                and save.size_bytes > _LARGEST_DERIVED_COPY_BYTES
+            ):
+                return None
+            target = _free_name(target)
+            copy_new(path, target, position=position, like=path)
+        try:
+            kind = kind or ("file" if isinstance(save, SaveFile) else "tail")
+            self._record(path, save, position, target, folder, kind=kind, is_linked=is_linked)
+        except BaseException:  # what cannot be entered is not kept
+            with contextlib.suppress(OSError):
+                os.unlink(target)
+            raise
+        return target
+
+    def _record(
+        self, path: str, save: Save, position: int, target: str, folder: str, *, kind: str, is_linked: bool
+    ) -> None:
+        assert self._run is not None
+        is_file = os.path.isfile(target)  # a folder is moved as a whole, after its line is written
+        is_derived = isinstance(save, SaveFile) and save.is_derived
+        entry = {
+            "version": MANIFEST_VERSION,
+            "log_dir": self._log_dir,
+            "kind": kind,
+            "partition": folder,
+            "file": os.path.basename(path),
+            "position": position,
+            "size_bytes": os.stat(target).st_size if is_file else 0,
+            "first_offset": save.first_offset if save.first_offset >= 0 else None,
+            "last_offset": save.last_offset if save.last_offset >= 0 else None,
+            "stored": os.path.relpath(target, self._run),
+            "linked": is_linked,
+            "derived": is_derived,
+            "sha256": _sha256(target) if is_file and not is_derived else None,
+            "reason": save.reason,
+        }
+        with self._lock:
+            self._unsynced.update({target, os.path.dirname(target)} if is_file else ())
+            self._enter(entry)
+
+    def _enter(self, entry: Mapping[str, Any]) -> None:
+        """Add a line to the manifest, whole or not at all."""
+        folder = self._run_folder()
+        path = os.path.join(folder, MANIFEST)
+        descriptor = os.open(
+            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640
+        )
+        try:
+            size_bytes = os.fstat(descriptor).st_size
+            if size_bytes == 0:
+                self._adopt_owner(path)
+            try:
+                write_fully(descriptor, json.dumps(entry).encode() + b"\n")
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, size_bytes)
+                raise
+        finally:
+            os.close(descriptor)
+        self._unsynced.update((path, folder))
 
     def _folder(self, partition: str) -> str:
-        with self._lock:
-            if self._run is None:
-                self._run = self._make_run_folder()
-            folder = os.path.join(self._run, partition)
-            if not os.path.isdir(folder):
-                os.mkdir(folder)
-                self._adopt_owner(folder)
-            self._unsynced_folders.add(folder)
-            return folder
+        folder = os.path.join(self._run_folder(), partition)
+        if not os.path.isdir(folder):
+            os.makedirs(folder)
+            self._adopt_owner(folder)
+            self._unsynced.add(os.path.dirname(folder))
+        return folder
+
+    def _run_folder(self) -> str:
+        if self._run is None:
+            self._run = self._make_run_folder()
+            self._on_created(os.path.basename(self._run))
+        return self._run
 
     def _make_run_folder(self) -> str:
-        if not os.path.isdir(self._root):
-            os.makedirs(self._root)
-            self._adopt_owner(self._root)
+        self.make_root()
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         for attempt in range(1000):
             run = os.path.join(self._root, stamp if not attempt else f"{stamp}-{attempt}")
@@ -149,57 +254,29 @@ class Quarantine:
             except FileExistsError:
                 continue
             self._adopt_owner(run)
+            self._unsynced.update((run, self._root))
             return run
         raise FileExistsError(f"{self._root}: a thousand runs in one second")
+
+    def make_root(self) -> str:
+        """Make the folder of all runs unless it is there, and return it."""
+        if not os.path.isdir(self._root):
+            os.makedirs(self._root)
+            self._adopt_owner(self._root)
+            self._unsynced.add(os.path.dirname(self._root))
+        return self._root
 
     def _adopt_owner(self, path: str) -> None:
         owner = os.stat(self._log_dir)
         with contextlib.suppress(PermissionError):
             os.chown(path, owner.st_uid, owner.st_gid)
 
-    def _record(
-        self, kind: str, path: str, position: int, target: str, *, folder: str, reason: str, linked: bool
-    ) -> None:
-        """Add a line to the manifest; what cannot be entered there is not kept."""
-        assert self._run is not None
-        try:
-            self._enter(self._run, kind, path, position, target, folder=folder, reason=reason, linked=linked)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(target)
-            raise
 
-    def _enter(
-        self,
-        run: str,
-        kind: str,
-        path: str,
-        position: int,
-        target: str,
-        *,
-        folder: str,
-        reason: str,
-        linked: bool,
-    ) -> None:
-        is_file = os.path.isfile(target)  # a folder is moved as a whole, after its line is written
-        entry = {
-            "version": 1,
-            "log_dir": self._log_dir,
-            "kind": kind,
-            "partition": folder,
-            "file": os.path.basename(path),
-            "position": position,
-            "size_bytes": os.stat(target).st_size if is_file else 0,
-            "stored": os.path.relpath(target, run),
-            "linked": linked,
-            "sha256": _sha256(target) if is_file else None,
-            "reason": reason,
-        }
-        manifest_path = os.path.join(run, MANIFEST)
-        with self._lock, open(manifest_path, "ab") as manifest:
-            if manifest.tell() == 0:
-                self._adopt_owner(manifest_path)
-            manifest.write(json.dumps(entry).encode() + b"\n")
+def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
+    """Return the folder of all runs on *log_dir*: its own one in *quarantine_dir*, or the default one."""
+    if quarantine_dir is None:
+        return default_root(log_dir)
+    return os.path.join(quarantine_dir, log_dir.strip("/").replace("/", "_"))
 
 
 def default_root(log_dir: str) -> str:
@@ -215,51 +292,45 @@ def default_root(log_dir: str) -> str:
     return os.path.join(log_dir, INSIDE_FOLDER)
 
 
+def read_manifest(run: str) -> list[dict[str, Any]]:
+    """Return the lines of the manifest in the folder *run*; what a kill has torn at its end is left out."""
+    try:
+        with open(os.path.join(run, MANIFEST), "rb") as file:
+            lines = file.read().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+def _read_changes(run: str) -> Iterable[Mapping[str, Any]]:
+    return (entry for entry in read_manifest(run) if entry["kind"] == "change")
+
+
+def _digest(entry: Mapping[str, Any]) -> str:
+    """Return what a change is known by."""
+    return hashlib.sha256(json.dumps(entry["commit"], sort_keys=True).encode()).hexdigest()
+
+
 def _link(path: str, target: str) -> bool:
+    """Make *target* a second name of *path*; it may be one already, of an interrupted run."""
     try:
         os.link(path, target)
     except FileExistsError:
-        raise
+        return os.path.samefile(path, target)
     except OSError:
         return False
     return True
 
 
-def _copy(path: str, target: str, position: int) -> None:
-    with open(path, "rb", buffering=0) as source, open(target, "xb", buffering=0) as copy:
-        try:
-            source.seek(position)
-            _copy_open(source, copy)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(target)
-            raise
-
-
-def _copy_open(source: FileIO, copy: FileIO) -> None:
-    while chunk := source.read(_COPY_BYTES):
-        if any(chunk):
-            view = memoryview(chunk)
-            while view:
-                view = view[copy.write(view) :]
-        else:
-            copy.seek(len(chunk), os.SEEK_CUR)  # zeros stay a hole: a cut tail may be a gigabyte of them
-    copy.truncate(copy.tell())
-    found = os.fstat(source.fileno())
-    os.fchmod(copy.fileno(), found.st_mode & 0o777)
-    with contextlib.suppress(PermissionError):
-        os.fchown(copy.fileno(), found.st_uid, found.st_gid)
-    os.fsync(copy.fileno())
+def _free_name(target: str) -> str:
+    """Return *target*, or a name like it that nothing has: what an interrupted run has saved stays."""
+    name, count = target, 0
+    while os.path.lexists(name):
+        count += 1
+        name = f"{target}~{count}"
+    return name
 
 
 def _sha256(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,15 +12,13 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import LogDirOfflineError
 from recovery.inventory import LogDirInventory
 from recovery.preflight import notes_of, problems_of
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.source import PartitionFiles
-
-LOG_DIR_ITSELF = "log-dir"
-"""Where what lies in the log dir itself goes in quarantine; no partition's folder can have this name."""
 
 _STAYS_ERRNOS = frozenset({errno.EXDEV, errno.EBUSY, errno.EPERM, errno.EACCES})
 

@@ -106,7 +106,7 @@ class SegmentRecovery:
         """Count a whole segment among the cuts."""
         part = self._reader.part(segment.log)
         if part.size_bytes:
-            self._note_cut(part, segment.base_offset, 0, reason)
+            self._note_cut(part, segment.base_offset, 0, reason, first_offset=segment.base_offset)
 
     def _scan(self, segment: Segment, request: ScanRequest) -> RawScan:
         scan = self._reader.recovery_scan(request)
@@ -122,21 +122,33 @@ class SegmentRecovery:
         if scan.stop not in CUTTING_STOPS:
             raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=not request.count)
         if scan.valid_bytes < request.part.size_bytes:
-            self._note_cut(request.part, request.base_offset, scan.valid_bytes, reason or cut_reason(scan))
+            first_offset = scan.last_offset + 1 if scan.batch_count else request.base_offset
+            self._note_cut(
+                request.part,
+                request.base_offset,
+                scan.valid_bytes,
+                reason or cut_reason(scan),
+                first_offset=first_offset,
+            )
         return scan
 
-    def _note_cut(self, part: Original, base_offset: int, position: int, reason: str) -> None:
+    def _note_cut(
+        self, part: Original, base_offset: int, position: int, reason: str, *, first_offset: int
+    ) -> None:
         lost = part.behind(position)
         is_preallocated = position > 0 and self._task.settings.preallocate and self._reader.is_zero(lost)
+        batch_count, last_offset = self._reader.count_batches(lost, base_offset)
         self.cuts.append(
             Cut(
                 file=part.file,
                 base_offset=base_offset,
                 position=lost.origin_position,
                 size_bytes=lost.size_bytes,
-                batch_count=self._reader.count_batches(lost, base_offset),
+                batch_count=batch_count,
                 reason="preallocated and never written" if is_preallocated else reason,
                 is_preallocated=is_preallocated,
+                first_offset=first_offset,
+                last_offset=last_offset,
             )
         )
 

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from recovery.actions import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
 from recovery.model import RemovalKind
-from recovery.plan import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
 from recovery.problem import Problem
 
 _WAIT_S = 0.2

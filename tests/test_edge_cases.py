@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from recovery.actions import (
+    TEMPORARY_SUFFIX,
+)
 from recovery.inventory import list_log_dir
 from recovery.model import LogSettings
-from recovery.plan import TEMPORARY_SUFFIX
 from tests import builders
 from tests.campaign import Campaign
 from tests.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment

@@ -14,14 +14,14 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.cli import quarantine, recover, verify
+from recovery.cli import quarantine, recover, undo, verify
 from recovery.errors import RecoveryError
 from recovery.printable import printable
 
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """Set to anything, it adds the traceback to the line about an error in the tool itself."""
 
-_COMMANDS = (recover, verify, quarantine)
+_COMMANDS = (recover, undo, verify, quarantine)
 
 
 class _Version(argparse.Action):

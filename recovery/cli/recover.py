@@ -57,6 +57,11 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome = parser.add_argument_group("outcome")
     outcome.add_argument("--dry-run", action="store_true", help="change nothing, list what would be done")
     outcome.add_argument(
+        "--restart",
+        action="store_true",
+        help="forget what an interrupted run has done, and begin anew",
+    )
+    outcome.add_argument(
         "--force",
         action="store_true",
         help="recover as after an unclean shutdown, whatever the clean-shutdown markers say",
@@ -162,6 +167,7 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
             keep_deleted=arguments.keep_deleted,
             force=arguments.force,
             repair=arguments.repair,
+            restart=arguments.restart,
             observers=observers,
             stop=stop,
         )

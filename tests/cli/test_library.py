@@ -40,6 +40,7 @@ def test_the_signature_is_the_documented_one() -> None:
         "keep_deleted": False,
         "force": False,
         "repair": False,
+        "restart": False,
         "observers": (),
         "stop": None,
     }

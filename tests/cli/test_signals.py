@@ -22,7 +22,7 @@ from tests.cli.command import Done, recover, start
 from tests.cli.large_log_dirs import make_large
 from tests.cli.paused import resume, start_paused
 from tests.recovery.driving import own_leftovers
-from tests.samples import MARKER, Sample, differences, tree_of, unpack
+from tests.samples import LOCK, MARKER, Sample, differences, tree_of, unpack
 
 EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 KILLS = 4
@@ -187,11 +187,15 @@ def test_a_dir_that_was_handed_over_before_the_signal_stays_so(tmp_path: Path) -
 
 def test_a_clean_dir_is_unclean_once_a_killed_run_has_changed_it(tmp_path: Path) -> None:
     sample, whole = unpack("stopped", tmp_path / "cut"), unpack("stopped", tmp_path / "whole")
+    before = [tree_of(log_dir) for log_dir in sample.log_dirs]
     recover(whole)
-    process = start_paused("LogDirHandedOver", 1, *arguments(sample))
+    process = start_paused("PartitionFinished", partition_count(sample), *arguments(sample))
     process.kill()
     process.communicate()
-    assert not all((log_dir / MARKER).exists() for log_dir in sample.log_dirs)
+    for log_dir, found, end in zip(sample.log_dirs, before, whole.log_dirs, strict=True):
+        now = {name: data for name, data in tree_of(log_dir).items() if name != LOCK}
+        is_marked = (log_dir / MARKER).exists()
+        assert is_marked == (now in (found, tree_of(end)))  # as it was, or handed over
     assert recover(sample).exit_code == 0
     for log_dir in sample.log_dirs:
         assert own_leftovers(log_dir) == []

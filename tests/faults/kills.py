@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from recovery.plan import TEMPORARY_SUFFIX
+from recovery.actions import TEMPORARY_SUFFIX
 from tests.faults.bench import StateBench, differences_below
 from tests.faults.shim import CHANGING_OPS, Action, Call, Fault, Op
 from tests.kafka import Oracle

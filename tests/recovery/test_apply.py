@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import stat
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from recovery import apply as module
-from recovery.apply import apply_partition, sync_files, write_file
-from recovery.errors import PartitionRefusedError
-from recovery.inventory import list_files
-from recovery.model import PartitionTask, RemovalKind
-from recovery.partition import fold
-from recovery.plan import (
+from recovery.actions import (
     CopyPart,
     LinkFile,
     PartitionPlan,
@@ -26,8 +25,13 @@ from recovery.plan import (
     SaveTail,
     TruncateFile,
     WriteFile,
-    plan_partition,
 )
+from recovery.apply import apply_partition, list_files, publish
+from recovery.commit import Commit
+from recovery.errors import PartitionRefusedError
+from recovery.model import PartitionTask, RemovalKind
+from recovery.partition import fold
+from recovery.plan import plan_partition
 from recovery.quarantine import Quarantine
 from recovery.source import PartitionFiles
 from tests.recovery.memory import Folded, name, task_of
@@ -53,12 +57,17 @@ class Folder:
     def task(self) -> PartitionTask:
         return task_of({}, files=list_files(str(self.path)), log_dir=str(self.log_dir), **self._fields)
 
-    def apply(self, plan: PartitionPlan, quarantine: Quarantine | None = None) -> list[str]:
+    def apply(
+        self, plan: PartitionPlan, quarantine: Quarantine | None = None, **options: object
+    ) -> list[str]:
         chosen = Quarantine(str(self.log_dir)) if quarantine is None else quarantine
-        return apply_partition(str(self.path), plan, chosen)
+        return apply_partition(str(self.path), plan, list_files(str(self.path)), chosen, **options)
 
     def files(self) -> dict[str, bytes]:
         return {path.name: path.read_bytes() for path in self.path.iterdir()}
+
+
+NEW = WriteFile(name="a", data=b"new", size_bytes=3)
 
 
 def plan(*actions: object, saves: tuple[object, ...] = ()) -> PartitionPlan:
@@ -102,7 +111,7 @@ class TestActions:
             plan(
                 CopyPart(source="a", name="c", position=1, size_bytes=2),
                 LinkFile(old="a", new="a.deleted"),
-                CopyPart(source="a.deleted", name="a", position=0, size_bytes=3),
+                CopyPart(source="a", name="a", position=0, size_bytes=3),
             )
         )
         assert folder.files() == {"a": b"aaa", "a.deleted": b"aaaa", "b": b"bb", "c": b"aa"}
@@ -137,86 +146,132 @@ class TestActions:
 
 
 class TestDurability:
-    def test_a_written_file_is_synced_before_it_takes_its_name_and_the_folder_after(
-        self, tmp_path: Path, monkeypatch
-    ) -> None:
-        told: list[tuple[str, str]] = []
-        fsync, rename = os.fsync, os.rename
+    """What each step may rely on is on disk before it."""
 
-        def note_fsync(descriptor: int) -> None:
-            told.append(("fsync", os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))))
-            fsync(descriptor)
-
-        def note_rename(old: str, new: str) -> None:
-            told.append(("rename", os.path.basename(new)))
-            rename(old, new)
-
-        folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
-        monkeypatch.setattr(os, "fsync", note_fsync)
-        monkeypatch.setattr(os, "rename", note_rename)
-        folder.apply(
-            plan(WriteFile(name="c", data=b"new", size_bytes=3), TruncateFile(name="a", size_bytes=1))
-        )
-        assert told == [("fsync", "c.recovery-tmp"), ("rename", "c"), ("fsync", "a"), ("fsync", "t-0")]
-
-    def test_a_renamed_segment_is_durable_before_the_next_step(self, tmp_path: Path, monkeypatch) -> None:
+    @pytest.fixture
+    def told(self, monkeypatch) -> list[str]:
         told: list[str] = []
-        monkeypatch.setattr(module, "sync_folder", lambda folder: told.append("folder"))
-        monkeypatch.setattr(module, "_truncate", lambda path, size_bytes: told.append("truncate"))
+
+        def tell(where: object, name: str, words: Callable[..., str]) -> None:
+            call = getattr(where, name)
+
+            def telling(*arguments: object, **more: object) -> object:
+                told.append(words(*arguments))
+                return call(*arguments, **more)
+
+            monkeypatch.setattr(where, name, telling)
+
+        def base(path: object) -> str:
+            return os.path.basename(str(path))
+
+        tell(os, "rename", lambda old, new: f"rename {base(new)}")
+        tell(os, "ftruncate", lambda _fd, size: f"size {size}")
+        tell(module, "sync", lambda path: f"sync {base(path)}")
+        tell(module, "sync_all", lambda paths: f"sync {', '.join(map(base, paths))}")
+        return told
+
+    def test_what_is_staged_is_on_disk_before_the_commit_and_that_before_the_first_change(
+        self, tmp_path: Path, told: list[str]
+    ) -> None:
+        folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
+        write = WriteFile(name="c", data=b"new", size_bytes=3)
+        folder.apply(
+            plan(write, TruncateFile(name="a", size_bytes=1)), enter=lambda *_: told.append("commit")
+        )
+        assert told == ["sync c.recovery-tmp, t-0", "commit", "rename c", "size 1", "sync t-0"]
+
+    def test_a_renamed_segment_is_durable_before_the_next_step(self, tmp_path: Path, told: list[str]) -> None:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa", "b": b"bb"})
         folder.apply(plan(RenameFile(old="b", new="b.deleted"), TruncateFile(name="a", size_bytes=1)))
-        assert told == ["folder", "truncate", "folder"]
+        assert told[1:] == ["rename b.deleted", "sync t-0", "size 1", "sync t-0"]
 
-    def test_quarantine_is_durable_before_the_first_action(self, tmp_path: Path, monkeypatch) -> None:
-        told: list[str] = []
+    def test_an_index_takes_its_name_when_its_segment_has_it(self, tmp_path: Path, told: list[str]) -> None:
+        folder = Folder(tmp_path / "d1", {})
+        writes = [
+            WriteFile(name=name(0, suffix), data=b"", size_bytes=0)
+            for suffix in (".log", ".timeindex", ".index")
+        ]
+        folder.apply(plan(*writes))
+        assert [words.split(".")[-1] for words in told[1:]] == [
+            "log",
+            "timeindex",
+            "sync t-0",
+            "index",
+            "sync t-0",
+        ]
+
+    def test_quarantine_is_durable_before_the_commit(
+        self, tmp_path: Path, told: list[str], monkeypatch
+    ) -> None:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
         quarantine = Quarantine(str(folder.log_dir))
-        sync = quarantine.sync
-        monkeypatch.setattr(quarantine, "sync", lambda: (told.append("quarantine"), sync()))
-        monkeypatch.setattr(module, "_truncate", lambda path, size_bytes: told.append("truncate"))
+        monkeypatch.setattr(quarantine, "sync", lambda: told.append("quarantine"))
         save = SaveTail(name="a", position=1, size_bytes=3, reason="why")
-        folder.apply(plan(TruncateFile(name="a", size_bytes=1), saves=(save,)), quarantine)
-        assert told == ["quarantine", "truncate"]
+        plans = plan(TruncateFile(name="a", size_bytes=1), saves=(save,))
+        folder.apply(plans, quarantine, enter=lambda *_: told.append("commit"))
+        assert told[-4:] == ["quarantine", "commit", "size 1", "sync t-0"]
 
-    def test_nothing_to_do_syncs_nothing(self, tmp_path: Path, monkeypatch) -> None:
+    def test_nothing_to_do_syncs_nothing(self, tmp_path: Path, told: list[str]) -> None:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
-        monkeypatch.setattr(os, "fsync", lambda _: pytest.fail("synced"))
         folder.apply(plan())
-
-    def test_logs_that_were_only_read_are_synced_for_the_marker(self, tmp_path: Path, monkeypatch) -> None:
-        synced: list[str] = []
-        monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.readlink(f"/proc/self/fd/{fd}")))
-        (tmp_path / "a").write_bytes(b"")
-        sync_files([str(tmp_path / "a")])
-        assert synced == [str(tmp_path / "a")]
+        assert told == ["sync "]
 
 
 class TestFailure:
-    @pytest.mark.parametrize("call", ["write", "ftruncate", "fsync", "rename", "fchmod"])
-    def test_no_temporary_file_is_left_and_the_old_one_stays(
-        self, tmp_path: Path, call: str, monkeypatch
-    ) -> None:
+    """Up to the commit nothing has changed, whatever fails."""
+
+    @pytest.mark.parametrize("call", ["write", "ftruncate", "fchmod", "open", "link"])
+    def test_nothing_is_left_and_everything_stays(self, tmp_path: Path, call: str, monkeypatch) -> None:
         def fail(*_args: object, **_more: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        path = tmp_path / "a"
-        path.write_bytes(b"old")
+        folder = Folder(tmp_path / "d1", {"a": b"old", "b": b"b"})
+        before = list_files(str(folder.path))
+        write = WriteFile(name="a", data=b"new", size_bytes=10)
+        save = SaveFile(name="a", size_bytes=3, reason="why", is_cut=call != "link")
         monkeypatch.setattr(os, call, fail)
+        removal = RemoveFile(name="b", size_bytes=1, kind=RemovalKind.DERIVED)
+        if call == "link":  # then it is a copy
+            monkeypatch.setattr(os, "write", fail)
         with pytest.raises(OSError, match="No space left on device"):
-            write_file(str(path), b"new", size_bytes=10)
+            folder.apply(plan(removal, write, saves=(save,)))
         monkeypatch.undo()
-        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"a": b"old"}
+        assert list_files(str(folder.path)) == before
+
+    def test_a_commit_that_fails_leaves_nothing(self, tmp_path: Path) -> None:
+        def fail(*_arguments: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        folder = Folder(tmp_path / "d1", {"a": b"old"})
+        before = list_files(str(folder.path))
+        with pytest.raises(OSError, match="Input/output error"):
+            folder.apply(plan(WriteFile(name="a", data=b"new", size_bytes=3)), enter=fail)
+        assert list_files(str(folder.path)) == before
+
+    def test_what_the_broker_would_unlink_anyway_goes_first(self, tmp_path: Path, monkeypatch) -> None:
+        """It may be what gives a full disk its space back."""
+        folder = Folder(tmp_path / "d1", {"a": b"old", "b.deleted": b"bb"})
+        removal = RemoveFile(name="b.deleted", size_bytes=2, kind=RemovalKind.PENDING_DELETION)
+        write = WriteFile(name="a", data=b"new", size_bytes=3)
+        seen: list[set[str]] = []
+        monkeypatch.setattr(module, "write_new", lambda *_, **__: seen.append(set(folder.files())))
+        with pytest.raises(FileNotFoundError):
+            folder.apply(plan(write, removal))
+        assert seen == [{"a"}]
 
     def test_a_short_write_goes_on(self, tmp_path: Path, monkeypatch) -> None:
         write = os.write
         monkeypatch.setattr(os, "write", lambda fd, data: write(fd, bytes(data)[:2]))
-        write_file(str(tmp_path / "a"), b"abcdefg")
-        assert (tmp_path / "a").read_bytes() == b"abcdefg"
+        folder = Folder(tmp_path / "d1", {})
+        folder.apply(plan(WriteFile(name="a", data=b"abcdefg", size_bytes=7)))
+        assert folder.files() == {"a": b"abcdefg"}
 
-    def test_a_temporary_file_of_a_killed_run_is_written_over(self, tmp_path: Path) -> None:
-        (tmp_path / "a.recovery-tmp").write_bytes(b"a longer rest of a killed run")
-        write_file(str(tmp_path / "a"), b"new")
-        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"a": b"new"}
+    def test_temporary_files_of_a_killed_run_go(self, tmp_path: Path) -> None:
+        folder = Folder(
+            tmp_path / "d1", {"a.recovery-tmp": b"a longer rest of a killed run", "z.recovery-tmp": b""}
+        )
+        folder.apply(plan(WriteFile(name="a", data=b"new", size_bytes=3)))
+        assert folder.files() == {"a": b"new"}
 
 
 class TestOwnerAndMode:
@@ -230,32 +285,32 @@ class TestOwnerAndMode:
 
     @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644, 0o664])
     def test_a_replaced_file_keeps_them(self, tmp_path: Path, mode: int) -> None:
-        path = tmp_path / "a"
-        path.write_bytes(b"old")
+        folder = Folder(tmp_path / "d1", {"a": b"old"})
+        path = folder.path / "a"
         path.chmod(mode)
         os.chown(path, *self.OWNER)
-        write_file(str(path), b"new")
+        folder.apply(plan(NEW))
         assert self.facts(path) == (*self.OWNER, mode)
 
     @pytest.mark.parametrize(
         ("folder_mode", "mode"), [(0o755, 0o644), (0o750, 0o640), (0o700, 0o600), (0o2775, 0o664)]
     )
     def test_a_new_file_takes_them_from_its_folder(self, tmp_path: Path, folder_mode: int, mode: int) -> None:
-        folder = tmp_path / "t-0"
-        folder.mkdir()
-        os.chown(folder, *self.OWNER)
-        folder.chmod(folder_mode)
-        write_file(str(folder / "a"), b"new")
-        assert self.facts(folder / "a") == (*self.OWNER, mode)
+        folder = Folder(tmp_path / "d1", {})
+        os.chown(folder.path, *self.OWNER)
+        folder.path.chmod(folder_mode)
+        folder.apply(plan(NEW))
+        assert self.facts(folder.path / "a") == (*self.OWNER, mode)
 
     def test_the_umask_is_no_concern(self, tmp_path: Path) -> None:
         before = os.umask(0o077)
         try:
-            tmp_path.chmod(0o755)
-            write_file(str(tmp_path / "a"), b"new")
+            folder = Folder(tmp_path / "d1", {})
+            folder.path.chmod(0o755)
+            folder.apply(plan(NEW))
         finally:
             os.umask(before)
-        assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o644
+        assert stat.S_IMODE((folder.path / "a").stat().st_mode) == 0o644
 
     def test_a_copied_part_has_them_too(self, tmp_path: Path) -> None:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
@@ -318,6 +373,55 @@ class TestCrashAfterEveryAction:
             folder.apply(PartitionPlan(folder="t-0", saves=begun.saves, actions=begun.actions[:done]))
             folder.apply(folder.plan(), Quarantine(str(folder.log_dir), root=str(tmp_path / f"again-{done}")))
             assert self.live(folder) in ends, f"after {begun.actions[:done][-1:]}"
+
+    @pytest.mark.parametrize("state", STATES)
+    def test_a_commit_is_carried_out_from_wherever_it_was_left(self, tmp_path: Path, state: str) -> None:
+        files = self.STATES[state]()
+        whole = Folder(tmp_path / "whole", files)
+        count = len(whole.plan().actions)
+        whole.apply(whole.plan())
+        for done in range(count + 1):
+            folder = Folder(tmp_path / str(done), files)
+            commit = self.killed_after(folder, done)
+            restored = Commit.from_json(json.loads(json.dumps(commit.to_json())))
+            found = list_files(str(folder.path))
+            assert restored.explain(found) is None
+            assert restored.is_published(found) == (done == len(commit.actions))
+            publish(str(folder.path), restored)
+            assert folder.files() == whole.files(), f"after {commit.actions[:done][-1:]}"
+            assert restored.explain(list_files(str(folder.path))) is None
+            assert restored.is_published(list_files(str(folder.path)))
+
+    @staticmethod
+    def killed_after(folder: Folder, count: int) -> Commit:
+        """The commit of a run that is killed after *count* actions."""
+        commits: list[Commit] = []
+
+        def enter(commit: Commit, _saved: object) -> None:
+            commits.append(commit)
+            publish(str(folder.path), replace(commit, actions=commit.actions[:count]))
+            raise Killed
+
+        class Killed(BaseException):
+            pass
+
+        with mock.patch.object(module, "unstage"), pytest.raises(Killed):
+            folder.apply(folder.plan(), enter=enter)
+        return commits[0]
+
+    @pytest.mark.parametrize("change", ["appended", "added", "removed"])
+    def test_what_somebody_else_has_done_is_not_explained(self, tmp_path: Path, change: str) -> None:
+        folder = Folder(tmp_path / "d1", self.STATES["missing indexes"]())
+        commit = self.killed_after(folder, 2)
+        assert commit.explain(list_files(str(folder.path))) is None
+        log = folder.path / name(20)
+        if change == "appended":
+            log.write_bytes(log.read_bytes() + b"x")
+        elif change == "added":
+            (folder.path / name(30)).write_bytes(b"")
+        else:
+            log.unlink()
+        assert commit.explain(list_files(str(folder.path))) == name(30 if change == "added" else 20)
 
     @pytest.mark.parametrize("seed", range(25))
     def test_the_same_end_of_random_damage(self, tmp_path: Path, seed: int) -> None:

@@ -142,9 +142,9 @@ class TestPlainRun:
         (one / "t-0" / name(99, ".snapshot")).write_bytes(b"stale")
         apply_partition = partition_run.apply_partition
 
-        def look(*arguments: object) -> object:
+        def look(*arguments: object, **more: object) -> object:
             assert not (one / MARKER).exists()
-            return apply_partition(*arguments)
+            return apply_partition(*arguments, **more)
 
         monkeypatch.setattr(partition_run, "apply_partition", look)
         report = run(one)
@@ -232,7 +232,6 @@ class TestTroubleInOneDir:
         assert words in str(report.log_dirs[1].error)
         assert [(one / MARKER).exists() for one in dirs] == [True, False, True]
         assert {partition.status for partition in report.log_dirs[1].partitions} >= {"failed"}
-        assert own_leftovers(bad) == []
         assert lost_batches(before, bad) == []
 
     @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EROFS])
@@ -271,19 +270,20 @@ class TestTroubleInOneDir:
             report = run(*dirs)
         self.check(dirs, report, before, "No space left on device")
         run(dirs[1])
+        assert own_leftovers(dirs[1]) == []
         live = {path: data for path, data in tree_of(dirs[1]).items() if not path.endswith(".deleted")}
         wanted = {path: data for path, data in tree_of(expected).items() if not path.endswith(".deleted")}
         assert differences(wanted, live) == []
 
     def test_while_handing_over(self, dirs: list[Path], monkeypatch) -> None:
-        write_file = log_dir_run.write_file
+        apply_partition = log_dir_run.apply_partition
 
-        def fail(path: str, data: bytes, **more: object) -> None:
-            if path.startswith(str(dirs[1])):
+        def fail(path: str, *arguments: object, **more: object) -> object:
+            if path == str(dirs[1]):
                 raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-            write_file(path, data, **more)
+            return apply_partition(path, *arguments, **more)
 
-        monkeypatch.setattr(log_dir_run, "write_file", fail)
+        monkeypatch.setattr(log_dir_run, "apply_partition", fail)
         report = run(*dirs)
         assert [one.status for one in report.log_dirs] == ["recovered", "offline", "recovered"]
         assert not (dirs[1] / MARKER).exists()
@@ -415,9 +415,11 @@ class TestQuarantineDir:
         assert all(Path(path).is_relative_to(place) for path in report.partitions[0].quarantined)
         assert str(report.log_dirs[0].quarantine).startswith(str(place))
 
-    def test_nothing_saved_nothing_created(self, tmp_path: Path) -> None:
-        one = log_dir(tmp_path / "d1", t_0=Folded(three_segments()).tree)
-        run(one, quarantine_dir=str(tmp_path / "elsewhere"))
+    @pytest.mark.parametrize("is_clean", [True, False])
+    def test_nothing_changed_nothing_created(self, tmp_path: Path, is_clean: bool) -> None:
+        one = log_dir(tmp_path / "d1", t_0=three_segments())
+        run(one, handoff="clean-shutdown" if is_clean else "none")
+        run(one, handoff="clean-shutdown" if is_clean else "none", quarantine_dir=str(tmp_path / "elsewhere"))
         assert not (tmp_path / "elsewhere").exists()
 
 

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from recovery.actions import (
+    PartitionPlan,
+    WriteFile,
+)
 from recovery.errors import PartitionRefusedError
-from recovery.handoff import DirWrite, plan_handoff
+from recovery.handoff import plan_handoff
 from recovery.inventory import LogDirInventory, RefusedFolder
-from recovery.model import LogSettings, PartitionOutcome, PartitionTask, TopicPartition
+from recovery.model import LogBounds, LogSettings, PartitionTask, TopicPartition
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -24,7 +28,7 @@ class LogDir:
         self.had_clean_shutdown = had_clean_shutdown
         self.tasks: list[PartitionTask] = []
         self.refused: list[RefusedFolder] = []
-        self.outcomes: dict[str, tuple[PartitionTask, PartitionOutcome]] = {}
+        self.logs: dict[str, tuple[PartitionTask, LogBounds]] = {}
         self.recovery_points: dict[tuple[str, int], int] = {}
         self.log_starts: dict[tuple[str, int], int] = {}
         if had_clean_shutdown:
@@ -32,17 +36,15 @@ class LogDir:
 
     def recovered(self, folder: str, *, log_end_offset: int, **fields: object) -> LogDir:
         task = self.task(folder)
-        outcome = {
+        bounds = {
             "log_start_offset": 0,
             "log_end_offset": log_end_offset,
-            "segment_count": 1,
-            "recovered_segments": 1,
-            "scanned_bytes": 0,
-            "recovered_bytes": 0,
-            "tree": {},
-            "removed": {},
+            "local_log_start_offset": 0,
+            "checkpoints_log_start": False,
+            "is_loaded": True,
+            "topic_id": None,
         } | fields
-        self.outcomes[folder] = (task, PartitionOutcome(**outcome))
+        self.logs[folder] = (task, LogBounds(**bounds))
         return self
 
     def task(self, folder: str) -> PartitionTask:
@@ -66,7 +68,7 @@ class LogDir:
         self.refused.append(RefusedFolder(folder=folder, refusal=refusal))
         return self
 
-    def plan(self, handoff: str = "clean-shutdown", *, is_changed: bool = True) -> tuple[DirWrite, ...]:
+    def plan(self, handoff: str = "clean-shutdown", *, is_changed: bool = True) -> PartitionPlan:
         inventory = LogDirInventory(
             log_dir=str(self.path),
             had_clean_shutdown=self.had_clean_shutdown,
@@ -76,24 +78,29 @@ class LogDir:
             recovery_points=self.recovery_points,
             log_start_offsets=self.log_starts,
         )
-        is_complete = not self.refused and len(self.outcomes) == len(self.tasks)
+        is_complete = not self.refused and len(self.logs) == len(self.tasks)
         return plan_handoff(
-            inventory, self.outcomes, handoff=handoff, is_complete=is_complete, is_changed=is_changed
+            inventory, self.logs, handoff=handoff, is_complete=is_complete, is_changed=is_changed
         )
 
 
-def written(writes: tuple[DirWrite, ...], name: str) -> bytes | None:
-    return next((write.data for write in writes if write.name == name), None)
+def writes_of(plan: PartitionPlan) -> list[WriteFile]:
+    assert all(isinstance(action, WriteFile) for action in plan.actions)
+    return list(plan.actions)
+
+
+def written(plan: PartitionPlan, name: str) -> bytes | None:
+    return next((write.data for write in writes_of(plan) if write.name == name), None)
 
 
 class TestCleanShutdown:
     def test_checkpoints_first_and_the_marker_last(self, tmp_path: Path) -> None:
         writes = LogDir(tmp_path).recovered("t-0", log_end_offset=44).plan()
-        assert [write.name for write in writes] == [RECOVERY_POINTS, LOG_STARTS, MARKER]
+        assert [write.name for write in writes_of(writes)] == [RECOVERY_POINTS, LOG_STARTS, MARKER]
         assert written(writes, RECOVERY_POINTS) == b"0\n1\nt 0 44\n"
         assert written(writes, LOG_STARTS) == b"0\n0\n"
         assert written(writes, MARKER) == b'{"version":0,"brokerEpoch":-1}'
-        assert not any(write.replaces for write in writes)
+        assert writes.saves == ()
 
     def test_lines_of_partitions_that_are_gone_are_dropped(self, tmp_path: Path) -> None:
         log_dir = LogDir(tmp_path).recovered("t-0", log_end_offset=44)
@@ -120,16 +127,12 @@ class TestCleanShutdown:
         (tmp_path / RECOVERY_POINTS).write_text("0\n2\nt 1 5\nt 0 44\n")
         (tmp_path / LOG_STARTS).write_text("0\n0\n")
         log_dir = LogDir(tmp_path).recovered("t-0", log_end_offset=44).recovered("t-1", log_end_offset=5)
-        assert [write.name for write in log_dir.plan()] == [MARKER]
+        assert [write.name for write in writes_of(log_dir.plan())] == [MARKER]
 
     def test_what_is_overwritten_is_marked_for_quarantine(self, tmp_path: Path) -> None:
         (tmp_path / RECOVERY_POINTS).write_text("0\n1\nt 0 4\n")
         writes = LogDir(tmp_path).recovered("t-0", log_end_offset=44).plan()
-        assert {write.name: write.replaces for write in writes} == {
-            RECOVERY_POINTS: True,
-            LOG_STARTS: False,
-            MARKER: False,
-        }
+        assert [save.name for save in writes.saves] == [RECOVERY_POINTS]
 
     def test_an_empty_log_dir_gets_its_marker_too(self, tmp_path: Path) -> None:
         assert written(LogDir(tmp_path).plan(), MARKER) is not None
@@ -138,7 +141,7 @@ class TestCleanShutdown:
         (tmp_path / RECOVERY_POINTS).write_text("0\n1\nt 0 44\n")
         (tmp_path / LOG_STARTS).write_text("0\n0\n")
         log_dir = LogDir(tmp_path, had_clean_shutdown=True).recovered("t-0", log_end_offset=44)
-        assert log_dir.plan(is_changed=False) == ()
+        assert log_dir.plan(is_changed=False).is_empty
 
     def test_a_changed_clean_dir_gets_a_new_one(self, tmp_path: Path) -> None:
         log_dir = LogDir(tmp_path, had_clean_shutdown=True).recovered("t-0", log_end_offset=44)
@@ -179,9 +182,9 @@ class TestRefusedPartitions:
 class TestOtherHandoffs:
     def test_recovery_point_leaves_out_the_marker(self, tmp_path: Path) -> None:
         writes = LogDir(tmp_path).recovered("t-0", log_end_offset=44).plan("recovery-point")
-        assert [write.name for write in writes] == [RECOVERY_POINTS, LOG_STARTS]
+        assert [write.name for write in writes_of(writes)] == [RECOVERY_POINTS, LOG_STARTS]
 
     @pytest.mark.parametrize("had_clean_shutdown", [False, True])
     def test_none_writes_nothing(self, tmp_path: Path, had_clean_shutdown: bool) -> None:
         log_dir = LogDir(tmp_path, had_clean_shutdown=had_clean_shutdown)
-        assert log_dir.recovered("t-0", log_end_offset=44).plan("none") == ()
+        assert log_dir.recovered("t-0", log_end_offset=44).plan("none").is_empty

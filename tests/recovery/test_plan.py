@@ -6,10 +6,7 @@ import random
 
 import pytest
 
-from recovery.errors import PartitionRefusedError
-from recovery.model import LogSettings
-from recovery.partition_run import action_words
-from recovery.plan import (
+from recovery.actions import (
     PartitionPlan,
     RemoveFile,
     RenameFile,
@@ -18,8 +15,11 @@ from recovery.plan import (
     TruncateFile,
     WriteFile,
     is_derived,
-    plan_partition,
 )
+from recovery.errors import PartitionRefusedError
+from recovery.model import LogSettings
+from recovery.partition_run import action_words
+from recovery.plan import plan_partition
 from tests.recovery.memory import Folded, name, partition
 from tests.recovery.test_partition import SIZE, TestOverflow, flipped, segment, three_segments
 
@@ -33,11 +33,15 @@ def short(text: str) -> str:
     return " ".join(word[18:] if word.startswith("0" * 18) else word for word in text.split())
 
 
+def derived_saves(plan: PartitionPlan) -> list[SaveFile]:
+    return [save for save in plan.saves if isinstance(save, SaveFile) and save.is_derived]
+
+
 def words(plan: PartitionPlan) -> list[str]:
     saves = [
         f"save {save.name} ({save.reason})" if isinstance(save, SaveFile)
         else f"save {save.name} from {save.position} ({save.reason})"
-        for save in plan.saves
+        for save in plan.saves if save not in derived_saves(plan)
     ]  # fmt: skip
     return [short(text) for text in (*saves, *map(action_words, plan.actions))]
 
@@ -127,7 +131,19 @@ class TestAsText:
         }
         assert plan_of(Folded(files)).saves == ()
         assert [save.name for save in plan_of(Folded(files), keep_deleted=True).saves] == [
-            name(0, ".log.deleted")
+            name(0, ".index.deleted"),
+            name(0, ".log.deleted"),
+        ]
+
+    def test_derived_files_that_change_are_kept_for_undo(self) -> None:
+        recovered = Folded(three_segments()).tree
+        recovered[name(0)] = flipped(recovered[name(0)], 4 * SIZE + 65)
+        assert [save.name for save in derived_saves(plan_of(Folded(recovered)))] == [
+            name(0, ".index"),
+            name(0, ".timeindex"),
+            name(10, ".snapshot"),
+            name(20, ".snapshot"),
+            name(30, ".snapshot"),
         ]
 
     def test_a_split(self) -> None:
@@ -138,7 +154,7 @@ class TestAsText:
             f"write {name(far, '.index')} (8 bytes)",
             f"copy {3 * SIZE} bytes of 00.log from byte {5 * SIZE} to {name(far)}",
             "link 00.log to 00.log.deleted",
-            f"copy {5 * SIZE} bytes of 00.log.deleted from byte 0 to 00.log",
+            f"copy {5 * SIZE} bytes of 00.log from byte 0 to 00.log",
         ]
         positions = [plan.index(short(text)) for text in order]
         assert positions == sorted(positions)
@@ -156,12 +172,6 @@ class TestAsText:
         plan = words(plan_of(folded))
         assert f"truncate 20.log to {10 * SIZE} bytes" in plan
         assert not any(text.startswith("save 20.log") for text in plan)
-
-    def test_what_a_killed_run_has_left_is_removed_and_not_saved(self) -> None:
-        files = Folded(three_segments()).tree | {name(0, ".index.recovery-tmp"): b"x"}
-        plan = plan_of(Folded(files))
-        assert [action.name for action in plan.actions] == [name(0, ".index.recovery-tmp")]
-        assert plan.saves == ()
 
     def test_a_segment_that_is_cut_and_then_deleted_is_saved_whole(self) -> None:
         files = Folded(three_segments()).tree

@@ -11,10 +11,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from recovery import quarantine as module
+from recovery.actions import (
+    PartitionPlan,
+    SaveFile,
+    SaveTail,
+)
 from recovery.quarantine import INSIDE_FOLDER, Quarantine, default_root
 from segfmt.filenames import read_folder_name
 
@@ -39,6 +45,15 @@ def other_device(tmp_path: Path) -> Iterator[Path]:
             shutil.rmtree(folder)
             return
     pytest.fail("all of /dev/shm, /var/tmp, /tmp and the home folder are on one file system")
+
+
+def save_tail(quarantine: Quarantine, path: str, position: int, *, reason: str) -> str:
+    """Save what is behind *position* of the file *path* in t-0; return where it is."""
+    folder, name = os.path.split(path)
+    size_bytes = os.stat(path).st_size - position
+    save = SaveTail(name=name, position=position, size_bytes=size_bytes, reason=reason, first_offset=7)
+    (saved,) = quarantine.save(folder, PartitionPlan(folder="t-0", saves=(save,), actions=()))
+    return saved
 
 
 def manifest_of(quarantine: Quarantine) -> list[dict]:
@@ -149,12 +164,38 @@ class TestSaveFile:
         assert saved.stat().st_dev != path.stat().st_dev
         assert saved.read_bytes() == path.read_bytes()
 
-    def test_a_file_is_never_saved_over_another(self, log_dir: Path) -> None:
+    @pytest.mark.parametrize("may_link", [False, True])
+    def test_a_file_is_never_saved_over_another(self, log_dir: Path, may_link: bool) -> None:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
-        quarantine.save_file(str(path), folder="t-0", reason="why")
-        with pytest.raises(FileExistsError):
-            quarantine.save_file(str(path), folder="t-0", reason="why")
+        first = Path(quarantine.save_file(str(path), folder="t-0", reason="why", may_link=may_link))
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(b"another file")
+        again = Path(quarantine.save_file(str(path), folder="t-0", reason="why", may_link=may_link))
+        assert (first.read_bytes(), again.read_bytes()) == (data, b"another file")
+
+    def test_an_interrupted_run_goes_on_in_its_folder(self, log_dir: Path) -> None:
+        path = str(log_dir / "t-0" / SEGMENT)
+        first = Quarantine(str(log_dir))
+        saved = first.save_file(path, folder="t-0", reason="why")
+        second = Quarantine(str(log_dir), run=os.path.basename(first.run_folder))
+        assert second.save_file(path, folder="t-0", reason="why") == saved
+        assert second.run_folder == first.run_folder
+
+    def test_a_derived_file_needs_no_copy(self, log_dir: Path, monkeypatch) -> None:
+        index = log_dir / "t-0" / SEGMENT.replace(".log", ".index")
+        index.write_bytes(bytes(2 << 20))
+        save = SaveFile(name=index.name, size_bytes=2 << 20, reason="why", is_derived=True)
+        plan = PartitionPlan(folder="t-0", saves=(save,), actions=())
+        quarantine = Quarantine(str(log_dir))
+        assert quarantine.save(str(log_dir / "t-0"), plan) == []  # nothing is lost with it
+        (entry,) = manifest_of(quarantine)
+        assert (entry["derived"], entry["linked"], entry["sha256"]) == (True, True, None)
+        monkeypatch.setattr(os, "link", mock.Mock(side_effect=PermissionError))
+        another = Quarantine(str(log_dir), run="another")
+        another.save(str(log_dir / "t-0"), plan)
+        assert list((Path(another.root) / "another").rglob("*.index")) == []
 
     def test_a_copy_that_fails_is_an_error(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))
@@ -166,14 +207,14 @@ class TestSaveTail:
     def test_only_the_tail_is_copied_and_named_by_its_position(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
-        saved = Path(quarantine.save_tail(str(path), 1000, folder="t-0", reason="why"))
+        saved = Path(save_tail(quarantine, str(path), 1000, reason="why"))
         assert saved.name == f"{SEGMENT}.from-1000"
         assert saved.read_bytes() == path.read_bytes()[1000:]
 
     def test_the_original_is_not_touched(self, log_dir: Path) -> None:
         path = log_dir / "t-0" / SEGMENT
         before, found = path.read_bytes(), path.stat()
-        Quarantine(str(log_dir)).save_tail(str(path), 10, folder="t-0", reason="why")
+        save_tail(Quarantine(str(log_dir)), str(path), 10, reason="why")
         assert path.read_bytes() == before
         assert path.stat().st_mtime_ns == found.st_mtime_ns
 
@@ -186,7 +227,7 @@ class TestSaveTail:
             if not ends_in_zeros:
                 file.seek(0, os.SEEK_END)
                 file.write(b"end")
-        saved = Path(Quarantine(str(log_dir)).save_tail(str(path), 50, folder="t-0", reason="why"))
+        saved = Path(save_tail(Quarantine(str(log_dir)), str(path), 50, reason="why"))
         assert saved.stat().st_size == path.stat().st_size - 50
         assert saved.stat().st_blocks * 512 < 4 << 20
         with saved.open("rb") as copy:
@@ -199,7 +240,7 @@ class TestManifest:
     def test_one_line_for_each_thing_with_where_it_was_and_its_checksum(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
-        quarantine.save_tail(str(path), 1000, folder="t-0", reason="the last batch is torn")
+        save_tail(quarantine, str(path), 1000, reason="the last batch is torn")
         quarantine.save_file(str(path), folder="t-0", reason="deleted")
         quarantine.sync()
         tail, whole = manifest_of(quarantine)
@@ -212,8 +253,11 @@ class TestManifest:
             "file": SEGMENT,
             "position": 1000,
             "size_bytes": len(data) - 1000,
+            "first_offset": 7,
+            "last_offset": None,
             "stored": f"t-0/{SEGMENT}.from-1000",
             "linked": False,
+            "derived": False,
             "sha256": hashlib.sha256(data[1000:]).hexdigest(),
             "reason": "the last batch is torn",
         }
@@ -234,18 +278,12 @@ class TestManifest:
 
     def test_all_names_are_synced_before_sync_returns(self, log_dir: Path, monkeypatch) -> None:
         synced: list[str] = []
-        fsync = os.fsync
-
-        def note(descriptor: int) -> None:
-            synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-            fsync(descriptor)
-
-        monkeypatch.setattr(os, "fsync", note)
+        monkeypatch.setattr(module, "sync_all", synced.extend)
         quarantine = Quarantine(str(log_dir))
-        quarantine.save_tail(str(log_dir / "t-0" / SEGMENT), 5, folder="t-0", reason="why")
+        save_tail(quarantine, str(log_dir / "t-0" / SEGMENT), 5, reason="why")
         quarantine.sync()
         run = Path(quarantine.run_folder)
-        assert set(synced) >= {
+        assert set(synced) == {
             str(run / "t-0" / f"{SEGMENT}.from-5"),
             str(run / "t-0"),
             str(run / "manifest.jsonl"),
@@ -310,7 +348,7 @@ class TestOwner:
         for owned in (log_dir, log_dir / "t-0", path):
             os.chown(owned, *owner)
         quarantine = Quarantine(str(log_dir))
-        quarantine.save_tail(str(path), 5, folder="t-0", reason="why")
+        save_tail(quarantine, str(path), 5, reason="why")
         quarantine.sync()
         root = Path(quarantine.root)
         for made in (root, *root.rglob("*")):

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from recovery import space
-from recovery.model import RemovalKind
-from recovery.plan import (
+from recovery.actions import (
     CopyPart,
     PartitionPlan,
     RemoveFile,
@@ -22,6 +21,7 @@ from recovery.plan import (
     TruncateFile,
     WriteFile,
 )
+from recovery.model import RemovalKind
 from recovery.space import SpaceLedger, need_of
 from tests.edge_cases import BASES, Log, segment
 from tests.recovery.driving import footprint, log_bytes, lost_batches, recover

@@ -1,0 +1,146 @@
+"""The log dirs that a command is about: absolute, each of them a folder of its own, and a broker's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from recovery.config import BrokerConfig
+from recovery.errors import UnsafeError, UsageError
+from recovery.setting import Layer
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+
+_BROKERS_FILES = frozenset(
+    {
+        META_PROPERTIES,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        REPLICATION_OFFSET_CHECKPOINT,
+        CLEAN_SHUTDOWN_FILE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDirs:
+    """The dirs of one broker.
+
+    Attributes:
+        log_dirs: absolute paths.
+        locked_dirs: these, and a separate metadata.log.dir.
+        broker: the settings that name them.
+        quarantine_dir: `--quarantine-dir`, absolute.
+    """
+
+    log_dirs: tuple[str, ...]
+    locked_dirs: tuple[str, ...]
+    broker: BrokerConfig
+    quarantine_dir: str | None = None
+
+
+def find_broker_dirs(
+    log_dirs: Sequence[str] | None, properties: Mapping[str, str], *, quarantine_dir: str | None = None
+) -> BrokerDirs:
+    """Return the dirs that *log_dirs* names, or the properties do where it is None.
+
+    Raises:
+        UsageError: a path that is missing, relative or named twice, or a quarantine inside of one.
+        UnsafeError: a folder that no broker has ever opened.
+    """
+    broker = _broker_config(log_dirs, properties)
+    if log_dirs is None:
+        _refuse_relative(broker)
+    paths = _log_dir_paths(broker)
+    _refuse_foreign(paths)
+    locked_dirs = _with_metadata_dir(broker, paths)
+    quarantine = None if quarantine_dir is None else os.path.abspath(quarantine_dir)
+    if quarantine is not None:
+        _refuse_quarantine_inside(quarantine, locked_dirs)
+    return BrokerDirs(log_dirs=paths, locked_dirs=locked_dirs, broker=broker, quarantine_dir=quarantine)
+
+
+def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:
+    if log_dirs is None:
+        return BrokerConfig.from_properties(properties)
+    if not log_dirs:
+        raise UsageError("no log dir given")
+    return BrokerConfig.from_properties(
+        properties, overrides=(Layer("--log-dirs", {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
+    )
+
+
+def _refuse_relative(broker: BrokerConfig) -> None:
+    """Refuse paths that mean a folder below the one the broker is started in, which is not known here."""
+    for key, path in (
+        *(("log.dirs", path) for path in broker.log_dirs),
+        ("metadata.log.dir", broker.metadata_log_dir),
+    ):
+        if not os.path.isabs(path):
+            raise UsageError(
+                f"{key}: {path}: a relative path, which depends on the folder that the broker is started in. "
+                f"Remedy: give the absolute one with --property {key}=..."
+            )
+
+
+def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
+    """Return the log dirs as absolute paths, each of them a folder of its own.
+
+    Kafka: LogManager.createAndValidateLogDirs. Differs: a log dir that is missing is not made.
+    """
+    paths: dict[tuple[int, int], str] = {}
+    for entry in broker.log_dirs:
+        path = os.path.abspath(entry)
+        if not os.path.isdir(path):
+            raise UsageError(f"{path}: no such log dir")
+        found = os.stat(path)
+        other = paths.setdefault((found.st_dev, found.st_ino), entry)
+        if other != entry:
+            raise UsageError(
+                f"log.dirs: {other} and {entry} are the same folder (KafkaException stops the broker). "
+                "Remedy: name it once"
+            )
+    return tuple(os.path.abspath(entry) for entry in paths.values())
+
+
+def _refuse_foreign(paths: tuple[str, ...]) -> None:
+    """Refuse a folder that no broker has ever opened: another one was meant, or its file system is not mounted.
+
+    Kafka: KafkaRaftServer.initializeLogDirs (no meta.properties stops the node). Differs: any file of a
+    broker's own will do, as what is lost is not what is foreign.
+    """
+    for path in paths:
+        try:
+            names = os.listdir(path)
+        except OSError:
+            continue  # the log dir goes offline when it is locked
+        if _BROKERS_FILES.isdisjoint(names):
+            raise UnsafeError(
+                f"{path}: not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing. Nothing was "
+                "changed. Remedy: check the path, and that its file system is mounted"
+            )
+
+
+def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dirs to lock: a separate metadata.log.dir is one of them."""
+    metadata_dir = os.path.abspath(broker.metadata_log_dir)
+    if not os.path.isdir(metadata_dir) or any(os.path.samefile(metadata_dir, path) for path in paths):
+        return paths
+    return (*paths, metadata_dir)
+
+
+def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
+    """Refuse a quarantine that a broker would take for a log."""
+    real = os.path.realpath(quarantine)
+    for one in dirs:
+        if os.path.commonpath((real, os.path.realpath(one))) == os.path.realpath(one):
+            raise UsageError(
+                f"--quarantine-dir {quarantine}: inside the log dir {one}, where a broker takes folders "
+                "for logs. Remedy: choose a folder outside of it, or leave the option out"
+            )

@@ -1,0 +1,115 @@
+"""`kafka-log-recovery undo`: take a recovery back, out of quarantine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, properties_of
+from recovery.cli.session import print_result, watched_signals
+from recovery.errors import InterruptedRecoveryError
+
+if TYPE_CHECKING:
+    from recovery.undo import LogDirUndo
+
+_EPILOG = """\
+exit codes:
+  0  done, or nothing to take back
+  1  usage or I/O error; after an I/O error start again to go on
+  3  a log dir is locked, or has changed since its recovery; nothing was changed
+  130, 143  interrupted; start again to go on
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "undo",
+        help="take the newest recovery of each log dir back",
+        description="Put every log, epoch file, checkpoint and name back as it was before recover. Nothing is "
+        "touched where anything has changed since: a broker was started, or appended.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_log_dir_arguments(parser, "undo")
+    parser.add_argument("--quarantine-dir", metavar="DIR", help="as it was given to recover")
+    parser.add_argument(
+        "--run",
+        metavar="NAME",
+        dest="run_name",
+        help="the run to take back (default: the newest of each log dir)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="change nothing, list what would be done")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="form of the result")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return its exit code."""
+    with watched_signals() as signals:
+        try:
+            from recovery.broker_dirs import find_broker_dirs
+            from recovery.engine import StopRequest
+            from recovery.undo import undo
+
+            stop = StopRequest()
+            signals.forward_to(stop)
+            dirs = find_broker_dirs(
+                log_dirs_of(arguments), properties_of(arguments), quarantine_dir=arguments.quarantine_dir
+            )
+            undone = undo(
+                dirs.log_dirs,
+                locked_dirs=dirs.locked_dirs,
+                quarantine_dir=dirs.quarantine_dir,
+                run=arguments.run_name,
+                dry_run=arguments.dry_run,
+                check_stop=stop.check,
+            )
+        except InterruptedRecoveryError as error:
+            print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201
+            return error.signal_exit_code
+        lines = (
+            [_to_json(undone, dry_run=arguments.dry_run)] if arguments.format == "json" else _lines(undone)
+        )
+        print_result("\n".join(lines))
+    return 0
+
+
+def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
+    from recovery.actions import action_words
+
+    document = {
+        "version": 1,
+        "dryRun": dry_run,
+        "exitCode": 0,
+        "logDirs": [
+            {
+                "logDir": one.log_dir,
+                "run": one.run,
+                "partitions": list(one.partitions),
+                "restoredBytes": one.restored_bytes,
+                "movedBack": list(one.moved_back),
+                "actions": [f"{folder}: {action_words(action)}" for folder, action in one.actions],
+            }
+            for one in undone
+        ],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _lines(undone: Iterable[LogDirUndo]) -> Iterable[str]:
+    from recovery.actions import action_words
+    from recovery.printable import printable
+
+    for one in undone:
+        if one.run is None:
+            yield printable(f"{one.log_dir}: nothing to take back")
+            continue
+        yield printable(
+            f"{one.log_dir}: run {one.run}, {len(one.partitions)} partitions, {one.restored_bytes} bytes restored"
+        )
+        yield from (printable(f"  {folder}: {action_words(action)}") for folder, action in one.actions)
+        yield from (printable(f"  {moved}: moved back") for moved in one.moved_back)

@@ -1,0 +1,207 @@
+"""The calls with which bytes are brought to disk: nothing else in this package writes to a file.
+
+New files take owner, group and mode from what they replace, else from the folder they lie in, so that a broker that
+runs as somebody else can open them. Whatever fails raises `OSError` and leaves no half-written file behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from recovery.file_system import is_local
+
+_COPY_BYTES = 1 << 20
+
+
+def write_fully(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all of *data*, however often that takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def write_new(path: str, data: bytes, *, size_bytes: int | None = None, like: str | None = None) -> None:
+    """Write the file *path* from its beginning, not yet synced.
+
+    Args:
+        size_bytes: the file's size where it is larger than *data*; the rest is zeros.
+        like: the file whose owner, group and mode it takes, where that is there; else its folder's.
+    """
+    with _new_file(path, like) as descriptor:
+        write_fully(descriptor, data)
+        if size_bytes is not None and size_bytes > len(data):
+            os.ftruncate(descriptor, size_bytes)
+
+
+def copy_new(
+    source: str, path: str, *, position: int = 0, size_bytes: int | None = None, like: str | None = None
+) -> None:
+    """Write the file *path* as a copy of *source* from *position* on, not yet synced. Zeros stay holes.
+
+    Args:
+        size_bytes: how much; None for all that is there.
+        like: see `write_new`.
+    """
+    with _new_file(path, like) as descriptor:
+        copy_part(source, descriptor, position=position, size_bytes=size_bytes)
+
+
+def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | None) -> None:
+    """Copy a part of the file *source* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
+    with open(source, "rb", buffering=0) as opened:
+        opened.seek(position)
+        left = size_bytes
+        while left is None or left > 0:
+            chunk = opened.read(_COPY_BYTES if left is None else min(left, _COPY_BYTES))
+            if not chunk:
+                break
+            if any(chunk):
+                write_fully(descriptor, chunk)
+            else:
+                os.lseek(descriptor, len(chunk), os.SEEK_CUR)  # a cut tail may be a gigabyte of zeros
+            left = None if left is None else left - len(chunk)
+    if left:
+        raise OSError(errno.EIO, "the file became shorter while it was copied", source)
+    os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
+
+
+def truncate(path: str, size_bytes: int) -> None:
+    """Cut the file *path* to *size_bytes*, on disk when this returns. A shorter file is left as it is."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        if os.fstat(descriptor).st_size > size_bytes:
+            os.ftruncate(descriptor, size_bytes)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def append_part(source: str | None, path: str, position: int, end: int, *, mtime_ns: int) -> None:
+    """Put the bytes of the file *source* into *path* from *position* to *end*, on disk when this returns.
+
+    Args:
+        source: None for zeros.
+        end: where the file ends then.
+        mtime_ns: the time of change that it is given.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, position)
+        os.lseek(descriptor, position, os.SEEK_SET)
+        if source is not None:
+            copy_part(source, descriptor, position=0, size_bytes=end - position)
+        os.ftruncate(descriptor, end)
+        os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def rename(old: str, new: str) -> None:
+    """Give a file or folder another name, perhaps in another folder, on disk when this returns."""
+    os.rename(old, new)
+    for folder in {os.path.dirname(old), os.path.dirname(new)}:
+        sync(folder)
+
+
+def remove_empty_folder(folder: str) -> None:
+    """Remove *folder* where it is there and empty."""
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
+def remove_file(path: str) -> None:
+    """Unlink *path* if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def sync(path: str) -> None:
+    """Bring the bytes of a file, or the names in a folder, to disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_all(paths: Iterable[str]) -> None:
+    """Bring the bytes of files and the names in folders to disk: by one wait for a file system where that will do."""
+    waited_for: set[int] = set()
+    for path in paths:
+        device = os.stat(path).st_dev
+        if device in waited_for:
+            continue
+        if _tells_errors_of_file_system(path):
+            _sync_file_system(path)
+            waited_for.add(device)
+        else:
+            sync(path)
+
+
+def sync_below(folder: str) -> None:
+    """Bring all that lies below *folder* to disk."""
+    if _tells_errors_of_file_system(folder):
+        _sync_file_system(folder)
+        return
+    for below, _, names in os.walk(folder):
+        for name in names:
+            if stat.S_ISREG(os.lstat(os.path.join(below, name)).st_mode):
+                sync(os.path.join(below, name))
+        sync(below)
+
+
+def _tells_errors_of_file_system(path: str) -> bool:
+    """Whether syncfs(2) tells of errors in writing back as fsync(2) does: local ones, since Linux 5.8."""
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int(minor.split("-")[0])) >= (5, 8) and is_local(path)
+
+
+def _sync_file_system(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _new_file(path: str, like: str | None) -> Iterator[int]:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            # First, so that a kill leaves no file that the broker's user may not remove.
+            _adopt(descriptor, path, like)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def _adopt(descriptor: int, path: str, like: str | None) -> None:
+    """Take owner, group and mode from the file *like*, else from the folder of *path*."""
+    if like is not None and os.path.exists(like):
+        model = os.stat(like)
+        mode = stat.S_IMODE(model.st_mode)
+    else:
+        model = os.stat(os.path.dirname(path))
+        mode = stat.S_IMODE(model.st_mode) & 0o666
+    os.fchmod(descriptor, mode)
+    found = os.fstat(descriptor)
+    if (found.st_uid, found.st_gid) != (model.st_uid, model.st_gid):
+        try:
+            os.fchown(descriptor, model.st_uid, model.st_gid)
+        except PermissionError:
+            # Only root may give a file to a group that it is not in. A broker's own new files are no different.
+            if found.st_uid != model.st_uid:
+                raise

@@ -1,0 +1,43 @@
+"""How a partition ended, as a value that the journal can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from recovery.model import Cut, LogBounds, PartitionTask
+from recovery.report import PartitionReport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """How a partition ended; without bounds it was refused."""
+
+    task: PartitionTask
+    bounds: LogBounds | None
+    report: PartitionReport
+    is_changed: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the task as a JSON object."""
+        return {
+            "bounds": None if self.bounds is None else asdict(self.bounds),
+            "report": asdict(self.report),
+            "isChanged": self.is_changed,
+        }
+
+    @classmethod
+    def from_json(cls, task: PartitionTask, document: Mapping[str, Any]) -> PartitionResult:
+        """Return the result of *task* in a JSON object that `to_json` has made."""
+        bounds, report = document["bounds"], document["report"]
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in report.items()
+        }
+        fields["cuts"] = tuple(Cut(**cut) for cut in report["cuts"])
+        return cls(
+            task=task,
+            bounds=None if bounds is None else LogBounds(**bounds),
+            report=PartitionReport(**fields),
+            is_changed=document["isChanged"],
+        )

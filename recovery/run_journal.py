@@ -1,0 +1,263 @@
+"""What a run on one log dir has done so far, so that the next one goes on there.
+
+The journal lies with the quarantine, outside of Kafka's own files. It says how the log dir was when the run began
+(a clean marker is taken away at the first change), which segments are scanned, and which partitions are done. What it
+says counts only while files are what they were: known by size, mtime and inode.
+
+An interrupted run is gone on with under the same configuration and by the same clock, or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+
+from native.raw_scan import RawScan
+from recovery.actions import (
+    LOG_DIR_ITSELF,
+    RemoveFile,
+)
+from recovery.commit import Commit
+from recovery.durable import remove_empty_folder
+from recovery.errors import UnsafeError
+from recovery.handoff import HANDED_OVER_FILES
+from recovery.inventory import LogDirInventory
+from recovery.journal import Journal, listing_digest
+from recovery.journal_record import Header
+from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
+from recovery.partition_result import PartitionResult
+from recovery.quarantine import quarantine_root
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+
+JOURNAL, UNDO_JOURNAL = "journal", "undo"
+_LOG_DIR_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "hand-off", "run"
+
+
+class RunJournal:
+    """The journal of one log dir: of an interrupted run, of this one, or of none yet.
+
+    Args:
+        quarantine_dir: `--quarantine-dir`.
+        dry_run: read only.
+    """
+
+    def __init__(self, log_dir: str, *, quarantine_dir: str | None = None, dry_run: bool = False) -> None:
+        self._log_dir = log_dir
+        self._root = quarantine_root(log_dir, quarantine_dir)
+        self._dry_run = dry_run
+        self._journal = Journal.open(self.path, read_only=dry_run)
+        self._committed: set[str] = set()
+        self._has_made_place = False
+
+    @property
+    def path(self) -> str:
+        """Where the journal is, or will be."""
+        return os.path.join(self._root, JOURNAL)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is one."""
+        return self._journal is not None
+
+    @property
+    def now_ms(self) -> int | None:
+        """The clock of the interrupted run."""
+        return None if self._journal is None else self._journal.header.now_ms
+
+    @property
+    def run(self) -> str | None:
+        """Name of the interrupted run's folder in quarantine, None where it saved nothing."""
+        note = None if self._journal is None else self._journal.notes.get(_RUN_NOTE)
+        return None if note is None else str(note["folder"])
+
+    # -- an interrupted run ---------------------------------------------------------------------------------
+
+    def check_configuration(self, configuration: Mapping[str, str], now_ms: int | None) -> None:
+        """Refuse to go on under another configuration.
+
+        Raises:
+            UnsafeError: it differs, or the clock does; nothing was changed.
+        """
+        if self._journal is None:
+            return
+        header = self._journal.header
+        differences = list(header.configuration_differences(configuration))
+        if now_ms not in (None, header.now_ms):
+            differences.append(f"--now: {header.now_ms} then, {now_ms} now")
+        if header.tool_version != tool_version():
+            differences.append(f"version of the tool: {header.tool_version} then, {tool_version()} now")
+        if differences:
+            raise UnsafeError(
+                f"{self._log_dir}: a run was interrupted here that had another configuration: "
+                f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: go on with the same one, "
+                f"or begin anew with --restart"
+            )
+
+    def review(self, inventory: LogDirInventory) -> tuple[LogDirInventory, str | None]:
+        """Return *inventory* as the interrupted run had it, and what speaks against going on with that run, in words.
+
+        Where somebody else was at work meanwhile, a broker for one, only what is read from files that are the same
+        still counts; where the interrupted run had begun with a clean log dir, or its checkpoints are others, nothing.
+        """
+        if self._journal is None:
+            return inventory, None
+        objection = self._log_dir_objection() or self._folders_objection(inventory)
+        if objection is not None:
+            self.discard()
+            return inventory, objection
+        was_clean = self._journal.header.had_clean_shutdown
+        if was_clean == inventory.had_clean_shutdown:
+            return inventory, None
+        tasks = tuple(replace(task, had_clean_shutdown=was_clean) for task in inventory.tasks)
+        return replace(inventory, had_clean_shutdown=was_clean, tasks=tasks), None
+
+    def _log_dir_objection(self) -> str | None:
+        assert self._journal is not None
+        notes = self._journal.notes
+        if _HANDOFF_NOTE in notes:
+            commit = Commit.from_json(notes[_HANDOFF_NOTE])
+        elif _LOG_DIR_NOTE in notes:
+            begun = Commit.from_json(notes[_LOG_DIR_NOTE])
+            marker = RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=0, kind=RemovalKind.DERIVED)
+            commit = replace(begun, actions=(marker,))
+        else:
+            return "it had not really begun"
+        name = commit.explain(own_files(self._log_dir))
+        return None if name is None else f"{name} has changed since"
+
+    def _folders_objection(self, inventory: LogDirInventory) -> str | None:
+        assert self._journal is not None
+        header = self._journal.header
+        for task in inventory.tasks:
+            document = self._journal.commits.get(task.folder)
+            if document is not None:
+                name = Commit.from_json(document["commit"]).explain(task.files)
+                changed = None if name is None else f"{task.folder}/{name}"
+                if changed is None:
+                    self._committed.add(task.folder)
+            else:
+                is_same = header.folders.get(task.folder) == listing_digest(task.files)
+                changed = None if is_same else task.folder
+            if changed is not None and header.had_clean_shutdown:
+                return f"{changed} has changed since, and the log dir was clean then"
+        return None
+
+    def is_committed(self, folder: str) -> bool:
+        """Whether a partition was finished, or is to be finished as planned."""
+        return folder in self._committed
+
+    def committed(self, task: PartitionTask) -> tuple[Commit, PartitionResult]:
+        """Return what was, or is to be, done in a partition's folder, and how it ended."""
+        assert self._journal is not None
+        document = self._journal.commits[task.folder]
+        return Commit.from_json(document["commit"]), PartitionResult.from_json(task, document["result"])
+
+    def handoff(self) -> Commit | None:
+        """Return what was, or is to be, done to the log dir's own files, None where it had not come to that."""
+        note = None if self._journal is None else self._journal.notes.get(_HANDOFF_NOTE)
+        return None if note is None else Commit.from_json(note)
+
+    def has_scan(self, folder: str, request: ScanRequest, stat: FileStat) -> bool:
+        """Whether the scan of a segment that is still the same is there."""
+        return self._journal is not None and self._journal.has_scan(folder, request, stat)
+
+    def scan_of(self, folder: str, request: ScanRequest, stat: FileStat | None) -> RawScan | None:
+        """Return the scan of a segment that is still the same, None where there is none."""
+        if self._journal is None or stat is None or request.mode is not ScanMode.RECOVER:
+            return None
+        return self._journal.scan_of(folder, request, stat)
+
+    # -- this run -------------------------------------------------------------------------------------------
+
+    def begin(self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int) -> None:
+        """Begin a journal unless there is one.
+
+        Raises:
+            OSError: it cannot be written; the run goes on without it.
+        """
+        if self._journal is not None or self._dry_run:
+            return
+        header = Header(
+            tool_version=tool_version(),
+            log_dir=self._log_dir,
+            configuration=configuration,
+            now_ms=now_ms,
+            had_clean_shutdown=inventory.had_clean_shutdown,
+            folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
+        )
+        begun = Commit(folder=LOG_DIR_ITSELF, before=own_files(self._log_dir), staged={}, actions=())
+        self._has_made_place = not os.path.isdir(os.path.dirname(self._root))
+        journal = Journal.create(self.path, header)
+        try:
+            journal.note(_LOG_DIR_NOTE, begun.to_json())
+        except OSError:
+            journal.close()
+            with contextlib.suppress(OSError):
+                journal.remove()
+            raise
+        self._journal = journal
+
+    def note_run(self, folder: str) -> None:
+        """Enter the name of the run's folder in quarantine."""
+        if self._journal is not None:
+            self._journal.note(_RUN_NOTE, {"folder": folder})
+
+    def add_scan(self, folder: str, request: ScanRequest, stat: FileStat | None, scan: RawScan) -> None:
+        """Keep the scan of a whole segment; that it cannot be kept costs time later, and no more."""
+        if self._journal is not None and not self._dry_run and stat is not None:
+            with contextlib.suppress(OSError):
+                self._journal.add_scan(folder, request, stat, scan)
+
+    def commit(self, commit: Commit, result: PartitionResult) -> None:
+        """Bring to disk what is now to be done in a partition's folder, come what may."""
+        if self._journal is not None:
+            self._journal.commit(commit.folder, {"commit": commit.to_json(), "result": result.to_json()})
+
+    def commit_handoff(self, commit: Commit) -> None:
+        """Bring to disk what is now to be done to the log dir's own files."""
+        if self._journal is not None:
+            self._journal.note(_HANDOFF_NOTE, commit.to_json())
+
+    def discard(self) -> None:
+        """Forget all of it: the run is over, or begins anew."""
+        if self._journal is None:
+            return
+        journal, self._journal = self._journal, None
+        self._committed.clear()
+        journal.close()
+        if not self._dry_run:
+            journal.remove()
+            remove_empty_folder(self._root)  # unless something is in quarantine
+            if self._has_made_place:
+                remove_empty_folder(os.path.dirname(self._root))
+
+    def close(self) -> None:
+        """Let go of the file; it stays for the next run."""
+        if self._journal is not None:
+            self._journal.close()
+
+
+def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
+    """Raise UnsafeError where an undo was interrupted: half of the log dir is as it was before."""
+    if os.path.lexists(os.path.join(quarantine_root(log_dir, quarantine_dir), UNDO_JOURNAL)):
+        raise UnsafeError(
+            f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
+        )
+
+
+def own_files(log_dir: str) -> dict[str, FileStat]:
+    """Return the log dir's own files that a run writes, as far as they are there."""
+    found = {}
+    for name in HANDED_OVER_FILES:
+        with contextlib.suppress(FileNotFoundError):
+            stat = os.stat(os.path.join(log_dir, name))
+            found[name] = FileStat(size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns, inode=stat.st_ino)
+    return found
+
+
+def tool_version() -> str:
+    """Return the version of this tool."""
+    return version("kafka-log-recovery")

@@ -1,0 +1,223 @@
+"""A run that was killed is gone on with: nothing is read twice, and the end is the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recovery.errors import UnsafeError
+from recovery.model import LogSettings
+from recovery.observer import BytesScanned, Event, LogDirStarted, PartitionFinished, SegmentRecovered
+from recovery.report import RecoveryReport
+from tests.recovery.driving import footprint, own_leftovers, quarantine_of, recover, settings_of
+from tests.recovery.killing import killed_at
+from tests.samples import MARKER, Sample, differences, tree_of, unpack
+
+
+class Killed(BaseException):
+    """Ends a child at an event."""
+
+
+def killed_at_event(kind: type[Event], number: int, run: Callable[[Callable[[Event], None]], object]) -> None:
+    """Do *run* in a child that ends, without a word, at the *number*th event of *kind*."""
+    child = os.fork()
+    if child == 0:
+        seen = 0
+
+        def watch(event: Event) -> None:
+            nonlocal seen
+            seen += isinstance(event, kind)
+            if seen == number:
+                os._exit(7)
+
+        try:
+            run(watch)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.fixture
+def sample(ram_path: Path) -> Sample:
+    return unpack("crashed", ram_path)
+
+
+@pytest.fixture
+def expected(ram_path: Path) -> dict[str, bytes]:
+    whole = unpack("crashed", ram_path / "whole")
+    recover(whole)
+    return tree_of(whole.root)
+
+
+def scanned(run: Callable[[Callable[[Event], None]], RecoveryReport]) -> tuple[int, int, RecoveryReport]:
+    """Do *run*; bytes that were announced, bytes that were read, report."""
+    events: list[Event] = []
+    report = run(events.append)
+    announced = sum(event.bytes_total for event in events if isinstance(event, LogDirStarted))
+    return announced, sum(event.scanned_bytes for event in events if isinstance(event, BytesScanned)), report
+
+
+def shown(report: RecoveryReport) -> list[object]:
+    """What is said of the partitions, whenever it was done."""
+    return [
+        (replace(one, duration_ms=0, quarantined=tuple(map(os.path.basename, one.quarantined))))
+        for one in report.partitions
+    ]
+
+
+def logs_of(tree: dict[str, bytes]) -> dict[str, bytes]:
+    """The log dirs alone, without what names the folder that they are in."""
+    return {
+        name: data
+        for name, data in tree.items()
+        if ".quarantine" not in name and name not in ("server.properties", "sample.json")
+    }
+
+
+class TestGoingOn:
+    @pytest.mark.parametrize("number", [1, 5, 12, 20])
+    def test_finished_partitions_are_not_read_again(
+        self, sample: Sample, expected: dict[str, bytes], number: int, ram_path: Path
+    ) -> None:
+        whole = unpack("crashed", ram_path / "again")
+        total, everything, uninterrupted = scanned(lambda watch: recover(whole, observers=[watch]))
+        killed_at_event(
+            PartitionFinished, number, lambda watch: recover(sample, thread_count=1, observers=[watch])
+        )
+        announced, read, report = scanned(lambda watch: recover(sample, observers=[watch]))
+        assert announced == read < everything <= total
+        assert differences(logs_of(expected), logs_of(tree_of(sample.root))) == []
+        assert report.exit_code == uninterrupted.exit_code
+        for log_dir in sample.log_dirs:
+            assert own_leftovers(log_dir) == []
+            assert not (quarantine_of(log_dir) / "journal").exists()
+
+    def test_it_says_what_an_uninterrupted_run_says(self, sample: Sample, ram_path: Path) -> None:
+        whole = unpack("crashed", ram_path / "again")
+        killed_at_event(
+            PartitionFinished, 9, lambda watch: recover(sample, thread_count=1, observers=[watch])
+        )
+        reports = [
+            [replace(one, log_dir="") for one in shown(report)]
+            for report in (recover(sample), recover(whole))
+        ]
+        assert reports[0] == reports[1]
+
+    def test_finished_segments_are_not_read_again(self, sample: Sample) -> None:
+        partition = max(
+            (folder for log_dir in sample.log_dirs for folder in log_dir.glob("late-*")),
+            key=lambda folder: len(list(folder.glob("*.log"))),
+        )
+        log_dir = partition.parent
+        for other in list(log_dir.iterdir()):
+            if other.is_dir() and other != partition:
+                shutil.rmtree(other)
+        untouched = shutil.copytree(log_dir, log_dir.with_name("untouched"))
+        everything = scanned(lambda watch: recover(sample, [untouched], observers=[watch]))[1]
+        killed_at_event(
+            SegmentRecovered, 2, lambda watch: recover(sample, [log_dir], thread_count=1, observers=[watch])
+        )
+        announced, read, _ = scanned(lambda watch: recover(sample, [log_dir], observers=[watch]))
+        assert 0 < announced == read < everything
+        assert differences(tree_of(untouched), tree_of(log_dir)) == []
+
+    def test_killed_at_the_hand_over(self, sample: Sample, expected: dict[str, bytes]) -> None:
+        for number in range(1, 400):
+            alive = not killed_at(number, lambda: recover(sample, thread_count=1))
+            if all((log_dir / MARKER).exists() for log_dir in sample.log_dirs):
+                break
+        report = recover(sample)
+        assert not alive or report.exit_code == 0
+        assert differences(logs_of(expected), logs_of(tree_of(sample.root))) == []
+
+    def test_a_dry_run_reads_no_more_and_changes_nothing(self, sample: Sample) -> None:
+        killed_at_event(
+            PartitionFinished, 20, lambda watch: recover(sample, thread_count=1, observers=[watch])
+        )
+        before = footprint(sample.root)
+        _, announced, told = scanned(lambda watch: recover(sample, dry_run=True, observers=[watch]))
+        assert footprint(sample.root) == before
+        _, read, done = scanned(lambda watch: recover(sample, observers=[watch]))
+        assert announced == read
+        assert told.exit_code == done.exit_code
+
+    def test_a_clean_dir_is_still_taken_for_one(self, ram_path: Path) -> None:
+        sample, whole = unpack("stopped", ram_path), unpack("stopped", ram_path / "whole")
+        recover(whole)
+        alive, number = False, 0
+        while not alive:
+            number += 7
+            again = unpack("stopped", ram_path / str(number))
+            alive = not killed_at(number, lambda again=again: recover(again, thread_count=1))
+            recover(again)
+            found = logs_of(tree_of(again.root))
+            assert differences(logs_of(tree_of(whole.root)), found) == [], number
+        assert sample.name == "stopped"
+
+
+class TestAnother:
+    """What was found out under other circumstances does not count."""
+
+    @pytest.fixture
+    def begun(self, sample: Sample) -> Sample:
+        killed_at_event(
+            PartitionFinished, 12, lambda watch: recover(sample, thread_count=1, observers=[watch])
+        )
+        return sample
+
+    def test_configuration_is_refused(self, begun: Sample) -> None:
+        before = tree_of(begun.root)
+        settings = settings_of(begun)
+
+        def others() -> Callable[[str], LogSettings]:
+            return lambda topic: replace(settings()(topic), index_interval_bytes=1)
+
+        with pytest.raises(UnsafeError, match=r"settings of .* then, .* now.*--restart"):
+            recover(begun, settings_of_topics=others)
+        with pytest.raises(UnsafeError, match="--handoff: clean-shutdown then, none now"):
+            recover(begun, handoff="none")
+        assert differences(logs_of(before), logs_of(tree_of(begun.root))) == []
+
+    def test_clock_is_refused_and_the_old_one_is_taken(self, begun: Sample) -> None:
+        with pytest.raises(UnsafeError, match=f"--now: {begun.now_ms} then, {begun.now_ms + 1} now"):
+            recover(replace(begun, now_ms=begun.now_ms + 1))
+        assert recover(begun, now_ms=None).now_ms == begun.now_ms
+
+    def test_restart_forgets_everything(self, begun: Sample, expected: dict[str, bytes]) -> None:
+        report = recover(begun, restart=True, now_ms=begun.now_ms)
+        assert report.exit_code == 0
+        assert differences(logs_of(expected), logs_of(tree_of(begun.root))) == []
+
+    def test_a_partition_that_somebody_else_has_changed_is_read_again(self, begun: Sample) -> None:
+        log = next(log for log_dir in begun.log_dirs for log in sorted(log_dir.glob("late-*/*.log"))[-1:])
+        with log.open("ab") as file:
+            file.write(b"torn")
+        report = recover(begun)
+        assert [one.folder for one in report.partitions if one.status == "truncated"] == [log.parent.name]
+
+    def test_checkpoints_that_somebody_else_has_written(self, begun: Sample) -> None:
+        for log_dir in begun.log_dirs:
+            checkpoint = log_dir / "recovery-point-offset-checkpoint"
+            checkpoint.write_bytes(checkpoint.read_bytes())
+        total, read, _ = scanned(lambda watch: recover(begun, observers=[watch]))
+        assert total == read > 0
+
+
+def test_where_no_journal_can_be_written_the_run_goes_on(
+    sample: Sample, expected: dict[str, bytes], monkeypatch
+) -> None:
+    from recovery.journal import Journal
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "create", fail)
+    events: list[Event] = []
+    assert recover(sample, observers=[events.append]).exit_code == 0
+    assert "no journal" in str(events)
+    assert differences(logs_of(expected), logs_of(tree_of(sample.root))) == []

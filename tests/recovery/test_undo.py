@@ -1,0 +1,215 @@
+"""What `recover` has done is taken back: the tree as it was, byte for byte, or nothing at all."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recovery.errors import LogDirLockedError, UnsafeError
+from recovery.undo import undo
+from tests.mutilate import DAMAGES, Victim, make_victim
+from tests.recovery.driving import own_leftovers, quarantine_of, recover
+from tests.recovery.killing import killed_at
+from tests.recovery.test_kill import STATES
+from tests.recovery.test_lock import other_process
+from tests.samples import MARKER, Sample, differences, tree_of, unpack
+
+SEEDS = range(60)
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Sample]]:
+    root = tmp_path_factory.mktemp("samples")
+    yield [unpack(name, root) for name in ("crashed", "crashed-v0-v1", "intact")]
+    shutil.rmtree(root)
+
+
+def damaged(samples: list[Sample], seed: int, root: Path) -> tuple[Sample, Victim]:
+    """A partition of a sample with up to three damages."""
+    rng = random.Random(f"undo {seed}")
+    sample = rng.choice(samples)
+    folders = [
+        folder
+        for log_dir in sample.log_dirs
+        for folder in sorted(log_dir.iterdir())
+        if folder.is_dir() and not folder.name.startswith(("__cluster_metadata", "remote-log-index-cache"))
+    ]
+    victim = make_victim(sample, rng.choice(folders), root / "d1")
+    for name in rng.choices(sorted(DAMAGES), k=rng.randint(1, 3)):
+        DAMAGES[name](victim, rng)
+    return sample, victim
+
+
+def without_pending(tree: dict[str, bytes]) -> dict[str, bytes]:
+    """The tree without `.deleted` files: a broker was about to unlink them, so they go for good."""
+    return {name: data for name, data in tree.items() if not name.endswith(".deleted")}
+
+
+def state_of(sample: Sample, name: str, root: Path) -> Victim:
+    partition, damage = STATES[name]
+    folder = next(log_dir / partition for log_dir in sample.log_dirs if (log_dir / partition).exists())
+    victim = make_victim(sample, folder, root / "d1")
+    damage(victim)
+    return victim
+
+
+class TestExactly:
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_as_before(self, samples: list[Sample], seed: int, ram_path: Path) -> None:
+        sample, victim = damaged(samples, seed, ram_path)
+        before = without_pending(tree_of(victim.log_dir))
+        recover(sample, [victim.log_dir])
+        recovered = without_pending(tree_of(victim.log_dir))
+        undo([str(victim.log_dir)])
+        assert differences(before, without_pending(tree_of(victim.log_dir))) == []
+        assert own_leftovers(victim.log_dir) == []
+        assert not quarantine_of(victim.log_dir).exists()
+        recover(sample, [victim.log_dir])
+        assert differences(recovered, without_pending(tree_of(victim.log_dir))) == []
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_with_a_quarantine_on_another_file_system(
+        self, samples: list[Sample], seed: int, ram_path: Path, tmp_path: Path
+    ) -> None:
+        sample, victim = damaged(samples, seed, ram_path)
+        before = without_pending(tree_of(victim.log_dir))
+        recover(sample, [victim.log_dir], quarantine_dir=str(tmp_path))
+        undo([str(victim.log_dir)], quarantine_dir=str(tmp_path))
+        assert differences(before, without_pending(tree_of(victim.log_dir))) == []
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("name", ["crashed", "crashed-v0-v1", "stopped"])
+    def test_a_whole_sample(self, name: str, tmp_path: Path) -> None:
+        sample = unpack(name, tmp_path)
+        before = without_pending(tree_of(sample.root))
+        recover(sample)
+        assert without_pending(tree_of(sample.root)) != before
+        undone = undo([str(log_dir) for log_dir in sample.log_dirs])
+        assert differences(before, without_pending(tree_of(sample.root))) == []
+        assert all(one.run is not None for one in undone)
+
+    def test_pending_deletions_come_back_where_they_were_kept(
+        self, samples: list[Sample], tmp_path: Path
+    ) -> None:
+        victim = make_victim(samples[0], samples[0].log_dirs[0] / "late-0", tmp_path / "d1")
+        (victim.folder / "00000000000000000000.log.deleted").write_bytes(b"pending")
+        before = tree_of(victim.log_dir)
+        recover(samples[0], [victim.log_dir], keep_deleted=True)
+        undo([str(victim.log_dir)])
+        assert differences(before, tree_of(victim.log_dir)) == []
+
+    def test_times_of_change_come_back(self, samples: list[Sample], tmp_path: Path) -> None:
+        """Retention goes by them where a log has no timestamps."""
+        victim = state_of(samples[0], "torn first segment", tmp_path)
+        before = {path.name: path.stat().st_mtime_ns for path in victim.logs()}
+        recover(samples[0], [victim.log_dir])
+        undo([str(victim.log_dir)])
+        assert {path.name: path.stat().st_mtime_ns for path in victim.logs()} == before
+
+    def test_run_by_run(self, samples: list[Sample], tmp_path: Path) -> None:
+        sample = samples[0]
+        victim = state_of(sample, "torn first segment", tmp_path)
+        trees = [without_pending(tree_of(victim.log_dir))]
+        for _ in range(2):
+            recover(sample, [victim.log_dir])
+            trees.append(without_pending(tree_of(victim.log_dir)))
+            log = victim.logs()[-1]
+            os.truncate(log, log.stat().st_size - 3)
+            (victim.log_dir / MARKER).unlink()
+        recover(sample, [victim.log_dir])
+        undo([str(victim.log_dir)])
+        assert len(list(quarantine_of(victim.log_dir).iterdir())) == 2
+
+
+class TestRefused:
+    """Nothing is touched where the log dir is not as the recovery has left it."""
+
+    @pytest.fixture
+    def victim(self, samples: list[Sample], tmp_path: Path) -> Victim:
+        victim = state_of(samples[0], "torn first segment", tmp_path)
+        recover(samples[0], [victim.log_dir])
+        return victim
+
+    @pytest.mark.parametrize("change", ["appended", "started", "saved"])
+    def test_changed_since(self, victim: Victim, change: str) -> None:
+        if change == "appended":
+            with victim.logs()[-1].open("ab") as log:
+                log.write(b"x")
+        elif change == "started":
+            (victim.log_dir / MARKER).unlink()
+        else:
+            next(quarantine_of(victim.log_dir).rglob("*.log.from-*")).write_bytes(b"rubbish")
+        before = tree_of(victim.log_dir.parent)
+        with pytest.raises(UnsafeError, match="Nothing was changed"):
+            undo([str(victim.log_dir)])
+        assert differences(before, tree_of(victim.log_dir.parent)) == []
+
+    def test_one_dir_that_has_changed_keeps_all_as_they_are(self, tmp_path: Path) -> None:
+        sample = unpack("crashed", tmp_path)
+        recover(sample)
+        (sample.log_dirs[1] / MARKER).unlink()
+        before = tree_of(sample.root)
+        with pytest.raises(UnsafeError, match="changed since"):
+            undo([str(log_dir) for log_dir in sample.log_dirs])
+        assert differences(before, tree_of(sample.root)) == []
+
+    def test_a_recovery_that_is_not_finished(self, samples: list[Sample], tmp_path: Path) -> None:
+        victim = state_of(samples[0], "torn first segment", tmp_path)
+        assert killed_at(40, lambda: recover(samples[0], [victim.log_dir], thread_count=1))
+        with pytest.raises(UnsafeError, match="let recover finish it"):
+            undo([str(victim.log_dir)])
+
+    def test_a_locked_dir(self, victim: Victim) -> None:
+        with other_process(victim.log_dir / ".lock"), pytest.raises(LogDirLockedError):
+            undo([str(victim.log_dir)])
+
+    def test_an_unknown_run(self, victim: Victim) -> None:
+        with pytest.raises(UnsafeError, match="no run 2020"):
+            undo([str(victim.log_dir)], run="2020")
+
+    def test_nothing_to_take_back(self, samples: list[Sample]) -> None:
+        (one,) = undo([str(samples[2].log_dirs[0])])
+        assert one.run is None
+
+
+class TestDryRun:
+    def test_it_changes_nothing_and_says_what_is_then_done(
+        self, samples: list[Sample], tmp_path: Path
+    ) -> None:
+        victim = state_of(samples[0], "torn with transactions", tmp_path)
+        recover(samples[0], [victim.log_dir])
+        before = tree_of(tmp_path)
+        (announced,) = undo([str(victim.log_dir)], dry_run=True)
+        assert differences(before, tree_of(tmp_path)) == []
+        (done,) = undo([str(victim.log_dir)])
+        assert set(announced.actions) <= set(done.actions)
+        assert announced.restored_bytes <= done.restored_bytes
+        assert done.partitions == ("transactions-1",)
+
+
+class TestKilled:
+    @pytest.mark.parametrize("name", STATES)
+    def test_the_next_one_goes_on(self, samples: list[Sample], name: str, ram_path: Path) -> None:
+        victim = state_of(samples[0], name, ram_path)
+        before = without_pending(tree_of(victim.log_dir))
+        original = shutil.copytree(victim.log_dir, ram_path / "original")
+        number, is_alive = 0, False
+        while not is_alive:
+            number += 3
+            for place in (victim.log_dir, quarantine_of(victim.log_dir)):
+                shutil.rmtree(place, ignore_errors=True)
+            shutil.copytree(original, victim.log_dir)
+            recover(samples[0], [victim.log_dir])
+            is_alive = not killed_at(number, lambda: undo([str(victim.log_dir)]))
+            if not is_alive and (quarantine_of(victim.log_dir) / "undo").exists():
+                with pytest.raises(UnsafeError, match="let undo finish"):
+                    recover(samples[0], [victim.log_dir])
+            undo([str(victim.log_dir)])
+            assert differences(before, without_pending(tree_of(victim.log_dir))) == [], number
+            assert own_leftovers(victim.log_dir) == []
+        assert number > 10
