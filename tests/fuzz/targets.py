@@ -59,13 +59,14 @@ def assert_within(error: FormatError, data: bytes) -> None:
 @functools.cache
 def targets() -> dict[str, Target]:
     """All targets by name."""
-    from tests.fuzz import binary_files, kernels, records, text_files, whole_dirs
+    from tests.fuzz import binary_files, kernels, quarantine_files, records, text_files, whole_dirs
 
     found = [
         *text_files.TARGETS,
         *binary_files.TARGETS,
         *records.TARGETS,
         *kernels.TARGETS,
+        *quarantine_files.TARGETS,
         *whole_dirs.TARGETS,
     ]
     return {target.name: target for target in found}
