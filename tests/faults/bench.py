@@ -185,12 +185,15 @@ class StateBench:
         return [f"{len(lost)} batches are lost: {', '.join(lost[:3])}"] if lost else []
 
     def leftovers(self) -> list[str]:
-        """What a run that has ended must not leave."""
-        return [
-            f"left behind: {name}"
-            for log_dir in self.log_dirs
-            for name in own_leftovers(log_dir)
-            if name != INSIDE_FOLDER
+        """What a run that has ended must not leave: its own files in the log dirs, a journal."""
+        found = [name for log_dir in self.log_dirs for name in own_leftovers(log_dir)]
+        left = [f"left behind: {name}" for name in found if name != INSIDE_FOLDER]
+        places = [place for log_dir in self.log_dirs for place in quarantines_of(log_dir)]
+        return left + [
+            f"left behind: {path.name} in {place.name}"
+            for place in places
+            for path in place.glob("*")
+            if not path.is_dir()
         ]
 
     def quarantine_problems(self) -> list[str]:
@@ -289,22 +292,26 @@ def differences_below(expected: Mapping[str, bytes], found: Mapping[str, bytes],
     return differences(below(expected), below(found))
 
 
+def quarantines_of(log_dir: Path) -> tuple[Path, Path]:
+    """The two places where the quarantine of *log_dir* may be."""
+    return quarantine_of(log_dir), log_dir / INSIDE_FOLDER
+
+
 def quarantine_errors(log_dir: Path) -> list[str]:
     """What the manifests name and quarantine does not hold. What a kill or a crash has torn names nothing."""
     errors = []
-    places = (quarantine_of(log_dir), log_dir / INSIDE_FOLDER)
-    for manifest in sorted(found for place in places for found in place.glob(f"*/{MANIFEST}")):
+    for manifest in sorted(found for place in quarantines_of(log_dir) for found in place.glob(f"*/{MANIFEST}")):
         for line in manifest.read_bytes().splitlines():
             try:
                 entry = json.loads(line)
             except ValueError:
                 continue
+            if "sha256" not in entry or entry["sha256"] is None:
+                continue  # no line about a file, or about one that may be rebuilt
             stored = manifest.parent / entry["stored"]
             data = stored.read_bytes() if stored.is_file() else b""
             if (len(data), hashlib.sha256(data).hexdigest()) != (entry["size_bytes"], entry["sha256"]):
-                errors.append(
-                    f"{entry['stored']}: {len(data)} bytes, the manifest says {entry['size_bytes']}"
-                )
+                errors.append(f"{entry['stored']}: {len(data)} bytes, the manifest says {entry['size_bytes']}")
     return errors
 
 

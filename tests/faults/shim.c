@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -519,6 +520,11 @@ int fstat(int fd, struct stat *into) { REAL(fstat); ON_DESCRIPTOR(STAT, fd) DONE
 int fstat64(int fd, struct stat64 *into) { REAL(fstat64); ON_DESCRIPTOR(STAT, fd) DONE(real(fd, into)); }
 int fstatat(int folder, const char *path, struct stat *into, int flags) { REAL(fstatat); ON_PATH(STAT, folder, path) DONE(real(folder, path, into, flags)); }
 int fstatat64(int folder, const char *path, struct stat64 *into, int flags) { REAL(fstatat64); ON_PATH(STAT, folder, path) DONE(real(folder, path, into, flags)); }
+
+int access(const char *path, int mode) { REAL(access); ON_PATH(STAT, AT_FDCWD, path) DONE(real(path, mode)); }
+int faccessat(int folder, const char *path, int mode, int flags) { REAL(faccessat); ON_PATH(STAT, folder, path) DONE(real(folder, path, mode, flags)); }
+int statfs(const char *path, struct statfs *into) { REAL(statfs); ON_PATH(STATVFS, AT_FDCWD, path) DONE(real(path, into)); }
+int statfs64(const char *path, struct statfs64 *into) { REAL(statfs64); ON_PATH(STATVFS, AT_FDCWD, path) DONE(real(path, into)); }
 
 ssize_t readlink(const char *path, char *into, size_t size)
 {
