@@ -1,9 +1,11 @@
-"""Which file systems are local: only there may a segment be mapped."""
+"""What file systems tell: which are local, for only there may a segment be mapped, and the file of an error."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _NETWORK_MAGICS = frozenset(
     {
@@ -26,6 +28,17 @@ _NETWORK_MAGICS = frozenset(
 _STATFS_BYTES = 120  # struct statfs of 64-bit Linux; the type is its first word
 
 
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Put *path* into errors of the block that name no file: those of calls on a descriptor."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise
+
+
 def is_local(path: str) -> bool:
     """Return whether *path* lies on a file system of this machine.
 
@@ -35,5 +48,6 @@ def is_local(path: str) -> bool:
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = (ctypes.c_ulong * (_STATFS_BYTES // 8 + 1))()
     if libc.statfs(os.fsencode(path), ctypes.byref(buffer)) != 0:
-        raise OSError(ctypes.get_errno(), "statfs", path)
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
     return (buffer[0] & 0xFFFFFFFF) not in _NETWORK_MAGICS

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from recovery.access import broker_user
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
+from recovery.file_system import naming
 from recovery.listing import (
     FolderContents,
     access_problem,
@@ -254,7 +255,7 @@ class _Listing:
         found = os.stat(path)
         if lacking := self._user.lacks(found, "r"):
             self._problems.append(access_problem(name, path, found, lacking, self._user))
-        with open(path, "rb") as file:
+        with naming(path), open(path, "rb") as file:
             data = file.read()
         try:
             return read_offset_checkpoint(data)

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from recovery.errors import LogDirLockedError, LogDirOfflineError
+from recovery.file_system import naming
 from recovery.work_lock import WorkLocks
 from segfmt.filenames import LOCK_FILE
 
@@ -138,7 +139,8 @@ def is_locked(log_dir: str) -> bool:
 def _adopt_owner(descriptor: int, log_dir: str) -> None:
     """Give the lock file to the dir's owner: a kill must not leave one behind that the broker cannot open."""
     owner = os.stat(log_dir)
-    found = os.fstat(descriptor)
-    if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
-        with contextlib.suppress(PermissionError):
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    with naming(os.path.join(log_dir, LOCK_FILE)):
+        found = os.fstat(descriptor)
+        if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+            with contextlib.suppress(PermissionError):
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from native.crc32c import crc32c_of_bytes
 from recovery.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from recovery.file_system import naming
 from segfmt.errors import FileNameError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
 
@@ -78,7 +79,8 @@ def _is_segment(name: str) -> bool:
 
 
 def _bytes_of(folder: str, name: str) -> bytes:
-    with open(os.path.join(folder, name), "rb") as file:
+    path = os.path.join(folder, name)
+    with naming(path), open(path, "rb") as file:
         return file.read()
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from native.raw_scan import ControlKind, RawScan, Stop
 from native.segment_scan import SegmentScanner
+from recovery.file_system import naming
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
 from segfmt import layout
@@ -67,7 +68,8 @@ class PartitionFiles:
 
     def read(self, file: str) -> bytes:
         """Return all bytes of a small file."""
-        with open(os.path.join(self._folder, file), "rb") as opened:
+        path = os.path.join(self._folder, file)
+        with naming(path), open(path, "rb") as opened:
             return opened.read()
 
     def scan(self, request: ScanRequest) -> RawScan:
@@ -95,11 +97,12 @@ class PartitionFiles:
         path = os.path.join(self._folder, part.file)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if part.file in self._mappable and part.origin_position == 0:
-                scan = self._scan_mapped(descriptor, request)
-                if scan is not None:
-                    return scan
-            return self._scan_windows(descriptor, request, path)
+            with naming(path):
+                if part.file in self._mappable and part.origin_position == 0:
+                    scan = self._scan_mapped(descriptor, request)
+                    if scan is not None:
+                        return scan
+                return self._scan_windows(descriptor, request, path)
         finally:
             os.close(descriptor)
 
@@ -109,7 +112,8 @@ class PartitionFiles:
         Kafka: FileLogInputStream.nextBatch, and the offsets of its batches. The base offset of a compressed
         message set is inside it, so it is opened.
         """
-        with open(os.path.join(self._folder, part.file), "rb", buffering=_HEADERS_BUFFER_BYTES) as opened:
+        path = os.path.join(self._folder, part.file)
+        with naming(path), open(path, "rb", buffering=_HEADERS_BUFFER_BYTES) as opened:
             position = start_position
             while position < part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
                 opened.seek(part.origin_position + position)
@@ -129,7 +133,8 @@ class PartitionFiles:
 
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* is all zeros."""
-        with open(os.path.join(self._folder, part.file), "rb", buffering=0) as opened:
+        path = os.path.join(self._folder, part.file)
+        with naming(path), open(path, "rb", buffering=0) as opened:
             opened.seek(part.origin_position)
             left = part.size_bytes
             while left > 0:

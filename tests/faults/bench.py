@@ -300,7 +300,9 @@ def quarantines_of(log_dir: Path) -> tuple[Path, Path]:
 def quarantine_errors(log_dir: Path) -> list[str]:
     """What the manifests name and quarantine does not hold. What a kill or a crash has torn names nothing."""
     errors = []
-    for manifest in sorted(found for place in quarantines_of(log_dir) for found in place.glob(f"*/{MANIFEST}")):
+    for manifest in sorted(
+        found for place in quarantines_of(log_dir) for found in place.glob(f"*/{MANIFEST}")
+    ):
         for line in manifest.read_bytes().splitlines():
             try:
                 entry = json.loads(line)
@@ -311,7 +313,9 @@ def quarantine_errors(log_dir: Path) -> list[str]:
             stored = manifest.parent / entry["stored"]
             data = stored.read_bytes() if stored.is_file() else b""
             if (len(data), hashlib.sha256(data).hexdigest()) != (entry["size_bytes"], entry["sha256"]):
-                errors.append(f"{entry['stored']}: {len(data)} bytes, the manifest says {entry['size_bytes']}")
+                errors.append(
+                    f"{entry['stored']}: {len(data)} bytes, the manifest says {entry['size_bytes']}"
+                )
     return errors
 
 

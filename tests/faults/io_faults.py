@@ -56,14 +56,12 @@ def _failed_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]
     if fault.action is Action.SHORTEN:
         return [*problems, f"exit code {ended.exit_code} for a short read or write: {ended.stderr.strip()}"]
     said = error_words(ended)
-    if os.strerror(fault.error) not in said:
+    is_lookup = ended.hit.startswith("stat ")  # what cannot be looked at is taken for missing here and there
+    if not is_lookup and os.strerror(fault.error) not in said:
         problems.append(f"errno is not named: {said}")
-    hit = (
-        str(bench.work)
-        if fault.is_persistent
-        else os.path.basename(ended.hit_path.removesuffix(" (deleted)"))
-    )
-    if hit not in said:  # of those that fail from then on any may be named
+    may_be_another = is_lookup or fault.is_persistent
+    hit = str(bench.work) if may_be_another else os.path.basename(ended.hit_path.removesuffix(" (deleted)"))
+    if hit not in said:
         problems.append(f"{ended.hit_path} is not named: {said}")
     if "an error in the tool itself" in said:
         problems.append(f"an unexpected error: {said}")
