@@ -112,6 +112,8 @@ def test_options_that_are_named_exist(path: Path) -> None:
     text = text_of(path)
     if "dev.py" in text or "tests.campaign" in text:
         known |= {"--cases", "--seed", "--only", "--plain", "--combine"}
+    if "tests.faults" in text:
+        known |= {"--seed", "--seeded", "--stride", "--jobs", "--only", "--point"}
     if "tests.fuzz" in text:
         known |= {
             "--runs",
