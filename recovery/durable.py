@@ -14,9 +14,20 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from recovery.file_system import is_local
+from recovery.file_system import is_local, naming
 
 _COPY_BYTES = 1 << 20
+
+
+@contextmanager
+def opened(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> Iterator[int]:
+    """Open *path* for the block; an error in it that names no file names this one."""
+    with naming(path):
+        descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 def write_fully(descriptor: int, data: bytes | memoryview) -> None:
@@ -54,13 +65,14 @@ def copy_new(
 
 def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | None) -> None:
     """Copy a part of the file *source* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
-    with open(source, "rb", buffering=0) as opened:
-        opened.seek(position)
+    with opened(source) as read:
         left = size_bytes
         while left is None or left > 0:
-            chunk = opened.read(_COPY_BYTES if left is None else min(left, _COPY_BYTES))
+            with naming(source):
+                chunk = os.pread(read, _COPY_BYTES if left is None else min(left, _COPY_BYTES), position)
             if not chunk:
                 break
+            position += len(chunk)
             if any(chunk):
                 write_fully(descriptor, chunk)
             else:
@@ -73,13 +85,10 @@ def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | 
 
 def truncate(path: str, size_bytes: int) -> None:
     """Cut the file *path* to *size_bytes*, on disk when this returns. A shorter file is left as it is."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_WRONLY) as descriptor:
         if os.fstat(descriptor).st_size > size_bytes:
             os.ftruncate(descriptor, size_bytes)
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def append_part(source: str | None, path: str, position: int, end: int, *, mtime_ns: int) -> None:
@@ -90,8 +99,7 @@ def append_part(source: str | None, path: str, position: int, end: int, *, mtime
         end: where the file ends then.
         mtime_ns: the time of change that it is given.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_WRONLY) as descriptor:
         os.ftruncate(descriptor, position)
         os.lseek(descriptor, position, os.SEEK_SET)
         if source is not None:
@@ -99,8 +107,6 @@ def append_part(source: str | None, path: str, position: int, end: int, *, mtime
         os.ftruncate(descriptor, end)
         os.utime(descriptor, ns=(mtime_ns, mtime_ns))
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def rename(old: str, new: str) -> None:
@@ -124,11 +130,8 @@ def remove_file(path: str) -> None:
 
 def sync(path: str) -> None:
     """Bring the bytes of a file, or the names in a folder, to disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sync_all(paths: Iterable[str]) -> None:
@@ -164,24 +167,19 @@ def _tells_errors_of_file_system(path: str) -> bool:
 
 
 def _sync_file_system(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as descriptor:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-    finally:
-        os.close(descriptor)
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
 
 
 @contextmanager
 def _new_file(path: str, like: str | None) -> Iterator[int]:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        try:
+        with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW) as descriptor:
             # First, so that a kill leaves no file that the broker's user may not remove.
             _adopt(descriptor, path, like)
             yield descriptor
-        finally:
-            os.close(descriptor)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(path)

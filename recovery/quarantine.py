@@ -29,7 +29,8 @@ from recovery.actions import (
     SaveFile,
 )
 from recovery.commit import Commit
-from recovery.durable import copy_new, sync, sync_all, write_fully
+from recovery.durable import copy_new, opened, sync, sync_all, write_fully
+from recovery.file_system import naming
 from recovery.model import FileStat
 
 MANIFEST = "manifest.jsonl"
@@ -213,21 +214,17 @@ class Quarantine:
         """Add a line to the manifest, whole or not at all."""
         folder = self._run_folder()
         path = os.path.join(folder, MANIFEST)
-        descriptor = os.open(
-            path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640
-        )
-        try:
+        with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes == 0:
                 self._adopt_owner(path)
+            is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
             try:
-                write_fully(descriptor, json.dumps(entry).encode() + b"\n")
+                write_fully(descriptor, b"\n" * is_torn + json.dumps(entry).encode() + b"\n")
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, size_bytes)
                 raise
-        finally:
-            os.close(descriptor)
         self._unsynced.update((path, folder))
 
     def _folder(self, partition: str) -> str:
@@ -293,13 +290,20 @@ def default_root(log_dir: str) -> str:
 
 
 def read_manifest(run: str) -> list[dict[str, Any]]:
-    """Return the lines of the manifest in the folder *run*; what a kill has torn at its end is left out."""
+    """Return the lines of the manifest in the folder *run*; what a kill has torn, or a power failure, names nothing."""
+    path = os.path.join(run, MANIFEST)
     try:
-        with open(os.path.join(run, MANIFEST), "rb") as file:
-            lines = file.read().split(b"\n")[:-1]
+        with naming(path), open(path, "rb") as file:
+            lines = file.read().split(b"\n")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in lines]
+    entries = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            entry = json.loads(line.decode())
+            if isinstance(entry, dict) and "kind" in entry and "partition" in entry:
+                entries.append(entry)
+    return entries
 
 
 def _read_changes(run: str) -> Iterable[Mapping[str, Any]]:
@@ -332,5 +336,5 @@ def _free_name(target: str) -> str:
 
 
 def _sha256(path: str) -> str:
-    with open(path, "rb") as file:
+    with naming(path), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ from recovery.actions import (
     SaveFile,
     SaveTail,
 )
-from recovery.quarantine import INSIDE_FOLDER, Quarantine, default_root
+from recovery.quarantine import INSIDE_FOLDER, Quarantine, default_root, read_manifest
 from segfmt.filenames import read_folder_name
 
 SEGMENT = "00000000000000000000.log"
@@ -354,3 +354,17 @@ class TestOwner:
         for made in (root, *root.rglob("*")):
             found = made.stat()
             assert (found.st_uid, found.st_gid) == owner, made
+
+
+class TestTornManifest:
+    @pytest.mark.parametrize("rubbish", [b'{"version": 1, "ki', bytes(40), b"\xff\xfe{}\n", b"[]\n", b"7"])
+    def test_a_line_that_does_not_parse_names_nothing(self, log_dir: Path, rubbish: bytes) -> None:
+        path = str(log_dir / "t-0" / SEGMENT)
+        first = Quarantine(str(log_dir))
+        first.save_file(path, folder="t-0", reason="why")
+        manifest = Path(first.run_folder) / "manifest.jsonl"
+        with manifest.open("ab") as file:
+            file.write(rubbish)
+        second = Quarantine(str(log_dir), run=Path(first.run_folder).name)
+        save_tail(second, path, 5, reason="why")
+        assert [entry["kind"] for entry in read_manifest(first.run_folder)] == ["file", "tail"]
