@@ -1,66 +1,57 @@
-"""Any number of damaged partitions through Kafka's own LogManager and through the recovery, compared.
+"""Any number of damaged log dirs through Kafka's own LogManager and through the recovery, compared.
 
-    python -m tests.campaign --cases 1000 --seed 7 [--combine] [--plain] [--again]    verdicts, and what is unexplained
-    python -m tests.campaign --only 7/123 [--combine] [--plain] [--again]             one of them again, in detail
+    python -m tests.campaign --cases 1000 --seed 7 [--jobs 2] [--mode single] [--threads 1,2,8] [--json FILE]
+    python -m tests.campaign --only combined-7/123      one of them again, in detail
 
-A case is a partition of a sample with one damage, or up to three. The verdicts:
+A case is a partition of a sample, damaged by seed. Cases go round the damages in turn, so that each comes as often
+as any other. The modes:
 
-    identical       the trees are the same, file by file and byte by byte
-    refused         a broker dies or takes the log dir offline; here the partition is refused and untouched
-    out of order    a deliberate difference: a batch whose offset is out of order costs its tail, not its
-                    whole segment. The tree is what the broker leaves where the log was torn in that batch
-    waiting         a deliberate difference: a folder that waits for its deletion, in a log dir with a clean marker,
-                    is left as it is
-    not split       a batch whose offset is too far from its segment's base, in a segment without an index: a broker
-                    may split the segment, this version refuses the partition
-    unexplained     anything else, a batch that is lost, or a report that does not say what was done
+    single      one damage
+    combined    two or three
+    again       two or three, and what was recovered, now with a marker, is loaded and recovered once more
+    plain       one of those that a crash does most often
+    whole       a whole log dir of a sample with several damaged partitions
 
-Whatever the verdict: a dry run before changes nothing and announces what is then done, and every valid batch is
-afterwards in the log or in quarantine, which holds what its manifest says.
+tests/judgement.py has the verdicts.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import json
+import multiprocessing
 import os
 import random
 import shutil
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from recovery.report import PartitionReport, RecoveryReport
-from tests.kafka import Oracle, OracleOutcome
-from tests.mutilate import DAMAGES, PLAIN_DAMAGES, Victim, make_victim
-from tests.recovery.driving import (
-    footprint,
-    log_bytes,
-    lost_batches,
-    manifest_errors,
-    own_leftovers,
-    recover,
-)
-from tests.samples import MARKER, Sample, differences, tree_of, unpack
+from tests.judgement import IDENTICAL, UNEXPLAINED, Judge, Judgement
+from tests.kafka import Oracle
+from tests.mutilate import DAMAGES, FAMILIES, PLAIN_DAMAGES, Victim, make_victim
+from tests.mutilations.names import NAME_DAMAGES
+from tests.samples import Sample, tree_of, unpack, write_tree
 
-IDENTICAL, REFUSED, OUT_OF_ORDER = "identical", "refused", "out of order"
-WAITING, NOT_SPLIT, UNEXPLAINED = "waiting", "not split", "unexplained"
-OUT_OF_ORDER_REASON = "a batch whose offset is out of order"
-OVERFLOW_REASON = "an offset that does not fit the segment's base offset"
 SAMPLES = ("crashed", "crashed-v0-v1", "intact")
+MODES = ("single", "combined", "again", "plain", "whole")
+_SHARES = {"single": 10, "combined": 6, "again": 2, "plain": 1, "whole": 1}
+"""How many of twenty cases are of a mode where none is asked for."""
 _MOST_DRAWS = 100
+_COSTLY = {"huge file": 10}
+"""Only every tenth turn of these is taken; the others go to the next damage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
     """What became of one case."""
 
-    name: str  # SEED/CASE
+    name: str  # MODE-SEED/NUMBER
     partition: str
     damages: tuple[str, ...]
     verdict: str
@@ -72,12 +63,13 @@ class CaseResult:
 
 
 class Campaign:
-    """The samples, unpacked once; each case works on a copy of one partition."""
+    """The samples, unpacked once and held; each case works on a copy of one partition."""
 
-    def __init__(self, oracle: Oracle, root: Path) -> None:
-        self._oracle = oracle
+    def __init__(self, oracle: Oracle, root: Path, *, thread_counts: Sequence[int] = (2,)) -> None:
         self._root = root
+        self._thread_counts = tuple(thread_counts)
         samples = [unpack(name, root / "samples") for name in SAMPLES]
+        self._judges = {sample.name: Judge(oracle, sample) for sample in samples}
         self.partitions = [
             (sample, folder)
             for sample in samples
@@ -85,35 +77,23 @@ class Campaign:
             for folder in sorted(log_dir.iterdir())
             if folder.is_dir() and _is_log(folder.name)
         ]
+        self._trees = {folder: tree_of(folder) for _, folder in self.partitions}
 
-    def run(
-        self,
-        seed: int,
-        number: int,
-        *,
-        names: Sequence[str] = tuple(DAMAGES),
-        most_damages: int = 1,
-        again: bool = False,
-    ) -> CaseResult:
-        """Run case *number* of *seed*: up to *most_damages* of *names* on one partition.
-
-        With *again*, what both have left, now with a marker, is loaded and recovered once more.
-        """
-        rng = random.Random(f"{seed}/{number}")
+    def run(self, name: str) -> CaseResult:
+        """Run the case *name*, `MODE-SEED/NUMBER`."""
+        mode, _, place = name.partition("-")
+        number = int(place.partition("/")[2])
+        rng = random.Random(name)
         with self._folder() as work:
-            sample, victim, damages = self._damaged(rng, work, names, most_damages)
-            verdict, details = self.compare(sample, victim, work)
-            if again and verdict == IDENTICAL:
-                again_dir = work / "again"
-                again_dir.mkdir()
-                verdict, details = self.compare(sample, victim, again_dir)
-        return CaseResult(
-            name=f"{seed}/{number}",
-            partition=f"{sample.name}/{victim.folder.name}",
-            damages=tuple(damages),
-            verdict=verdict,
-            details=tuple(details),
-        )
+            if mode == "whole":
+                return self._run_whole(name, rng, work)
+            sample, victim, damages = self._damaged(rng, work, _damages_of(mode, number, rng))
+            judge = self._judges[sample.name]
+            judgement = judge.compare(victim.log_dirs, work, thread_counts=self._thread_counts)
+            if mode == "again" and judgement.verdict == IDENTICAL:
+                (work / "again").mkdir()
+                judgement = judge.compare(victim.log_dirs, work / "again", thread_counts=self._thread_counts)
+        return _result(name, f"{sample.name}/{victim.folder.name}", damages, judgement)
 
     def run_named(
         self, partition: str, damage: Callable[[Victim], object], *, sample_name: str = "crashed"
@@ -123,108 +103,49 @@ class Campaign:
             found for found in self.partitions if (found[0].name, found[1].name) == (sample_name, partition)
         )
         with self._folder() as work:
-            victim = make_victim(sample, folder, work / "d")
+            victim = make_victim(sample, folder, work / "d", self._trees[folder])
             words = damage(victim)
-            verdict, details = self.compare(sample, victim, work)
-        return CaseResult(
-            name=partition,
-            partition=f"{sample_name}/{partition}",
-            damages=(str(words),),
-            verdict=verdict,
-            details=tuple(details),
-        )
-
-    def compare(self, sample: Sample, victim: Victim, work: Path) -> tuple[str, list[str]]:
-        """Let the oracle recover a copy of *victim* and the tool the victim itself; return verdict and details."""
-        broker_dir = _copy(victim.log_dir, work / "broker")
-        before = _copy(victim.log_dir, work / "before")
-        outcome = self._load(sample, broker_dir)
-        try:
-            report, problems = _dry_and_wet(sample, victim.log_dir)
-        except Exception:
-            return UNEXPLAINED, [_broker_words(outcome), *traceback.format_exc().splitlines()[-6:]]
-        lost = lost_batches(log_bytes(before), victim.log_dir)
-        problems += [f"{len(lost)} batches are lost: {', '.join(lost[:5])}"] if lost else []
-        problems += [f"quarantine: {error}" for error in manifest_errors(victim.log_dir)]
-        problems += [f"left behind: {name}" for name in own_leftovers(victim.log_dir)]
-        verdict, found = self._judge(sample, victim, outcome, broker_dir, before, report)
-        if problems or verdict == UNEXPLAINED:
-            words = report.to_text().splitlines()
-            return UNEXPLAINED, [_broker_words(outcome), *problems, *found, "the report says:", *words]
-        return verdict, found
-
-    def _judge(
-        self,
-        sample: Sample,
-        victim: Victim,
-        outcome: OracleOutcome,
-        broker_dir: Path,
-        before: Path,
-        report: RecoveryReport,
-    ) -> tuple[str, list[str]]:
-        if is_refused(report):
-            verdict, found = _judge_refusal(victim, before, report)
-            if outcome.outcome != "loaded" or found:
-                return verdict, found
-            is_overflow = OVERFLOW_REASON in report.to_text()
-            return NOT_SPLIT if is_overflow else UNEXPLAINED, ["refused although the broker loads it"]
-        cut = out_of_order_cut(report)
-        if cut is not None:
-            return self._judge_out_of_order(sample, victim, broker_dir, before, *cut)
-        if outcome.outcome != "loaded":
-            return UNEXPLAINED, ["recovered although the broker does not load it"]
-        found = differences(tree_of(broker_dir), tree_of(victim.log_dir))
-        if found and _is_waiting(victim, before):
-            expected = {
-                name: data
-                for tree, is_folder in ((tree_of(broker_dir), False), (tree_of(before), True))
-                for name, data in tree.items()
-                if name.startswith(f"{victim.folder.name}/") == is_folder
-            }
-            found = differences(expected, tree_of(victim.log_dir))
-            return (UNEXPLAINED if found else WAITING), found
-        return (UNEXPLAINED if found else IDENTICAL), found
-
-    def _judge_out_of_order(
-        self, sample: Sample, victim: Victim, broker_dir: Path, before: Path, log: str, position: int
-    ) -> tuple[str, list[str]]:
-        """The broker's own tree, had the log been torn in the first byte of that batch."""
-        found = []
-        kept = _live_bytes(victim.log_dir)
-        if kept < _live_bytes(broker_dir):
-            found.append(f"{kept} bytes are live, the broker keeps {_live_bytes(broker_dir)}")
-        torn = before / victim.folder.name / log
-        os.truncate(torn, position + 1)
-        outcome = self._load(sample, before)
-        if outcome.outcome != "loaded":
-            return UNEXPLAINED, [*found, f"the torn log: {_broker_words(outcome)}"]
-        found += differences(tree_of(before), tree_of(victim.log_dir))
-        return (UNEXPLAINED if found else OUT_OF_ORDER), found
+            judgement = self._judges[sample_name].compare(
+                victim.log_dirs, work, thread_counts=self._thread_counts
+            )
+        return _result(partition, f"{sample_name}/{partition}", [str(words)], judgement)
 
     def _damaged(
-        self, rng: random.Random, work: Path, names: Sequence[str], most_damages: int
+        self, rng: random.Random, work: Path, names: Sequence[str]
     ) -> tuple[Sample, Victim, list[str]]:
+        """Damage some partition in which the first of *names*, at least, finds something to bite on."""
         for _ in range(_MOST_DRAWS):
             sample, folder = rng.choice(self.partitions)
-            victim = make_victim(sample, folder, work / "d")
-            words = []
-            for _ in range(rng.randint(1, most_damages)):
-                name = rng.choice(names)
-                done = DAMAGES[name](victim, rng)
-                if done is not None:
-                    words.append(f"{name}: {done}")
+            victim = make_victim(sample, folder, work / "d", self._trees[folder])
+            words = apply_damages(victim, names, rng)
             if words:
                 return sample, victim, words
-            shutil.rmtree(work / "d")
+            for log_dir in victim.log_dirs:
+                shutil.rmtree(log_dir)
         raise RuntimeError(f"none of {names} finds anything to bite on")
 
-    def _load(self, sample: Sample, log_dir: Path) -> OracleOutcome:
-        return self._oracle.load(
-            [log_dir],
-            now_ms=sample.now_ms,
-            properties=sample.properties,
-            topic_configs=sample.topic_configs,
-        )
+    def _run_whole(self, name: str, rng: random.Random, work: Path) -> CaseResult:
+        """Damage some partitions of a whole log dir, each once or twice."""
+        sample, folder = rng.choice(self.partitions)
+        source = folder.parent
+        tree = {
+            path: data
+            for path, data in tree_of(source).items()
+            if not path.startswith(("__cluster_metadata-", ".lock"))
+        }
+        folders = [path for owner, path in self.partitions if owner is sample and path.parent == source]
+        damages = []
+        for path in rng.sample(folders, min(len(folders), rng.randint(2, 6))):
+            victim = make_victim(sample, path, work / "victims" / path.name / "d", self._trees[path])
+            names = [one for one in rng.sample(_of_one_partition(), rng.randint(1, 2)) if one not in _COSTLY]
+            damages += [f"{path.name}: {words}" for words in apply_damages(victim, names, rng)]
+            tree = {at: data for at, data in tree.items() if not at.startswith(f"{path.name}/")}
+            tree |= {
+                at: data for at, data in tree_of(victim.log_dir).items() if at.startswith(f"{path.name}/")
+            }
+        write_tree(tree, work / "d")
+        judgement = self._judges[sample.name].compare([work / "d"], work, thread_counts=self._thread_counts)
+        return _result(name, f"{sample.name}/{source.name}", damages, judgement)
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -235,74 +156,68 @@ class Campaign:
             shutil.rmtree(work)
 
 
-def is_refused(report: RecoveryReport) -> bool:
-    """Whether the partition, or its log dir, was left alone."""
-    return any(log_dir.status in ("partial", "offline") for log_dir in report.log_dirs)
+def apply_damages(victim: Victim, names: Sequence[str], rng: random.Random) -> list[str]:
+    """Do *names* in turn, links and the like last (nobody reads on through them); empty if the first did nothing."""
+    words = []
+    for name in sorted(names, key=lambda name: name in NAME_DAMAGES):
+        try:
+            done = DAMAGES[name](victim, rng)
+        except OSError as error:  # what another damage has put there is in the way
+            done = f"half done ({type(error).__name__})"
+        if done is not None:
+            words.append(f"{name}: {done}")
+        elif name == names[0]:
+            return []
+    return words
 
 
-def out_of_order_cut(report: RecoveryReport) -> tuple[str, int] | None:
-    """The `.log` that was cut at a batch whose offset is out of order, and where."""
-    for partition in report.partitions:
-        for cut in partition.cuts:
-            if cut.reason == OUT_OF_ORDER_REASON:
-                return cut.file, cut.position
-    return None
+def case_names(mode: str | None, seed: int, count: int) -> list[str]:
+    """The names of *count* cases of *mode*, of all modes in their shares unless given."""
+    if mode is not None:
+        return [f"{mode}-{seed}/{number}" for number in range(count)]
+    turn = [one for one, share in _SHARES.items() for _ in range(share)]
+    modes = [turn[number % len(turn)] for number in range(count)]
+    return [f"{one}-{seed}/{modes[:number].count(one)}" for number, one in enumerate(modes)]
 
 
-def _dry_and_wet(sample: Sample, log_dir: Path) -> tuple[RecoveryReport, list[str]]:
-    """Run a dry run and the recovery; return its report, and what the dry run did or did not say."""
-    found = footprint(log_dir)
-    announced = recover(sample, [log_dir], dry_run=True)
-    problems = [] if footprint(log_dir) == found else ["the dry run has changed the log dir"]
-    report = recover(sample, [log_dir])
-    problems += [
-        f"the dry run announced {told}, the run says {done}"
-        for told, done in zip(promises(announced), promises(report), strict=True)
-        if told != done
-    ]
-    return report, problems
+def family_of(damage: str) -> str:
+    """The family of a damage, or of words that begin with its name."""
+    name = damage.partition(":")[0]
+    return next((family for family, damages in FAMILIES.items() if name in damages), name)
 
 
-def promises(report: RecoveryReport) -> list[object]:
-    """What a dry run and the run after it must say alike, one item a partition and one a log dir."""
-
-    def of(partition: PartitionReport) -> object:
-        return (
-            partition.log_dir, partition.folder, partition.status,
-            partition.actions, partition.to_quarantine, partition.cuts, partition.reasons, partition.warnings,
-            partition.log_start_offset, partition.log_end_offset, partition.segment_count,
-            partition.recovered_segments, partition.scanned_bytes, partition.recovered_bytes,
-        )  # fmt: skip
-
-    return [
-        *(of(partition) for partition in report.partitions),
-        *((one.log_dir, one.status, one.actions, one.marker, one.error) for one in report.log_dirs),
-    ]
+def _damages_of(mode: str, number: int, rng: random.Random) -> list[str]:
+    names = PLAIN_DAMAGES if mode == "plain" else tuple(DAMAGES)
+    turn, place = divmod(number, len(names))
+    first = names[place]
+    if turn % _COSTLY.get(first, 1):
+        first = names[(place + turn) % len(names)]
+    if mode in ("single", "plain"):
+        return [first]
+    others = [name for name in names if name not in _COSTLY and name != first]
+    return [first, *rng.sample(others, rng.randint(1, 2))]
 
 
-def _is_waiting(victim: Victim, before: Path) -> bool:
-    return victim.folder.name.endswith("-delete") and (before / MARKER).exists()
+def _of_one_partition() -> list[str]:
+    """Damages that stay within the partition's folder."""
+    beside = {"lying marker", "recovery point", "log start offset", "odd folder name", "doubled folder"}
+    beside |= {
+        "malformed recovery points",
+        "malformed log start offsets",
+        "link for a file",
+        "link for a folder",
+    }
+    return [name for name in DAMAGES if name not in beside and "FIFO" not in name]
 
 
-def _judge_refusal(victim: Victim, before: Path, report: RecoveryReport) -> tuple[str, list[str]]:
-    found = differences(tree_of(before / victim.folder.name), tree_of(victim.folder))
-    if (victim.log_dir / MARKER).exists() and not (before / MARKER).exists():
-        found.append("a marker in a log dir with a refused partition")
-    if report.exit_code not in (1, 4):
-        found.append(f"exit code {report.exit_code}")
-    reasons = [reason for partition in report.partitions for reason in partition.reasons]
-    reasons += [log_dir.error for log_dir in report.log_dirs if log_dir.error]
-    if not any("Remedy:" in reason for reason in reasons):
-        found.append(f"no remedy in {reasons}")
-    return (UNEXPLAINED if found else REFUSED), found
-
-
-def _broker_words(outcome: OracleOutcome) -> str:
-    return f"the broker: {outcome.outcome} {outcome.error or ''}".rstrip()
-
-
-def _live_bytes(log_dir: Path) -> int:
-    return sum(path.stat().st_size for path in log_dir.rglob("*.log"))
+def _result(name: str, partition: str, damages: Sequence[str], judgement: Judgement) -> CaseResult:
+    return CaseResult(
+        name=name,
+        partition=partition,
+        damages=tuple(damages),
+        verdict=judgement.verdict,
+        details=judgement.details,
+    )
 
 
 def _is_log(folder_name: str) -> bool:
@@ -310,47 +225,119 @@ def _is_log(folder_name: str) -> bool:
     return bool(stem) and number.isdecimal() and stem != "__cluster_metadata"
 
 
-def _copy(log_dir: Path, to: Path) -> Path:
-    return shutil.copytree(log_dir, to, symlinks=True)
+# -- the command -----------------------------------------------------------------------------------------
+
+_worker: list[Campaign] = []
+
+
+def run_all(
+    names: Sequence[str], *, jobs: int = 1, thread_counts: Sequence[int] = (2,)
+) -> Iterator[CaseResult]:
+    """Run the cases *names* in *jobs* processes, each with an oracle of its own; results as they come."""
+    if jobs == 1:
+        with _root() as root, Oracle() as oracle:
+            campaign = Campaign(oracle, root, thread_counts=thread_counts)
+            yield from map(campaign.run, names)
+        return
+    with _root() as root:
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(jobs, _begin_worker, (str(root), tuple(thread_counts))) as pool:
+            yield from pool.imap_unordered(_run_in_worker, names, chunksize=20)
+
+
+def _begin_worker(root: str, thread_counts: tuple[int, ...]) -> None:
+    place = Path(tempfile.mkdtemp(prefix="worker-", dir=root))
+    _worker.append(Campaign(Oracle(), place, thread_counts=thread_counts))
+
+
+def _run_in_worker(name: str) -> CaseResult:
+    return _worker[0].run(name)
+
+
+@contextmanager
+def _root() -> Iterator[Path]:
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as root:
+        yield Path(root)
 
 
 def main() -> int:
     """Run cases and print what became of them; exit code 1 where a case is unexplained."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=main.__doc__)
-    parser.add_argument("--cases", type=int, default=1000, help="how many")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--combine", action="store_true", help="up to three damages a case")
-    parser.add_argument("--again", action="store_true", help="recover what was recovered once more")
-    parser.add_argument("--plain", action="store_true", help="only what a crash does most often")
-    parser.add_argument("--only", metavar="SEED/CASE", help="run this one and print all about it")
+    parser.add_argument("--cases", type=int, default=1000, help="how many of each seed")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds from there on")
+    parser.add_argument("--mode", choices=MODES, help="only these cases; default: all, in their shares")
+    parser.add_argument("--only", metavar="MODE-SEED/NUMBER", help="run this one and print all about it")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes, each with a JVM")
+    parser.add_argument(
+        "--threads", default="2", help="recovery threads; of several the trees must be the same"
+    )
+    parser.add_argument("--until", metavar="HH:MM", help="begin no case after this time of day")
     parser.add_argument("--show", type=int, default=20, help="print this many unexplained cases")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts and what is unexplained")
     arguments = parser.parse_args()
-    names = PLAIN_DAMAGES if arguments.plain else tuple(DAMAGES)
-    numbers = [(arguments.seed, number) for number in range(arguments.cases)]
-    if arguments.only:
-        seed, _, number = arguments.only.partition("/")
-        numbers = [(int(seed), int(number))]
+    names = [
+        name
+        for seed in range(arguments.seed, arguments.seed + arguments.seeds)
+        for name in case_names(arguments.mode, seed, arguments.cases)
+    ]
+    names = [arguments.only] if arguments.only else names
+    thread_counts = [int(count) for count in arguments.threads.split(",")]
     started_s = time.monotonic()
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as root, Oracle() as oracle:
-        campaign = Campaign(oracle, Path(root))
-        results = []
-        for seed, number in numbers:
-            most_damages = 3 if arguments.combine else 1
-            result = campaign.run(seed, number, names=names, most_damages=most_damages, again=arguments.again)
-            results.append(result)
-            if (
-                result.verdict == UNEXPLAINED and len(_unexplained(results)) <= arguments.show
-            ) or arguments.only:
-                print(result, flush=True)
-    counts = collections.Counter(result.verdict for result in results)
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
-    print(f"{len(results)} cases in {time.monotonic() - started_s:.0f} s: {words}")
-    return 1 if counts[UNEXPLAINED] else 0
+    tally = Tally()
+    for result in run_all(names, jobs=arguments.jobs, thread_counts=thread_counts):
+        tally.add(result)
+        if arguments.only or (result.verdict == UNEXPLAINED and len(tally.unexplained) <= arguments.show):
+            print(result, flush=True)
+        if arguments.until and time.strftime("%H:%M") >= arguments.until:
+            break
+    print(tally.to_text(time.monotonic() - started_s))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(tally.to_dict(), indent=2) + "\n")
+    return 1 if tally.unexplained else 0
 
 
-def _unexplained(results: Sequence[CaseResult]) -> list[CaseResult]:
-    return [result for result in results if result.verdict == UNEXPLAINED]
+class Tally:
+    """Counts of verdicts: in all, and by family of damages (a case with several damages counts for each)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.verdicts: collections.Counter[str] = collections.Counter()
+        self.families: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+        self.unexplained: list[CaseResult] = []
+
+    def add(self, result: CaseResult) -> None:
+        """Count one case."""
+        self.count += 1
+        self.verdicts[result.verdict] += 1
+        names = {words.split(": ")[1 if result.name.startswith("whole") else 0] for words in result.damages}
+        for family in {family_of(name) for name in names}:
+            self.families[family][result.verdict] += 1
+        if result.verdict == UNEXPLAINED:
+            self.unexplained.append(result)
+
+    def to_text(self, seconds: float) -> str:
+        """The counts as lines."""
+        lines = [
+            f"{family:>16}: {_words(counts)}"
+            for family, counts in sorted(self.families.items(), key=lambda item: item[0])
+        ]
+        return "\n".join([*lines, f"{self.count} cases in {seconds:.0f} s: {_words(self.verdicts)}"])
+
+    def to_dict(self) -> Mapping[str, object]:
+        """The counts, and what is unexplained, for a machine."""
+        return {
+            "version": 1,
+            "cases": self.count,
+            "verdicts": dict(self.verdicts),
+            "families": {family: dict(counts) for family, counts in self.families.items()},
+            "unexplained": [asdict(result) for result in self.unexplained],
+        }
+
+
+def _words(counts: collections.Counter[str]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
 
 if __name__ == "__main__":

@@ -20,18 +20,23 @@ from typing import Literal, Self
 from tests.kafka_jars import KafkaUnavailableError, class_path, oracle_classes
 
 LONGEST_LOAD_SECONDS = 300
+"""Longer than that nobody waits: the oracle is broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleOutcome:
-    """What a broker does with these log dirs: `loaded`, or some dirs `offline`, or `fatal` (it halts)."""
+    """What a broker does with these log dirs: `loaded`, or some dirs `offline`, or `fatal` (it halts), or `hangs`."""
 
-    outcome: Literal["loaded", "offline", "fatal"]
+    outcome: Literal["loaded", "offline", "fatal", "hangs"]
     offline_dirs: tuple[str, ...]
     failed_logs: tuple[str, ...]  # paths of the partition folders whose load threw
     error: str | None  # "class: message", causes behind " <- "
     duration_ms: float
     log: tuple[str, ...]  # the broker's log lines, only when asked for
+
+
+class _NoAnswerError(RuntimeError):
+    pass
 
 
 class Oracle:
@@ -42,16 +47,16 @@ class Oracle:
         path = class_path(before=[oracle_classes()])
         if shutil.which("java") is None:
             raise KafkaUnavailableError("the oracle needs Java 17, no java on the PATH")
+        self._command = ["java", *options, "-cp", path, "RecoveryOracle"]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
-        self._jvm = subprocess.Popen(
-            ["java", *options, "-cp", path, "RecoveryOracle"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            bufsize=0,
-        )
+        self._jvm = self._start()
         self._unread = b""
         self._requests = 0
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +75,7 @@ class Oracle:
         topic_configs: Mapping[str, Mapping[str, str]] | None = None,
         run_deletes: bool = False,
         log: bool = False,
+        may_hang_after_seconds: float | None = None,
     ) -> OracleOutcome:
         """Load *log_dirs* as a broker with these *properties* starts at *now_ms*, then close them cleanly.
 
@@ -80,6 +86,8 @@ class Oracle:
             topic_configs: overrides per topic, as in the broker's metadata.
             run_deletes: also do what comes `file.delete.delay.ms` later (unlink `.deleted`, `-delete`).
             log: also return the broker's log lines.
+            may_hang_after_seconds: return `hangs`, and begin with a new JVM, where no answer has come by then (a
+                broker that opens a FIFO waits for ever). Without it no answer is an error.
         """
         self._requests += 1
         request = {
@@ -93,7 +101,20 @@ class Oracle:
         }
         assert self._jvm.stdin is not None
         self._jvm.stdin.write(json.dumps(request).encode() + b"\n")
-        answer = json.loads(self._read_line())
+        try:
+            answer = json.loads(self._read_line(may_hang_after_seconds or LONGEST_LOAD_SECONDS))
+        except _NoAnswerError:
+            if may_hang_after_seconds is None:
+                raise
+            self._start_again()
+            return OracleOutcome(
+                outcome="hangs",
+                offline_dirs=(),
+                failed_logs=(),
+                error="waits for ever",
+                duration_ms=may_hang_after_seconds * 1000,
+                log=(),
+            )
         if answer["id"] != self._requests or answer["outcome"] == "refused":
             raise RuntimeError(f"the oracle refused {request}: {answer}")
         return OracleOutcome(
@@ -123,16 +144,28 @@ class Oracle:
         self._jvm.stdout.close()
         self._errors.close()
 
-    def _read_line(self) -> bytes:
+    def _start_again(self) -> None:
+        assert self._jvm.stdin is not None
+        assert self._jvm.stdout is not None
+        self._jvm.kill()
+        self._jvm.wait()
+        self._jvm.stdin.close()
+        self._jvm.stdout.close()
+        self._unread = b""
+        self._jvm = self._start()
+
+    def _read_line(self, longest_seconds: float) -> bytes:
         assert self._jvm.stdout is not None
         while b"\n" not in self._unread:
-            ready, _, _ = select.select([self._jvm.stdout], [], [], LONGEST_LOAD_SECONDS)
-            data = os.read(self._jvm.stdout.fileno(), 1 << 16) if ready else b""
+            ready, _, _ = select.select([self._jvm.stdout], [], [], longest_seconds)
+            if not ready:
+                raise _NoAnswerError(f"the oracle has not answered within {longest_seconds} s")
+            data = os.read(self._jvm.stdout.fileno(), 1 << 16)
             if not data:
                 self._errors.seek(0)
                 printed = self._errors.read()[-4000:].decode(errors="replace")
                 self._jvm.kill()
-                raise RuntimeError(f"the oracle {'died' if ready else 'hangs'}:\n{printed}")
+                raise RuntimeError(f"the oracle died:\n{printed}")
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return line

@@ -19,6 +19,8 @@ SAMPLE_DIR = Path(__file__).parent.parent / "sample_logs"
 SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact", "stopped")
 MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
+_HUGE_BYTES = 64 << 20
+_PAGE_BYTES = 4096
 _OFFSET_CHECKPOINT = re.compile(r"(recovery-point|log-start|replication|cleaner)-offset-checkpoint$")
 
 
@@ -86,11 +88,82 @@ def tree_of(root: str | os.PathLike[str], *, ignore: Collection[str] = ()) -> di
             elif name in folder_names:
                 tree[f"{prefix}{name}/"] = b""
             elif os.path.isfile(path):
-                with open(path, "rb") as file:
-                    tree[f"{prefix}{name}"] = file.read()
+                tree[f"{prefix}{name}"] = content_of(path)
             else:
                 tree[f"{prefix}{name}|"] = b""  # a FIFO, a socket, a device
     return tree
+
+
+def write_tree(tree: Mapping[str, bytes], root: str | os.PathLike[str]) -> None:
+    """Write what `tree_of` has read into the new folder *root*; long runs of zeros become holes."""
+    base = os.fspath(root)
+    os.makedirs(base)
+    for name in sorted(tree):  # a folder comes before what is in it
+        path = os.path.join(base, name[:-1] if name[-1] in "/@|" else name)
+        if name.endswith("/"):
+            os.mkdir(path)
+        elif name.endswith("@"):
+            os.symlink(os.fsdecode(tree[name]), path)
+        elif name.endswith("|"):
+            os.mkfifo(path)
+        else:
+            _write_with_holes(path, tree[name])
+
+
+class HugeFile(bytes):
+    """A sparse file too large to be held: its size, and the pages that are not all zeros.
+
+    As bytes it is a digest-like text of both, so two of them are equal where their files are.
+    """
+
+    size_bytes: int
+    pages: tuple[tuple[int, bytes], ...]
+
+    @classmethod
+    def read(cls, path: str) -> HugeFile:
+        """Read the pages of *path* that the file system has."""
+        pages = []
+        with open(path, "rb", buffering=0) as file:
+            size_bytes, position = os.fstat(file.fileno()).st_size, 0
+            while position < size_bytes:
+                try:
+                    position = os.lseek(file.fileno(), position, os.SEEK_DATA)
+                except OSError:
+                    break  # nothing but a hole up to the end
+                page = os.pread(file.fileno(), _PAGE_BYTES, position)
+                if any(page):
+                    pages.append((position, page))
+                position += _PAGE_BYTES
+        digest = hashlib.sha256(b"".join(page for _, page in pages)).hexdigest()
+        found = cls(f"{size_bytes} bytes, pages {[position for position, _ in pages]}, {digest}".encode())
+        found.size_bytes, found.pages = size_bytes, tuple(pages)
+        return found
+
+
+def content_of(path: str | os.PathLike[str]) -> bytes:
+    """The bytes of a file; of a huge one with holes a `HugeFile`."""
+    with open(path, "rb") as file:
+        found = os.fstat(file.fileno())
+        if found.st_size > _HUGE_BYTES and found.st_blocks * 512 < found.st_size // 2:
+            return HugeFile.read(os.fspath(path))
+        return file.read()
+
+
+def _write_with_holes(path: str, content: bytes) -> None:
+    pages = [(0, content)]
+    size_bytes = len(content)
+    if isinstance(content, HugeFile):
+        pages, size_bytes = list(content.pages), content.size_bytes
+    elif size_bytes > 4 * _PAGE_BYTES and not any(content[-_PAGE_BYTES:]):  # preallocated
+        pages = [(0, content.rstrip(b"\0"))]
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        for position, page in pages:
+            if page:
+                os.pwrite(descriptor, page, position)
+        os.ftruncate(descriptor, size_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def differences(expected: Mapping[str, bytes], actual: Mapping[str, bytes]) -> list[str]:

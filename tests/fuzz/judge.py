@@ -18,12 +18,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.campaign import IDENTICAL, UNEXPLAINED, Campaign
+from tests import judgement
 from tests.fuzz.choices import Choices
 from tests.fuzz.log_dirs import INDEX_INTERVAL_BYTES, NOW_MS, SEGMENT_INDEX_BYTES, make_log_dir
 from tests.fuzz.minimise import minimise
+from tests.judgement import IDENTICAL, UNEXPLAINED
 from tests.kafka import Oracle
-from tests.mutilate import Victim
 from tests.samples import Sample
 
 PROPERTIES = {
@@ -37,7 +37,7 @@ class Judge:
     """Takes cases as bytes and keeps count of the verdicts."""
 
     def __init__(self, oracle: Oracle, root: Path) -> None:
-        self._campaign = Campaign(oracle, root)
+        self._oracle = oracle
         self._root = root
         self.verdicts: collections.Counter[str] = collections.Counter()
 
@@ -47,7 +47,6 @@ class Judge:
         try:
             log_dir = work / "d"
             make_log_dir(Choices(data), is_alone=True).write(log_dir)
-            folder = next(path for path in log_dir.iterdir() if path.is_dir())
             sample = Sample(
                 name="made",
                 root=work,
@@ -56,12 +55,12 @@ class Judge:
                 topic_configs={},
                 now_ms=NOW_MS,
             )
-            victim = Victim(log_dir=log_dir, folder=folder, recovery_point=0)
-            verdict, details = self._campaign.compare(sample, victim, work)
-            if verdict == IDENTICAL:
+            judge = judgement.Judge(self._oracle, sample)
+            judged = judge.compare([log_dir], work)
+            if judged.verdict == IDENTICAL:
                 (work / "again").mkdir()
-                verdict, details = self._campaign.compare(sample, victim, work / "again")
-            return verdict, details
+                judged = judge.compare([log_dir], work / "again")
+            return judged.verdict, list(judged.details)
         finally:
             shutil.rmtree(work)
 

@@ -15,15 +15,17 @@ import pytest
 
 from segfmt.record_batch import BatchSlice, walk_batches
 from tests.builders import BASE_TIMESTAMP_MS, data_batch
-from tests.campaign import IDENTICAL, OUT_OF_ORDER, REFUSED, UNEXPLAINED, Campaign, promises
+from tests.campaign import Campaign
+from tests.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, UNEXPLAINED, promises
 from tests.kafka import Oracle
-from tests.mutilate import CHECKPOINTS, DAMAGES, PLAIN_DAMAGES, Victim
+from tests.mutilate import CHECKPOINTS, Victim
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of, recover
 from tests.samples import MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
 
 pytestmark = pytest.mark.java
 
-PLAIN_CASES, ALL_CASES, COMBINED_CASES, CLEAN_CASES = 200, 150, 150, 60
+BATCH = 10
+SINGLE_CASES, COMBINED_CASES, PLAIN_CASES, AGAIN_CASES, WHOLE_CASES = 1130, 500, 150, 180, 40
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,13 @@ def campaign(oracle: Oracle, ram_root: Path) -> Campaign:
     root = ram_root / "campaign"
     root.mkdir()
     return Campaign(oracle, root)
+
+
+@pytest.fixture(scope="module")
+def threaded_campaign(oracle: Oracle, ram_root: Path) -> Campaign:
+    root = ram_root / "threads"
+    root.mkdir()
+    return Campaign(oracle, root, thread_counts=(1, 2, 8))
 
 
 def tree_of_log_dirs(sample: Sample) -> dict[str, bytes]:
@@ -151,30 +160,39 @@ def test_a_dry_run_changes_nothing_and_lists_what_is_then_done(name: str, ram_pa
 
 
 class TestSeededDamage:
-    """Each case is one partition with damage by seed: `pytest -k "plain and 17"` runs case 17 again, in detail
-    `python -m tests.campaign --plain --only 1/17`."""
+    """2,000 damaged partitions and whole log dirs by seed, some a test: every damage of tests/mutilate.py in turn.
 
-    @pytest.mark.parametrize("number", range(PLAIN_CASES))
-    def test_plain_damage_that_a_broker_loads_is_never_refused(self, number: int, campaign: Campaign) -> None:
-        result = campaign.run(1, number, names=PLAIN_DAMAGES)
-        assert result.verdict in (IDENTICAL, REFUSED, OUT_OF_ORDER), str(result)
+    What fails names its case: `python -m tests.campaign --only single-1/17` runs it again, in detail.
+    """
 
-    @pytest.mark.parametrize("number", range(ALL_CASES))
-    def test_any_damage_ends_as_with_the_broker(self, number: int, campaign: Campaign) -> None:
-        result = campaign.run(2, number, names=tuple(DAMAGES))
-        assert result.verdict != UNEXPLAINED, str(result)
+    @pytest.mark.parametrize("batch", range(SINGLE_CASES // BATCH))
+    def test_one_damage_ends_as_with_the_broker(self, batch: int, campaign: Campaign) -> None:
+        self.check("single-1", batch, campaign)
 
-    @pytest.mark.parametrize("number", range(COMBINED_CASES))
-    def test_up_to_three_damages_end_as_with_the_broker(self, number: int, campaign: Campaign) -> None:
-        result = campaign.run(3, number, names=tuple(DAMAGES), most_damages=3)
-        assert result.verdict != UNEXPLAINED, str(result)
+    @pytest.mark.parametrize("batch", range(COMBINED_CASES // BATCH))
+    def test_several_damages_end_as_with_the_broker(self, batch: int, campaign: Campaign) -> None:
+        self.check("combined-1", batch, campaign)
 
-    @pytest.mark.parametrize("number", range(CLEAN_CASES))
-    def test_what_was_recovered_is_then_loaded_as_by_the_broker(
-        self, number: int, campaign: Campaign
+    @pytest.mark.parametrize("batch", range(PLAIN_CASES // BATCH))
+    def test_what_a_crash_does_most_often_ends_as_with_the_broker(
+        self, batch: int, campaign: Campaign
     ) -> None:
-        result = campaign.run(4, number, names=tuple(DAMAGES), most_damages=3, again=True)
-        assert result.verdict != UNEXPLAINED, str(result)
+        self.check("plain-1", batch, campaign)
+
+    @pytest.mark.parametrize("batch", range(AGAIN_CASES // BATCH))
+    def test_what_was_recovered_is_then_loaded_as_by_the_broker(self, batch: int, campaign: Campaign) -> None:
+        self.check("again-1", batch, campaign)
+
+    @pytest.mark.parametrize("batch", range(WHOLE_CASES // BATCH))
+    def test_a_whole_log_dir_ends_as_with_the_broker_by_1_2_and_8_threads(
+        self, batch: int, threaded_campaign: Campaign
+    ) -> None:
+        self.check("whole-1", batch, threaded_campaign)
+
+    def check(self, name: str, batch: int, campaign: Campaign) -> None:
+        results = [campaign.run(f"{name}/{number}") for number in range(batch * BATCH, batch * BATCH + BATCH)]
+        unexplained = [str(result) for result in results if result.verdict == UNEXPLAINED]
+        assert not unexplained, "\n".join(unexplained)
 
 
 def batches_of(log: Path) -> list[BatchSlice]:
