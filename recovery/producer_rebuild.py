@@ -56,7 +56,12 @@ def _replay(
     if scan is None:
         return
     try:
-        state.replay(scan)
+        state.replay(
+            scan,
+            is_last_followed=lambda: reader.is_last_producer_followed(
+                segment, start_offset, end_offset, scan
+            ),
+        )
     except InvalidTxnStateError as error:
         raise PartitionRefusedError(
             file=segment.log,

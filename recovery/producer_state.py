@@ -17,7 +17,7 @@ import numpy.typing as npt
 from native.crc32c import crc32c_of_bytes
 from native.raw_scan import RawScan, TxnEventKind
 from segfmt.errors import CorruptSnapshotError
-from segfmt.java_hash_map import java_hash_map_order
+from segfmt.java_hash_map import computed_hash_map_order, java_hash_map_order
 from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import as_loaded, encode_producer_snapshot, read_producer_snapshot
 
@@ -265,14 +265,15 @@ class ProducerState:
             self.map_end_offset = scan.producer_end_offset
         return np.array(aborted, dtype=ABORTED_TXN_DTYPE)
 
-    def replay(self, scan: RawScan) -> None:
+    def replay(self, scan: RawScan, *, is_last_followed: Callable[[], bool] = lambda: True) -> None:
         """Take in the scan of a segment that is only read; the map's end stays.
 
-        Kafka collects the read in a temporary HashMap by computeIfAbsent, which puts a new key at the front
-        of its bucket, and then puts what it iterates into its own map. Keys that share a bucket there share
-        one in the temporary map, so new producers arrive in the reverse order of their first batches, as far
-        as the order can be seen.
-        Differs: a temporary bucket of eight keys and more becomes a tree, whose order is not followed here.
+        Kafka collects the read in a temporary HashMap by computeIfAbsent, and then puts what it iterates into its
+        own map.
+
+        Args:
+            is_last_followed: whether a batch with a producer comes after the first one of the last new producer in
+                the scan; asked only where the order depends on it, and that is nearly never.
 
         Kafka: UnifiedLog.loadProducersFromRecords.
         """
@@ -284,8 +285,8 @@ class ProducerState:
 
         self._follow_transactions(scan, producer_ids, complete)
         rows = _rows(scan)
-        for row in reversed(rows):
-            self._take_row(row, keeps_batches_on_return=True)
+        for place in _replay_order(scan, is_last_followed).tolist():
+            self._take_row(rows[place], keeps_batches_on_return=True)
 
     def _follow_transactions(
         self, scan: RawScan, producer_ids: list[int], complete: Callable[[int, int, int, int], object]
@@ -360,6 +361,14 @@ class _Row(NamedTuple):
 _EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type")
 # Plain integers: comparing with an enum's member costs more than all the rest that is done for an event.
 _BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANSACTIONAL)
+
+
+def _replay_order(scan: RawScan, is_last_followed: Callable[[], bool]) -> npt.NDArray[np.intp]:
+    """Return the order, intp of shape (n,), in which the producers of a read come out of Kafka's temporary map."""
+    producer_ids: npt.NDArray[np.int64] = scan.producers["producer_id"].astype(np.int64)
+    order = computed_hash_map_order(producer_ids, is_followed=True)
+    other = computed_hash_map_order(producer_ids, is_followed=False)
+    return order if np.array_equal(order, other) or is_last_followed() else other
 
 
 def _rows(scan: RawScan) -> list[_Row]:

@@ -8,7 +8,10 @@ key: then that bucket becomes a tree (`java_tree_bin`). Below 64 the ninth key d
 As long as there is no tree the order is a stable sort of a Python dict by bucket, so that is all that is
 kept.
 
-Java: java.util.HashMap (putVal, resize, treeifyBin, removeNode, clear, HashIterator).
+`computeIfAbsent` makes other orders than `put`: it puts a new key in front of its bucket, makes a tree of the eighth
+key and not of the ninth, and doubles a table that is too full with the next call and not at once.
+
+Java: java.util.HashMap (putVal, computeIfAbsent, resize, treeifyBin, removeNode, clear, HashIterator).
 """
 
 from __future__ import annotations
@@ -89,6 +92,26 @@ class JavaLongMap(Generic[_V]):
         if len(self._values) * 4 > self._capacity * 3:
             self._double()
 
+    def compute_if_absent(self, key: int, value: _V) -> None:
+        """Set the value of *key*, an int64, if it is not there. Java: HashMap.computeIfAbsent."""
+        if self._capacity == 0:
+            self._capacity = INITIAL_CAPACITY
+        elif len(self._values) * 4 > self._capacity * 3:  # whether the key is there or not
+            self._double()
+        if key in self._values:
+            return
+        bins = self._with_bins()
+        self._values[key] = value
+        bucket = long_hash(key) & (self._capacity - 1)
+        self._counts[bucket] = self._counts.get(bucket, 0) + 1
+        keys = bins.setdefault(bucket, [])
+        if isinstance(keys, TreeBin):
+            keys.put(_order(key))
+            return
+        keys.insert(0, key)
+        if len(keys) >= TREEIFY_THRESHOLD:
+            self._crowd(bucket)
+
     def __delitem__(self, key: int) -> None:
         """Remove *key*. Java: HashMap.remove."""
         self._remove(key, is_movable=True)
@@ -130,14 +153,18 @@ class JavaLongMap(Generic[_V]):
         if self._capacity < MIN_TREEIFY_CAPACITY:
             self._double()
             return
-        bins = self._bins
-        if bins is None:
-            bins = self._bins = {}
+        bins = self._with_bins()
+        bins[bucket] = TreeBin([_order(key) for key in _bin_keys(bins[bucket])])
+
+    def _with_bins(self) -> dict[int, list[int] | TreeBin]:
+        """Return the buckets one by one, from now on kept as such."""
+        if self._bins is None:
+            self._bins = {}
             for key in self._values:
-                plain = bins.setdefault(long_hash(key) & (self._capacity - 1), [])
+                plain = self._bins.setdefault(long_hash(key) & (self._capacity - 1), [])
                 assert isinstance(plain, list)
                 plain.append(key)
-        bins[bucket] = TreeBin([_order(key) for key in _bin_keys(bins[bucket])])
+        return self._bins
 
     def _put_in_bins(self, bins: dict[int, list[int] | TreeBin], bucket: int, key: int) -> None:
         keys = bins.setdefault(bucket, [])
@@ -214,6 +241,29 @@ def java_hash_map_order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     return np.array(small.values(), dtype=np.intp)
 
 
+def computed_hash_map_order(keys: npt.NDArray[np.int64], *, is_followed: bool) -> npt.NDArray[np.intp]:
+    """Return the places of *keys* in the order in which a HashMap iterates after `computeIfAbsent` of one by one.
+
+    Args:
+        keys: int64, shape (n,), all different, in the order in which they came first. Not written.
+        is_followed: whether `computeIfAbsent` was called again, for any key, after the last one had come.
+
+    Returns:
+        intp, shape (n,): `keys[result]` is the order of iteration.
+    """
+    capacity, bound = INITIAL_CAPACITY, INITIAL_CAPACITY * 3 // 4 + 1
+    while not _has_crowd(keys[:bound], capacity, TREEIFY_THRESHOLD - 1):
+        if len(keys) < bound or (len(keys) == bound and not is_followed):
+            return np.ascontiguousarray(len(keys) - 1 - _stable_order(keys[::-1], capacity))
+        capacity, bound = capacity * 2, capacity * 2 * 3 // 4 + 1
+    computed: JavaLongMap[int] = JavaLongMap()
+    for place, key in enumerate(keys.tolist()):
+        computed.compute_if_absent(key, place)
+    if is_followed:
+        computed.compute_if_absent(int(keys[0]), 0)
+    return np.array(computed.values(), dtype=np.intp)
+
+
 def _buckets(keys: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.int64]:
     folded = (keys ^ keys >> 32) & _MASK_32
     return (folded ^ folded >> 16) & (capacity - 1)
@@ -223,8 +273,8 @@ def _stable_order(keys: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.
     return np.argsort(_buckets(keys, capacity), kind="stable")
 
 
-def _has_crowd(keys: npt.NDArray[np.int64], capacity: int) -> bool:
-    return bool(np.bincount(_buckets(keys, capacity)).max() > TREEIFY_THRESHOLD)
+def _has_crowd(keys: npt.NDArray[np.int64], capacity: int, most: int = TREEIFY_THRESHOLD) -> bool:
+    return bool(np.bincount(_buckets(keys, capacity), minlength=1).max() > most)
 
 
 def _order(key: int) -> tuple[int, int]:

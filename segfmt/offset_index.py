@@ -10,7 +10,7 @@ Kafka: OffsetIndex, AbstractIndex.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from segfmt.entry_view import Buffer, largest_lower_bound, round_down, view_entr
 from segfmt.errors import CorruptIndexError
 
 ENTRY_BYTES = layout.OFFSET_INDEX_DTYPE.itemsize
+_MAX_LONG = 2**63 - 1
 WARM_ENTRIES = 8192 // ENTRY_BYTES
 
 Entries = npt.NDArray[np.void]
@@ -60,15 +61,25 @@ def lookup(entries: Entries, base_offset: int, target_offset: int) -> OffsetPosi
 
     Kafka: OffsetIndex.lookup.
     """
-    slot = largest_lower_bound(entries["relative_offset"], target_offset - base_offset, WARM_ENTRIES)
+    keys: npt.NDArray[np.integer[Any]] = entries["relative_offset"]
+    if base_offset > _MAX_LONG - 2**31:  # Java compares the sums, which may overflow
+        slot = largest_lower_bound(keys.astype(np.int64) + np.int64(base_offset), target_offset, WARM_ENTRIES)
+    else:
+        slot = largest_lower_bound(keys, target_offset - base_offset, WARM_ENTRIES)
     if slot < 0:
         return OffsetPosition(base_offset, 0)
-    return OffsetPosition(base_offset + int(entries["relative_offset"][slot]), int(entries["position"][slot]))
+    offset = _wrapped(base_offset + int(entries["relative_offset"][slot]))
+    return OffsetPosition(offset, int(entries["position"][slot]))
 
 
 def last_offset(entries: Entries, base_offset: int) -> int:
     """Return the offset of the last entry, *base_offset* without one. Kafka: OffsetIndex.lastOffset."""
-    return base_offset + int(entries["relative_offset"][-1]) if len(entries) else base_offset
+    return _wrapped(base_offset + int(entries["relative_offset"][-1])) if len(entries) else base_offset
+
+
+def _wrapped(offset: int) -> int:
+    """Return *offset* as Java's long, which begins again from below."""
+    return (offset + _MAX_LONG + 1 & 2 * _MAX_LONG + 1) - _MAX_LONG - 1
 
 
 def check_offset_index(data: Buffer, base_offset: int) -> None:

@@ -1,12 +1,22 @@
 import json
+import random
+import subprocess
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from segfmt.java_hash_map import JavaLongMap, java_hash_map_order, long_hash
+from segfmt.java_hash_map import (
+    TREEIFY_THRESHOLD,
+    JavaLongMap,
+    computed_hash_map_order,
+    java_hash_map_order,
+    long_hash,
+)
 from segfmt.producer_snapshot import read_producer_snapshot
+from tests.kafka_jars import oracle_classes
+from tests.mutilations.producers import crowded_ids
 from tests.segfmt.golden_files import golden
 
 HISTORIES = json.loads(golden("java-hash-map.json"))
@@ -43,6 +53,55 @@ def test_histories_reach_trees():
         hashes = [long_hash(key) for key in keys]
         collisions += max(hashes.count(one) for one in set(hashes)) > 8
     assert collisions >= 3
+
+
+def orders_of_java(histories):
+    """The orders in which java.util.HashMap iterates after each of *histories*, lists of steps."""
+    done = subprocess.run(
+        ["java", "-cp", str(oracle_classes()), "HashMapOrders"],
+        input="".join(" ".join(steps) + "\n" for steps in histories),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [[int(key) for key in line.split()] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.java
+def test_computed_order_is_that_of_java():
+    """Also where the eighth key of a bucket makes a tree, and where the last key is one too many for the table."""
+    rng = random.Random(7)
+    lists = [crowded_ids(rng, rng.choice([1, 8, 9, 13, 14, 25, 26, 49, 50, 100, 300])) for _ in range(1500)]
+    lists = [keys[: rng.choice([13, 25, 49, 97, 1000])] for keys in lists]
+    cases = [(keys, is_followed) for keys in lists for is_followed in (False, True)]
+    histories = [[f"c{key}" for key in keys] + [f"c{keys[-1]}"] * is_followed for keys, is_followed in cases]
+    orders = orders_of_java(histories)
+    trees = 0
+    for (keys, is_followed), order in zip(cases, orders, strict=True):
+        places = computed_hash_map_order(np.array(keys, dtype=np.int64), is_followed=is_followed)
+        assert [keys[place] for place in places] == order, (keys, is_followed)
+        hashes = [long_hash(key) for key in keys]
+        trees += max(map(hashes.count, hashes)) > TREEIFY_THRESHOLD
+    differing = sum(one != other for one, other in zip(orders[::2], orders[1::2], strict=True))
+    assert trees > 100
+    assert differing > 10
+
+
+@pytest.mark.java
+def test_order_of_any_mixture_is_that_of_java():
+    rng = random.Random(8)
+    histories = []
+    for _ in range(500):
+        keys = crowded_ids(rng, rng.choice([9, 20, 60, 150]))
+        histories.append([f"{rng.choice('ccp')}{rng.choice(keys)}" for _ in range(2 * len(keys))])
+    for steps, order in zip(histories, orders_of_java(histories), strict=True):
+        java_map = JavaLongMap()
+        for step in steps:
+            if step[0] == "p":
+                java_map[int(step[1:])] = 0
+            else:
+                java_map.compute_if_absent(int(step[1:]), 0)
+        assert java_map.keys() == order, steps
 
 
 @pytest.mark.parametrize("name", ["many-producers.snapshot", "transactions.snapshot", "few.snapshot"])
