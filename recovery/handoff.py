@@ -7,7 +7,7 @@ CleanShutdownFileHandler.write.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
 from recovery.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, SaveFile, WriteFile
@@ -40,13 +40,14 @@ def plan_handoff(
         is_changed: whether anything in the dir was changed, so that a marker of its own was taken away.
     """
     if handoff == "none":
-        return _plan(inventory.log_dir, {})
+        return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
     recovery_points = dict(_kept_lines(inventory, logs, inventory.recovery_points))
     log_start_offsets = dict(_kept_lines(inventory, logs, inventory.log_start_offsets))
     for task, bounds in logs.values():
         key = (task.topic_partition.topic, task.topic_partition.partition)
         if bounds.is_loaded:
-            recovery_points[key] = bounds.log_end_offset
+            point = bounds.recovery_point
+            recovery_points[key] = bounds.log_end_offset if point is None else point
             if bounds.checkpoints_log_start:
                 log_start_offsets[key] = bounds.log_start_offset
     writes = {
@@ -98,8 +99,20 @@ def _plan(log_dir: str, writes: Mapping[str, bytes]) -> PartitionPlan:
             for name in writes
             if name in replaced
         ),
-        actions=tuple(WriteFile(name=name, data=data, size_bytes=len(data)) for name, data in writes.items()),
+        actions=(
+            *(WriteFile(name=name, data=data, size_bytes=len(data)) for name, data in writes.items()),
+            *_removed_temporary_files(log_dir),
+        ),
     )
+
+
+def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
+    """Yield what a broker that was killed while it wrote a checkpoint has left: the next one writes over it."""
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+        path = os.path.join(log_dir, f"{name}.tmp")
+        if os.path.isfile(path) and not os.path.islink(path):
+            size_bytes = os.path.getsize(path)
+            yield RemoveFile(name=f"{name}.tmp", size_bytes=size_bytes, kind=RemovalKind.LEFTOVER)
 
 
 def _kept_lines(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from recovery.access import BrokerUser, broker_user, mode_words
 from recovery.model import FileStat
 from recovery.problem import Problem
-from segfmt.filenames import LOCK_FILE, FileKind, file_kind
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOCK_FILE, PARTITION_METADATA, FileKind, file_kind
 
 _OPENED_FOR_WRITING = frozenset(
     {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX}
@@ -57,6 +57,8 @@ def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
             if not is_of_type(entry, os.DirEntry.is_file):
                 contents.others[entry.name] = other_kind(entry.path) or "file"
                 continue
+            if entry.is_symlink() and _is_written_to(entry.name):
+                contents.problems.append(_link(entry.name))
             found = entry.stat()
             contents.files[entry.name] = FileStat(
                 size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino
@@ -70,6 +72,23 @@ def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
                 if not lacking:
                     contents.problems.append(_unreadable(entry.name))
     return contents
+
+
+def _is_written_to(name: str) -> bool:
+    """Return whether a load may write into the file *name*, or give it another name."""
+    kind = file_kind(name)
+    if kind is FileKind.OTHER:
+        return name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+    return kind is not FileKind.DELETED
+
+
+def _link(name: str) -> Problem:
+    """Return the problem that a file is a link. Differs: a broker writes through it, wherever it leads."""
+    return Problem(
+        file=name,
+        rule="a link, through which a broker writes outside of the log dir",
+        remedy="put the file itself in its place",
+    )
 
 
 def is_of_type(entry: os.DirEntry[str], test: Callable[[os.DirEntry[str]], bool]) -> bool:

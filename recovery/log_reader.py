@@ -20,6 +20,8 @@ from recovery.tree import PartitionTree
 from segfmt.errors import FormatError
 from segfmt.offset_index import last_offset, lookup
 
+MAX_LONG = 2**63 - 1
+
 
 class LogReader:
     """Reads the segments of one log as they stand in its tree."""
@@ -48,6 +50,17 @@ class LogReader:
 
         Kafka: LogSegment.read in UnifiedLog.rebuildProducerState.
         """
+        request = self._replay_request(segment, start_offset, end_offset)
+        if request is None:
+            return None
+        scan = self._source.scan(request)
+        if scan.stop not in (Stop.END, Stop.TORN):
+            raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=True)
+        return scan
+
+    def _replay_request(
+        self, segment: Segment, start_offset: int, end_offset: int | None
+    ) -> ScanRequest | None:
         part = self.part(segment.log)
         if end_offset is not None:
             end_position = self._translate(segment, end_offset)
@@ -55,17 +68,32 @@ class LogReader:
         start_position = self._translate(segment, start_offset)
         if start_position is None or start_position >= part.size_bytes:
             return None
-        scan = self._source.scan(
-            ScanRequest(
-                part=part,
-                base_offset=segment.base_offset,
-                start_position=start_position,
-                mode=ScanMode.REPLAY,
-            )
+        return ScanRequest(
+            part=part,
+            base_offset=segment.base_offset,
+            start_position=start_position,
+            mode=ScanMode.REPLAY,
         )
-        if scan.stop not in (Stop.END, Stop.TORN):
-            raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=True)
-        return scan
+
+    def is_last_producer_followed(
+        self, segment: Segment, start_offset: int, end_offset: int | None, scan: RawScan
+    ) -> bool:
+        """Return whether, in what `replay_scan` has read, more follows the first batch of the last new producer.
+
+        Reads the log again: *scan* does not hold it, and it matters once in a blue moon.
+        """
+        request = self._replay_request(segment, start_offset, end_offset)
+        if request is None:
+            return False
+        spans = list(self._source.batches(request.part, request.start_position))
+        for span in reversed(spans):
+            batch = replace(request.part.behind(span.position), size_bytes=span.size_bytes)
+            last = self._source.scan(replace(request, part=batch, start_position=0))
+            if len(last.producers):
+                before = replace(request.part, size_bytes=span.position)
+                known = self._source.scan(replace(request, part=before)).producers
+                return len(known) == len(scan.producers)
+        return False
 
     def next_offset(self, segment: Segment) -> int:
         """Return the offset behind the last batch of *segment*. Kafka: LogSegment.readNextOffset."""
@@ -110,13 +138,6 @@ class LogReader:
         """Yield the batches of the file *log* by their headers. Raises CorruptBatchError."""
         return self._source.batches(self.part(log), 0)
 
-    def is_copy(self, log: str, part: Original) -> bool:
-        """Return whether the file *log* holds the batches of *part*, by their headers."""
-        try:
-            return list(self.batches(log)) == list(self._source.batches(part, 0))
-        except FormatError:
-            return False
-
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* holds nothing but zeros."""
         return self._source.is_zero(part)
@@ -144,11 +165,11 @@ class LogReader:
             return base_offset
         target_offset = last_offset(entries, base_offset)
         if scan.last_offset >= target_offset and not scan.legacy_batch_count:
-            return (
-                scan.last_offset + 1
-            )  # to open message sets on the way may stop the broker: they are searched
+            return _next(
+                scan.last_offset
+            )  # message sets on the way are searched: to open one may stop the broker
         is_found = self._search(log, entries, base_offset, target_offset) is not None
-        return scan.last_offset + 1 if is_found else base_offset
+        return _next(scan.last_offset) if is_found else base_offset
 
     def _translate(self, segment: Segment, target_offset: int) -> int | None:
         """Return the position of the batch that holds *target_offset*. Kafka: LogSegment.translateOffset."""
@@ -182,6 +203,11 @@ class LogReader:
         if before is not None and before.last_offset >= target_offset:
             return before.position
         return None if behind is None else behind.position
+
+
+def _next(offset: int) -> int:
+    """Return the offset behind *offset*; behind the greatest comes the least, as in Java."""
+    return offset + 1 if offset < MAX_LONG else -MAX_LONG - 1
 
 
 def _position(entries: npt.NDArray[np.void], base_offset: int, target_offset: int) -> int:

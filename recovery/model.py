@@ -122,6 +122,7 @@ class BatchSpan(NamedTuple):
     size_bytes: int
     base_offset: int
     last_offset: int
+    magic: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +220,7 @@ class PartitionOutcome:
     Attributes:
         tree: file names and contents after load and clean shutdown.
         removed: files that end without a successor, by name, with the kind.
-        log_end_offset: also the recovery point after a clean shutdown.
+        recovery_point: after the clean shutdown; None: the log end.
         checkpoints_log_start: whether the log start offset gets a line in its checkpoint.
         is_loaded: False for `-delete` and `-stray` folders, which no checkpoint names.
         recovered_bytes: of `.log` files that were recovered and kept.
@@ -239,6 +240,7 @@ class PartitionOutcome:
     checkpoints_log_start: bool = False
     is_loaded: bool = True
     local_log_start_offset: int = 0
+    recovery_point: int | None = None
     producer_count: int = 0
     topic_id: str | None = None
     warnings: tuple[str, ...] = ()
@@ -253,6 +255,7 @@ class PartitionOutcome:
             checkpoints_log_start=self.checkpoints_log_start,
             is_loaded=self.is_loaded,
             topic_id=self.topic_id,
+            recovery_point=self.recovery_point,
         )
 
 
@@ -261,7 +264,7 @@ class LogBounds:
     """Where a log begins and ends: what the log dir's checkpoints are to say of it.
 
     Attributes:
-        checkpoints_log_start, is_loaded: see `PartitionOutcome`.
+        checkpoints_log_start, is_loaded, recovery_point: see `PartitionOutcome`.
         local_log_start_offset: offset of the first segment that is here, from which a tiered log goes on.
     """
 
@@ -271,3 +274,4 @@ class LogBounds:
     checkpoints_log_start: bool
     is_loaded: bool
     topic_id: str | None
+    recovery_point: int | None = None

@@ -11,7 +11,7 @@ Kafka: LogLoader.load, UnifiedLog.create, LogManager.shutdown.
 from __future__ import annotations
 
 from recovery.errors import PartitionRefusedError
-from recovery.log_reader import LogReader
+from recovery.log_reader import MAX_LONG, LogReader
 from recovery.model import PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
 from recovery.producer_rebuild import rebuild_producer_state
 from recovery.producer_state import ProducerState
@@ -19,7 +19,7 @@ from recovery.segment import Segment, SegmentMap
 from recovery.segment_recovery import SegmentOverflowedError, SegmentRecovery
 from recovery.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
 from recovery.split import split_segment
-from recovery.swaps import MAX_LONG, settle_leftovers
+from recovery.swaps import settle_leftovers
 from recovery.tree import PartitionTree
 from segfmt.checkpoint import encode_leader_epoch_checkpoint
 from segfmt.errors import FileNameError
@@ -34,6 +34,9 @@ from segfmt.filenames import (
 )
 
 MAX_LOG_BYTES = 2**31 - 1
+
+
+_EPOCHS_BEFORE_RENAME = f"{LEADER_EPOCH_CHECKPOINT}.tmp"
 
 
 def fold(task: PartitionTask, source: PartitionSource) -> PartitionOutcome:
@@ -73,7 +76,7 @@ def unflushed_segments(task: PartitionTask) -> list[tuple[str, int, int]]:
 class _Loader:
     def __init__(self, task: PartitionTask, source: PartitionSource) -> None:
         self._task = task
-        self._tree = PartitionTree(task.files, source)
+        self._tree = PartitionTree(task.files, source, task.others)
         self._reader = LogReader(self._tree, source)
         self._segments = SegmentMap()
         self._epochs = read_epochs(self._tree)
@@ -97,7 +100,7 @@ class _Loader:
         """Run the passes of LogLoader.load and what UnifiedLog.create does around them."""
         task = self._task
         settle_leftovers(self._tree, self._reader, segment_index_bytes=task.settings.segment_index_bytes)
-        self._load_segment_files()
+        self._load_segments()
         if task.is_delete_folder:
             if not len(self._segments):
                 self._create_segment(0)
@@ -136,6 +139,20 @@ class _Loader:
         if offset < self._log_end_offset and self._segments.floor(offset) is not None:
             self._reader.find_offset(self._segments.values(offset, MAX_LONG), offset)
 
+    def _load_segments(self) -> None:
+        """Open the segments; from the first one again, with what is then there, after each split.
+
+        Kafka: LogLoader.retryOnOffsetOverflow around loadSegmentFiles. The segment that is split is not among the
+        loaded ones yet, so its files stay where the new segments do not take their names.
+        """
+        while True:
+            try:
+                return self._load_segment_files()
+            except SegmentOverflowedError as overflow:
+                self._split(overflow)
+                self._trim_opened_indexes()
+                self._segments.clear()
+
     def _load_segment_files(self) -> None:
         """Open all segments in order; recover those without an offset index or with a wrong transaction index.
 
@@ -144,10 +161,7 @@ class _Loader:
         for name in self._tree.names():
             kind = file_kind(name)
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
-                log = log_name(read_offset(name))
-                # A folder or a pipe of that name exists to a broker, too, though it loads neither.
-                is_other = self._task.others.get(log, "dangling link") != "dangling link"
-                if log not in self._tree and not is_other:
+                if not self._tree.exists(log_name(read_offset(name))):
                     self._tree.remove(name, RemovalKind.DERIVED)
             elif kind is FileKind.LOG:
                 self._open_segment(read_offset(name))
@@ -163,10 +177,10 @@ class _Loader:
                 rule=f"a segment larger than {MAX_LOG_BYTES} bytes stops the broker (KafkaException)",
                 remedy="move the segment away, or split it with a tool that rewrites batches",
             )
-        if segment.offset_index not in self._tree:
+        if not self._tree.exists(segment.offset_index):
             self._recover_while_loading(segment)
         else:
-            if segment.time_index not in self._tree:  # made empty and never rebuilt
+            if not self._tree.exists(segment.time_index):  # made empty and never rebuilt
                 self._tree.put(segment.time_index, b"")
                 segment.opened_indexes.add(segment.time_index)
             if has_corrupt_txn_index(self._tree, segment):
@@ -233,14 +247,14 @@ class _Loader:
                 self._split(overflow)
 
     def _split(self, overflow: SegmentOverflowedError) -> None:
-        keeps_base_offset = split_segment(
+        keeps_snapshot = split_segment(
             overflow,
             self._tree,
             self._segments,
             self._reader,
             segment_index_bytes=self._task.settings.segment_index_bytes,
         )
-        if not keeps_base_offset:
+        if not keeps_snapshot:
             self._delete_snapshots_of([overflow.segment])
         self._warnings.append(f"{overflow.segment.log}: split, its offsets do not fit one segment")
 
@@ -288,7 +302,7 @@ class _Loader:
             self._recovery.note_deleted(segment, reason)
             self._segments.remove(segment)
             for name in (segment.log, segment.offset_index, segment.time_index, segment.txn_index):
-                if name in self._tree:
+                if self._tree.is_taken(name):
                     self._tree.rename(name, name + DELETED_SUFFIX)
 
     def _delete_snapshots_of(self, segments: list[Segment]) -> None:
@@ -324,19 +338,26 @@ class _Loader:
         first_base = self._segments.first.base_offset
         local_start = max(self._log_start_offset, first_base)
         log_start_offset = self._log_start_offset if is_remote else local_start
+        recovery_point = None
         if task.is_stray_folder:
             self._preallocate_active_indexes()
         elif not task.is_delete_folder:
             self._main_state.take_snapshot()
-            self._open_flushed_indexes(max(self._recovery_point, log_start_offset, local_start))
+            recovery_point = max(self._recovery_point, log_start_offset, local_start)
+            if self._log_end_offset < MAX_LONG:  # the flush is up to the offset behind, which overflows
+                self._open_flushed_indexes(recovery_point)
+                recovery_point = self._log_end_offset
             self._trim_opened_indexes()
         if self._epochs.is_changed:
             data = encode_leader_epoch_checkpoint(self._epochs.entries)
             self._tree.put(LEADER_EPOCH_CHECKPOINT, data)
+            self._tree.put(_EPOCHS_BEFORE_RENAME, b"")  # written, and renamed
+            self._tree.remove(_EPOCHS_BEFORE_RENAME, RemovalKind.LEFTOVER)
         return PartitionOutcome(
             log_start_offset=log_start_offset,
             log_end_offset=self._log_end_offset,
             local_log_start_offset=local_start,
+            recovery_point=recovery_point,
             segment_count=len(self._segments),
             recovered_segments=len(self._recovery.recovered),
             scanned_bytes=self._reader.scanned_bytes,

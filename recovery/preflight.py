@@ -13,13 +13,13 @@ from dataclasses import replace
 from native.raw_scan import RawScan, Stop
 from recovery.actions import LinkFile, PartitionPlan, RenameFile
 from recovery.errors import PartitionRefusedError
+from recovery.log_reader import MAX_LONG
 from recovery.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.partition import MAX_LOG_BYTES, fold, unflushed_segments
 from recovery.problem import Problem, Repair
 from recovery.segment import Segment
 from recovery.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
 from recovery.stops import refusal_of_stop
-from recovery.swaps import MAX_LONG
 from recovery.tree import PartitionTree
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
@@ -153,15 +153,15 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
             remedy="put a file there with the topic's id (kafka-topics --describe), or a copy from another replica",
         )
     for segment in _loaded_segments(task):
-        for name in (segment.offset_index, segment.time_index, segment.txn_index):
-            kind = task.others.get(name)
-            if kind not in (None, "dangling link"):
-                yield Problem(
-                    file=name,
-                    rule=f"a {kind} where an index must be (IOException takes the log dir offline)",
-                    remedy="move it and the segment's .index away: both are rebuilt from the log",
-                    repair=Repair(names=_present(task, segment.offset_index, name)),
-                )
+        name = segment.txn_index  # the other two are opened when they are used: the fold knows
+        kind = task.others.get(name)
+        if kind not in (None, "dangling link"):
+            yield Problem(
+                file=name,
+                rule=f"a {kind} where an index must be (IOException takes the log dir offline)",
+                remedy="move it and the segment's .index away: both are rebuilt from the log",
+                repair=Repair(names=_present(task, segment.offset_index, name)),
+            )
 
 
 def _name_problems(files: Iterable[str]) -> Iterator[Problem]:

@@ -14,10 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from native.raw_scan import RawScan
+from recovery.errors import PartitionRefusedError
 from recovery.tree import PartitionTree
 from segfmt.filenames import log_name, offset_index_name, time_index_name, txn_index_name
 from segfmt.layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.offset_index import view_offset_index
+
+MAX_MAPPED_BYTES = 2**31 - 1
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -61,8 +64,21 @@ class Segment:
         """Name and entry size in bytes of the two index files that Kafka maps."""
         return (self.offset_index, OFFSET_INDEX_DTYPE.itemsize), (self.time_index, TIME_INDEX_DTYPE.itemsize)
 
+    def check_mappable(self, tree: PartitionTree) -> None:
+        """Refuse the partition where an index is too long to be mapped. Kafka: AbstractIndex constructor."""
+        for name, _ in self.mapped_indexes:
+            if name in tree and tree.size_bytes(name) > MAX_MAPPED_BYTES:
+                raise PartitionRefusedError(
+                    file=name,
+                    position=MAX_MAPPED_BYTES,
+                    rule=f"an index of more than {MAX_MAPPED_BYTES} bytes cannot be mapped "
+                    "(IllegalArgumentException stops the broker)",
+                    remedy="move the index away: it is rebuilt",
+                )
+
     def index_entries(self, tree: PartitionTree) -> npt.NDArray[np.void]:
         """Return the entries of the offset index, OFFSET_INDEX_DTYPE, shape (n,). Opens it, in Kafka's sense."""
+        self.check_mappable(tree)
         self.opened_indexes.add(self.offset_index)
         return view_offset_index(tree.read(self.offset_index))
 
@@ -105,6 +121,11 @@ class SegmentMap:
         """Take a segment out."""
         del self._segments[segment.base_offset]
         self._bases.remove(segment.base_offset)
+
+    def clear(self) -> None:
+        """Take all segments out."""
+        self._bases.clear()
+        self._segments.clear()
 
     def floor(self, offset: int) -> Segment | None:
         """Return the segment with the largest base offset at or below *offset*."""

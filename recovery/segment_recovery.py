@@ -77,7 +77,7 @@ class SegmentRecovery:
 
         Raises:
             PartitionRefusedError: the broker would halt.
-            SegmentOverflowedError: an unflushed segment must be split first.
+            SegmentOverflowedError: the segment must be split first.
         """
         state = self._new_state()
         rebuild_producer_state(
@@ -88,6 +88,7 @@ class SegmentRecovery:
             last_offset=segment.base_offset,
             from_clean_shutdown=False,
         )
+        segment.check_mappable(self._tree)
         part = self._reader.part(segment.log)
         scan = self._scan(
             segment,
@@ -111,7 +112,7 @@ class SegmentRecovery:
     def _scan(self, segment: Segment, request: ScanRequest) -> RawScan:
         scan = self._reader.recovery_scan(request)
         reason = None
-        if scan.stop is Stop.OFFSET_OVERFLOW and request.count:
+        if scan.stop is Stop.OFFSET_OVERFLOW:
             return scan
         while scan.stop in OUT_OF_ORDER_STOPS and request.count and not segment.is_split:
             # Differs: Kafka empties the segment; here the batches before the one out of order stay. What is left

@@ -112,6 +112,8 @@ class PartitionFiles:
         Kafka: FileLogInputStream.nextBatch, and the offsets of its batches. The base offset of a compressed
         message set is inside it, so it is opened.
         """
+        if start_position >= part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
+            return  # an empty segment that the load has made is no file yet
         path = os.path.join(self._folder, part.file)
         with naming(path), open(path, "rb", buffering=_HEADERS_BUFFER_BYTES) as opened:
             position = start_position
@@ -123,12 +125,13 @@ class PartitionFiles:
                     return
                 if _magic(header) >= layout.MAGIC_V2:
                     last_offset = read_record_batch_header(header).last_offset
-                    yield BatchSpan(position, size_bytes, _offset(header), last_offset)
+                    yield BatchSpan(position, size_bytes, _offset(header), last_offset, _magic(header))
                 elif header[layout.MESSAGE_ATTRIBUTES_POSITION] & layout.COMPRESSION_CODEC_MASK == 0:
-                    yield BatchSpan(position, size_bytes, _offset(header), _offset(header))
+                    yield BatchSpan(position, size_bytes, _offset(header), _offset(header), _magic(header))
                 else:
                     message = header + opened.read(max(0, size_bytes - len(header)))
-                    yield BatchSpan(position, size_bytes, base_offset(message[:size_bytes]), _offset(header))
+                    first = base_offset(message[:size_bytes])
+                    yield BatchSpan(position, size_bytes, first, _offset(header), _magic(header))
                 position += size_bytes
 
     def is_zero(self, part: Original) -> bool:

@@ -1,8 +1,8 @@
 """The split of a segment that holds offsets too far from its base offset for the indexes.
 
 Kafka copies the batches into new segments, each named by its first batch, and renames the old one to
-`.deleted`. It does so only where the last batch is among those that do not fit; a single batch that sticks
-out in the middle stops the broker.
+`.deleted` if it is loaded already. It does so only where the last batch is among those that do not fit; a
+single batch that sticks out in the middle stops the broker.
 
 Kafka: LogLoader.retryOnOffsetOverflow, LocalLog.splitOverflowedSegment.
 """
@@ -17,7 +17,8 @@ from recovery.segment import Segment, SegmentMap
 from recovery.segment_recovery import SegmentOverflowedError, index_entries
 from recovery.tree import PartitionTree
 from segfmt.errors import FormatError
-from segfmt.filenames import DELETED_SUFFIX, log_name
+from segfmt.filenames import DELETED_SUFFIX
+from segfmt.layout import MAGIC_V2
 from segfmt.offset_index import preallocated_bytes as offset_index_bytes
 from segfmt.time_index import encode_time_index
 from segfmt.time_index import preallocated_bytes as time_index_bytes
@@ -36,8 +37,13 @@ def split_segment(
 ) -> bool:
     """Replace the overflowed segment by new ones in *tree* and *segments*.
 
+    What is there by the name of a new segment is overwritten. The old one becomes `.deleted` if it is in
+    *segments*; one that is split while it is loaded is not, and stays unless it is overwritten: a broker then
+    has its batches twice.
+
     Returns:
-        Whether the first new segment has the base offset of the old one, whose snapshot then stays.
+        Whether the snapshot at the base offset of the old segment stays: a new one begins there, or the old one
+        was not among *segments*.
 
     Raises:
         PartitionRefusedError: the broker would halt.
@@ -46,16 +52,14 @@ def split_segment(
     _leave_unfinished_indexes(tree, segment, overflow.scan, segment_index_bytes)
     _check_overflow(reader, segment, overflow.scan)
     parts = _parts(reader, segment)
-    for base, part in parts.items():
-        is_taken = base != segment.base_offset and base in segments.base_offsets
-        if is_taken and not reader.is_copy(log_name(base), part):  # a copy is what a killed run has left
-            raise _refusal(segment, "a new segment of the split would take the place of another segment")
     if len(overflow.aborted) or segment.txn_index in tree:
         tree.put(segment.txn_index, encode_transaction_index(overflow.aborted))
-    for name in (segment.log, segment.offset_index, segment.time_index, segment.txn_index):
-        if name in tree:
-            tree.rename(name, name + DELETED_SUFFIX)
-    segments.remove(segment)
+    was_loaded = segment.base_offset in segments.base_offsets
+    if was_loaded:
+        for name in (segment.log, segment.offset_index, segment.time_index, segment.txn_index):
+            if name in tree:
+                tree.rename(name, name + DELETED_SUFFIX)
+        segments.remove(segment)
     for base_offset, part in parts.items():
         made = Segment(base_offset=base_offset, opened_indexes=set(), is_split=True)
         scan = reader.index_scan(part, base_offset)
@@ -65,7 +69,7 @@ def split_segment(
         tree.put(made.offset_index, index_entries(scan).tobytes())
         tree.put(made.time_index, encode_time_index(scan.time_index))
         segments.add(made)
-    return segment.base_offset in parts
+    return segment.base_offset in parts or not was_loaded
 
 
 def _leave_unfinished_indexes(
@@ -79,7 +83,7 @@ def _leave_unfinished_indexes(
         (segment.offset_index, index_entries(scan).tobytes(), offset_index_bytes(segment_index_bytes)),
         (segment.time_index, encode_time_index(scan.time_index), time_index_bytes(segment_index_bytes)),
     ):
-        old = tree.read(name)[:size_bytes]
+        old = tree.read(name)[:size_bytes] if name in tree else b""
         tree.put(name, entries + old[len(entries) :], size_bytes=size_bytes)
 
 
@@ -103,9 +107,15 @@ def _parts(reader: LogReader, segment: Segment) -> dict[int, Original]:
     end_position = 0
     try:
         for span in reader.batches(segment.log):
+            if not 0 <= span.magic <= MAGIC_V2:
+                raise _refusal(
+                    segment, f"magic {span.magic} at byte {span.position} (CorruptRecordException)"
+                )
             if not starts or not _fits(span.last_offset, starts[-1][0]):
                 if not _fits(span.last_offset, span.base_offset):
                     raise _refusal(segment, f"a batch at byte {span.position} ends before it begins")
+                if any(span.base_offset == base_offset for base_offset, _ in starts):
+                    raise _refusal(segment, f"two new segments would begin at offset {span.base_offset}")
                 starts.append((span.base_offset, span.position))
             end_position = span.position + span.size_bytes
     except FormatError as error:

@@ -30,11 +30,6 @@ _REFUSALS = {
         "a batch shorter than its header (KafkaException stops the broker)",
         "run recover --force, which ignores the clean-shutdown marker: the tail is then cut",
     ),
-    Stop.OFFSET_OVERFLOW: (
-        "an offset that does not fit the segment's base offset, in a segment without an index: the broker splits it "
-        "before it is loaded, or stops; this version does neither",
-        "restore the partition from another replica, or let the broker recover this log dir",
-    ),
     Stop.INVALID_OFFSET: (
         "a batch whose offset is out of order, in a segment without an index (InvalidOffsetException stops the broker)",
         "restore the partition from another replica",

@@ -5,7 +5,7 @@ Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 
 from __future__ import annotations
 
-from recovery.log_reader import LogReader
+from recovery.log_reader import MAX_LONG, LogReader
 from recovery.model import RemovalKind
 from recovery.tree import PartitionTree
 from segfmt.errors import FileNameError
@@ -19,8 +19,6 @@ from segfmt.filenames import (
     read_offset,
 )
 from segfmt.offset_index import preallocated_bytes, view_offset_index
-
-MAX_LONG = 2**63 - 1
 
 
 def settle_leftovers(tree: PartitionTree, reader: LogReader, *, segment_index_bytes: int) -> None:

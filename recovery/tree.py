@@ -10,15 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from recovery.errors import PartitionRefusedError
 from recovery.model import Content, FileStat, Generated, Original, PartitionSource, RemovalKind
+from recovery.problem import Problem, Repair
 from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
+
+DANGLING_LINK = "dangling link"
 
 
 class PartitionTree:
     """The regular files of one partition's folder while the load goes on."""
 
-    def __init__(self, files: Mapping[str, FileStat], source: PartitionSource) -> None:
+    def __init__(
+        self,
+        files: Mapping[str, FileStat],
+        source: PartitionSource,
+        others: Mapping[str, str] | None = None,
+    ) -> None:
+        """Begin with what lies in the folder.
+
+        Args:
+            files: the regular files.
+            others: what else is there by name, and what it is; see PartitionTask.
+        """
         self._source = source
+        self._others = others or {}
         self._nodes: dict[str, Content] = {
             name: Original(file=name, size_bytes=stat.size_bytes) for name, stat in files.items()
         }
@@ -42,12 +58,22 @@ class PartitionTree:
     def __contains__(self, name: str) -> bool:
         return name in self._nodes
 
+    def exists(self, name: str) -> bool:
+        """Return whether something has this name, a file or not; links to nothing do not count, as in Java."""
+        return name in self._nodes or self._others.get(name, DANGLING_LINK) != DANGLING_LINK
+
+    def is_taken(self, name: str) -> bool:
+        """Return whether anything has this name."""
+        return name in self._nodes or name in self._others
+
     def size_bytes(self, name: str) -> int:
         """Return the size of a file."""
+        self._require_file(name)
         return self._nodes[name].size_bytes
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file, small ones only: indexes, snapshots, checkpoints."""
+        self._require_file(name)
         node = self._nodes[name]
         if isinstance(node, Original):
             end = node.origin_position + node.size_bytes
@@ -61,11 +87,13 @@ class PartitionTree:
 
     def put(self, name: str, data: bytes, size_bytes: int | None = None) -> None:
         """Let *name* hold *data*, and zeros behind it up to *size_bytes*."""
+        self._require_file(name)
         self._forget(name, RemovalKind.DERIVED)
         self._nodes[name] = Generated(data=data, size_bytes=len(data) if size_bytes is None else size_bytes)
 
     def put_part(self, name: str, part: Original) -> None:
         """Let *name* hold a copy of a part of a file of the start."""
+        self._require_file(name)
         self._forget(name, RemovalKind.COMPACTED)
         self._nodes[name] = part
 
@@ -83,9 +111,23 @@ class PartitionTree:
 
     def rename(self, old: str, new: str) -> None:
         """Give the file *old* the name *new*, which loses what it stood for."""
+        self._require_file(old)
+        self._require_file(new)
         node = self._nodes.pop(old)
         self._forget(new, RemovalKind.COMPACTED)
         self._nodes[new] = node
+
+    def _require_file(self, name: str) -> None:
+        """Refuse the partition where a file by *name* is opened or made and something else has that name.
+
+        Differs: a 4.x broker meets an I/O error there, which makes it empty a segment or give up the log dir.
+        """
+        kind = self._others.get(name)
+        if kind is not None:
+            rule = f"a {kind} where a file is needed (a 4.x broker meets an I/O error, and may empty the segment)"
+            remedy = "move it out of the partition's folder"
+            problem = Problem(file=name, rule=rule, remedy=remedy, repair=Repair(names=(name,)))
+            raise PartitionRefusedError.of([problem])
 
     def _forget(self, name: str, kind: RemovalKind) -> None:
         node = self._nodes.pop(name, None)

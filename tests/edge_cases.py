@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import builders
-from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED, WAITING
+from tests.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, WAITING
 from tests.samples import MARKER
 
 NOW_MS = builders.BASE_TIMESTAMP_MS + 3_600_000
@@ -61,6 +61,11 @@ class Log:
 
     def recovery_point(self, offset: int) -> None:
         self.checkpoint("recovery-point-offset-checkpoint", offset)
+
+    def recovered_from(self) -> int:
+        """The recovery point in the checkpoint."""
+        lines = (self.log_dir / "recovery-point-offset-checkpoint").read_text().splitlines()
+        return int(lines[2].split()[2])
 
     def log_start(self, offset: int) -> None:
         self.checkpoint("log-start-offset-checkpoint", offset)
@@ -412,9 +417,20 @@ def offset_beyond_the_segment(log: Log) -> None:
     log.append(24, builders.data_batch(2**31 + 100, 3, leader_epoch=3))
 
 
-@case(41, "UF", NOT_SPLIT)
+@case(41, "UFC")
 def offset_beyond_the_segment_without_index(log: Log) -> None:
     offset_beyond_the_segment(log)
+    log.file(24, ".index").unlink()
+
+
+@case(40, "U")
+@case(41, "FC")
+def offset_beyond_the_segment_where_another_one_is(log: Log) -> None:
+    far = 2**31 + 100
+    log.file(far).write_bytes(builders.data_batch(far, 5, leader_epoch=3) + builders.data_batch(far + 5, 3))
+    log.append(24, builders.data_batch(far, 3, leader_epoch=3))
+    if not (log.log_dir / MARKER).exists() and log.recovered_from() == 0:
+        return
     log.file(24, ".index").unlink()
 
 

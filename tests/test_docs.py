@@ -17,8 +17,8 @@ import pytest
 import recovery
 from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
-from tests.campaign import IDENTICAL, NOT_SPLIT, OUT_OF_ORDER, REFUSED, WAITING
 from tests.edge_cases import CASES
+from tests.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, WAITING
 from tests.samples import unpack
 
 ROOT = Path(__file__).parent.parent
@@ -40,7 +40,6 @@ _VERDICTS = {
     "same": IDENTICAL,
     "refused": REFUSED,
     "tail only": OUT_OF_ORDER,
-    "not split": NOT_SPLIT,
     "left alone": WAITING,
 }
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -111,7 +110,7 @@ def test_options_that_are_named_exist(path: Path) -> None:
     known = options() | _OTHER_TOOLS_OPTIONS
     text = text_of(path)
     if "dev.py" in text or "tests.campaign" in text:
-        known |= {"--cases", "--seed", "--only", "--plain", "--combine"}
+        known |= {"--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json"}
     if "tests.faults" in text:
         known |= {"--seed", "--seeded", "--stride", "--jobs", "--only", "--point"}
     if "tests.fuzz" in text:

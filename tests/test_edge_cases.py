@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,9 @@ from recovery.actions import (
 from recovery.inventory import list_log_dir
 from recovery.model import LogSettings
 from tests import builders
-from tests.campaign import Campaign
 from tests.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment
+from tests.judgement import IDENTICAL, LINK, Judge
 from tests.kafka import Oracle
-from tests.mutilate import Victim
 from tests.recovery.driving import log_bytes, recover
 from tests.samples import MARKER, Sample, differences, tree_of
 
@@ -39,25 +37,16 @@ def pristine(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log_dir
 
 
-@pytest.fixture(scope="module")
-def campaign(oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
-    root = tmp_path_factory.mktemp("campaign")
-    yield Campaign(oracle, root)
-    shutil.rmtree(root)
-
-
 @pytest.mark.parametrize("edge", CASES, ids=str)
 def test_an_edge_case_ends_as_documented(
-    edge: EdgeCase, pristine: Path, campaign: Campaign, ram_path: Path
+    edge: EdgeCase, pristine: Path, oracle: Oracle, ram_path: Path
 ) -> None:
     log = make_log(pristine, ram_path / "d", edge.state)
     edge.damage(log)
-    sample = sample_of(log, topic_configs={"t": edge.configs})
-    folders = sorted(path for path in log.log_dir.iterdir() if path.is_dir())
-    folder = log.folder if log.folder in folders else folders[0]
-    victim = Victim(log_dir=log.log_dir, folder=folder, recovery_point=0)
-    verdict, details = campaign.compare(sample, victim, ram_path)
-    assert verdict == edge.verdict, "\n".join(details)
+    judgement = Judge(oracle, sample_of(log, topic_configs={"t": edge.configs})).compare(
+        [log.log_dir], ram_path
+    )
+    assert judgement.verdict == edge.verdict, "\n".join(judgement.details)
 
 
 def test_an_io_error_leaves_the_segments_that_a_broker_empties(
@@ -76,7 +65,7 @@ def test_an_io_error_leaves_the_segments_that_a_broker_empties(
     (refused,) = report.partitions
     (problem,) = refused.problems
     assert (refused.status, problem.file, report.exit_code) == ("refused", f"{24:020d}.snapshot", 4)
-    assert "a folder where a file is to be written" in problem.rule
+    assert "a folder where a file is needed" in problem.rule
     assert not (ours.log_dir / MARKER).exists()
     untouched = f"{ours.folder.name}/"
     changed = differences(before, tree_of(ours.log_dir))
@@ -133,33 +122,36 @@ def test_a_name_that_no_checkpoint_can_hold_is_refused(
     assert [outcome.outcome for outcome in outcomes] == ["loaded", "offline"]
 
 
-def test_crowded_buckets_leave_the_same_producers_in_another_order(oracle: Oracle, ram_path: Path) -> None:
-    """Ten new producers of one HashMap bucket, known from the log alone: the one order that is not followed."""
-    producer_ids = [number << 12 for number in range(10)]
-    brokers = Log(ram_path / "broker" / "d")
-    brokers.folder.mkdir(parents=True)
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])
+def test_a_file_that_is_a_link_is_refused_and_the_broker_starts_on_it(
+    suffix: str, pristine: Path, oracle: Oracle, ram_path: Path
+) -> None:
+    log = make_log(pristine, ram_path / "d", "U")
+    linked = log.file(24, suffix)
+    linked.rename(log.log_dir / linked.name)
+    linked.symlink_to(Path("..") / linked.name)
+    before = tree_of(log.log_dir)
+    judgement = Judge(oracle, sample_of(log)).compare([log.log_dir], ram_path)
+    assert judgement.verdict == LINK, "\n".join(judgement.details)
+    changed = differences(before, tree_of(log.log_dir))
+    assert all("-checkpoint" in line for line in changed), changed
+    assert oracle.load([log.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+
+
+@pytest.mark.parametrize("count", [8, 9, 13, 30, 49])
+def test_crowded_buckets_come_out_in_the_order_of_kafka(count: int, oracle: Oracle, ram_path: Path) -> None:
+    """New producers of one HashMap bucket, known from the log alone."""
+    producer_ids = [number << 12 for number in range(count)]
+    log = Log(ram_path / "d")
+    log.folder.mkdir(parents=True)
     for base in (0, 100, 200):
         batches = [builders.data_batch(base + i, producer_id=pid) for i, pid in enumerate(producer_ids)]
-        brokers.file(base).write_bytes(b"".join(batches))
-    assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
-    brokers.remove(".snapshot")
-    ours = make_log(brokers.log_dir, ram_path / "ours" / "d", "F", recovery_point=200)
-    brokers = make_log(brokers.log_dir, ram_path / "again" / "d", "F", recovery_point=200)
-    assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
-    recover(sample_of(ours))
-    expected, found = tree_of(brokers.log_dir), tree_of(ours.log_dir)
-    differing = [name for name in expected if expected[name] != found.get(name)]
-    snapshots = [name for name in differing if name.endswith(".snapshot")]
-    assert differences(expected, found) != []
-    assert {name for name in differing if not name.endswith("-checkpoint")} == {*snapshots, MARKER} & set(
-        differing
-    )
-    for name in snapshots:
-        assert sorted(entries_of(expected[name])) == sorted(entries_of(found[name]))
-
-
-def entries_of(snapshot: bytes) -> list[bytes]:
-    return [snapshot[start : start + 46] for start in range(10, len(snapshot), 46)]
+        log.file(base).write_bytes(b"".join(batches))
+    assert oracle.load([log.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    log.remove(".snapshot")
+    log = make_log(log.log_dir, ram_path / "again" / "d", "F", recovery_point=200)
+    judgement = Judge(oracle, sample_of(log)).compare([log.log_dir], ram_path)
+    assert judgement.verdict == IDENTICAL, "\n".join(judgement.details)
 
 
 def make_log(pristine: Path, log_dir: Path, state: str, *, recovery_point: int = END) -> Log:

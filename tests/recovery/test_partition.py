@@ -562,9 +562,10 @@ class TestOverflow:
             file: data for file, data in again.tree.items() if file.endswith(".deleted")
         }
 
-    def test_another_segment_in_that_place_is_refused(self) -> None:
-        with pytest.raises(PartitionRefusedError, match="take the place of another segment"):
-            Folded(partition({0: segment(0, 5) + segment(self.FAR, 3), self.FAR: segment(self.FAR, 2)}))
+    def test_another_segment_in_that_place_is_overwritten(self) -> None:
+        far = segment(self.FAR, 3)
+        folded = Folded(partition({0: segment(0, 5) + far, self.FAR: segment(self.FAR, 2)}))
+        assert folded.tree[name(self.FAR)] == far
 
 
 class TestFolders:

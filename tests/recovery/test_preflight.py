@@ -201,6 +201,8 @@ class TestNotes:
         log.folder.mkdir(parents=True)
         for base in BASES:
             log.file(base).write_bytes(segment(base))
+            log.file(base, ".index").touch()  # so nothing is recovered, and no epoch written
+        (log.log_dir / MARKER).touch()
         (log.folder / f"{EPOCHS}.tmp").mkdir()
         report = recover(sample_of(log), [log.log_dir])
         assert report.exit_code == 0
