@@ -178,8 +178,9 @@ class SegmentScanner:
             window: uint8, shape (n,), C-contiguous; ``window[slack_before:]`` are the file's bytes from
                 `position` on. Not written, may be read-only. What stands behind the last whole batch must be
                 fed again.
-            slack_before: bytes at the front that precede `position`; they spare a masked load over a page
-                that is not there, and are never used.
+            slack_before: bytes at the front that precede `position`. They are never looked at: whatever they
+                hold, loads stay within ``window[slack_before:]``. But a batch's first load, 256 bytes wide and
+                masked, names addresses before it, and takes a hundred times as long where these have no page.
 
         Raises:
             ScanUsageError: the scan has ended or waits for `resume_control`.

@@ -34,7 +34,7 @@ WINDOW_BYTES = 2 << 20
 MAPPED_WINDOW_BYTES = 16 << 20
 """How much of a mapping is scanned between two looks at the clock and at the signals."""
 SLACK_BYTES = 256
-"""Readable bytes before a window: the kernels' masked loads may look behind a batch's start."""
+"""Bytes before a window that have a page: the kernels' masked loads name them, and are slow where there is none."""
 
 _HEADERS_BUFFER_BYTES = 16 << 10
 _PRODUCER_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL})
