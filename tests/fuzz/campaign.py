@@ -66,7 +66,7 @@ def fuzz(
         command = [
             sys.executable, "-m", "tests.fuzz.fuzzer", target.name, ",".join(target.instruments),
             str(runs), str(seconds), str(Path(work) / _STATISTICS), str(folder),
-            f"-max_len={target.longest_bytes}", f"-timeout={_LONGEST_CASE_S}", "-rss_limit_mb=4096",
+            f"-max_len={target.longest_bytes}", "-len_control=0", f"-timeout={_LONGEST_CASE_S}", "-rss_limit_mb=4096",
             f"-artifact_prefix={folder}/", str(corpus), str(seeds),
         ]  # fmt: skip
         environment = dict(os.environ, **({"NUMBA_BOUNDSCHECK": "1"} if bounds_check else {}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -108,11 +109,17 @@ def _below(folder: str, tree: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in tree.items() if name.startswith(f"{folder}/")}
 
 
+def _random_seeds() -> list[bytes]:
+    rng = random.Random(1)
+    return [rng.randbytes(size) for size in (40, 100, 300, 800) for _ in range(12)]
+
+
 TARGETS = [
     Target(
         name="log_dir",
         run=_whole_dir,
         instruments=("segfmt", "recovery"),
+        more_seeds=_random_seeds,
         longest_bytes=1024,
     )
 ]
