@@ -15,12 +15,14 @@ its name, and the suite runs it for ever. --corpus keeps the inputs that reached
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,8 +109,8 @@ def _minimise(target: Target, found: Path) -> None:
 def _replay(target: Target, path: Path) -> None:
     try:
         target.run(path.read_bytes())
-    except Exception as error:
-        print(signature("".join(__import__("traceback").format_exception(error))))
+    except Exception:
+        print(signature(traceback.format_exc()))
         raise
     print("no finding")
 
@@ -132,6 +134,8 @@ def main(write: Callable[[str], None] = print) -> int:
     if arguments.replay is not None:
         _replay(chosen[0], arguments.replay)
         return 0
+    if importlib.util.find_spec("atheris") is None:
+        parser.error("atheris is missing: pip install -e '.[dev,fuzz]' (x86-64 Linux)")
     total = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         root = arguments.corpus or Path(folder)
