@@ -7,6 +7,8 @@ a file system gives back: a file that has a second name in the log dir gives bac
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,10 +16,11 @@ from typing import Any
 from recovery.printable import printable
 from recovery.purge import LogDirPurge, PurgedRun
 from recovery.quantity import bytes_text, count_text, duration_text
-from recovery.quarantine_runs import QuarantineRun, exclusive_bytes
+from recovery.quarantine_runs import QuarantineRun, StoredEntry, exclusive_bytes
 from recovery.report import EXIT_DAMAGE, EXIT_DONE, EXIT_PARTIAL
 
-_MOST_REASONS = 10
+_MOST_LOGS = 10
+_MOST_REASONS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +81,17 @@ class QuarantineListing:
         run = listed.run
         return _run_json(run) | {
             "ageMs": self.now_ms - run.started_ms,
-            "saved": len(run.counted),
-            "derived": sum(entry.is_derived for entry in run.counted),
             "files": len(run.files),
             "bytes": run.size_bytes,
             "freedBytes": exclusive_bytes(run),
-            "partitions": list(run.partitions),
-            "reasons": run.reasons,
+            "logBytes": sum(log.size_bytes for log in run.logs),
+            "logs": [
+                {"partition": log.partition, "bytes": log.size_bytes, "reasons": list(log.reasons)}
+                for log in run.logs
+            ],
+            "saved": len(run.saved),
+            "derived": len(run.counted) - len(run.saved),
+            "reasons": _reasons(run.saved),
             "problems": None if listed.problems is None else list(listed.problems),
         }
 
@@ -99,17 +106,21 @@ class QuarantineListing:
         return _text(lines)
 
     def _run_lines(self, listed: ListedRun) -> list[str]:
-        run = listed.run
-        saved = f"{_count(len(run.counted), 'thing')} of {_count(len(run.partitions), 'folder')}"
+        run, logs = listed.run, listed.run.logs
+        cut = f"{bytes_text(sum(log.size_bytes for log in logs))} of {_count(len(logs), 'log')}"
         lines = [
             f"  {run.path}",
-            f"    {_when(run)}, {_age(self.now_ms - run.started_ms)}: {saved}, {bytes_text(run.size_bytes)} "
+            f"    {_when(run)}, {_age(self.now_ms - run.started_ms)}: {cut if logs else 'nothing of a log'}; "
+            f"{_count(len(run.files), 'file')}, {bytes_text(run.size_bytes)} "
             f"({bytes_text(exclusive_bytes(run))} freed by a purge)",
         ]
-        reasons = list(run.reasons.items())
-        lines += [f"    {count_text(count)} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
-        if len(reasons) > _MOST_REASONS:
-            lines.append(f"    and {len(reasons) - _MOST_REASONS} more reasons")
+        lines += [
+            f"    {log.partition}: {bytes_text(log.size_bytes)}, {'; '.join(log.reasons)}"
+            for log in logs[:_MOST_LOGS]
+        ]
+        if len(logs) > _MOST_LOGS:
+            lines.append(f"    and {_count(len(logs) - _MOST_LOGS, 'log')} more")
+        lines += _other_lines(run)
         if listed.problems == ():
             lines.append("    verified: everything is there")
         return lines + [f"    damaged: {problem}" for problem in listed.problems or ()]
@@ -177,6 +188,24 @@ class PurgeReport:
 
 def _run_json(run: QuarantineRun) -> dict[str, Any]:
     return {"run": run.name, "path": run.path, "startedMs": run.started_ms}
+
+
+def _reasons(entries: Iterable[StoredEntry]) -> dict[str, int]:
+    """Return how many things there are for each reason, the most frequent first."""
+    counts = Counter(entry.reason for entry in entries)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _other_lines(run: QuarantineRun) -> list[str]:
+    """Return what was saved beside logs, in words."""
+    reasons = list(_reasons(entry for entry in run.saved if not entry.is_log).items())
+    others = [f"{count_text(count)} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
+    if len(reasons) > _MOST_REASONS:
+        others.append(f"{len(reasons) - _MOST_REASONS} more reasons")
+    derived_count = len(run.counted) - len(run.saved)
+    if derived_count:
+        others.append(_count(derived_count, "derived file"))
+    return [f"    besides: {', '.join(others)}"] if others else []
 
 
 def _when(run: QuarantineRun) -> str:

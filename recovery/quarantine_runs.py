@@ -21,9 +21,11 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, Quarantine
+from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 _COUNTED_KINDS: Final = frozenset({"file", "tail", "moved"})
+_LATER_SUFFIXES: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 _BLOCK_BYTES: Final = 512  # of st_blocks
 
 
@@ -66,6 +68,23 @@ class StoredEntry:
     def is_counted(self) -> bool:
         """Whether this version knows what it is."""
         return self.kind in _COUNTED_KINDS
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is record batches that left a log: a segment, in any stage of its life, or a tail of one."""
+        stem = self.file
+        for suffix in _LATER_SUFFIXES:
+            stem = stem.removesuffix(suffix)
+        return stem.endswith(LOG_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLog:
+    """What left the log of one partition, and why."""
+
+    partition: str
+    size_bytes: int
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +131,26 @@ class QuarantineRun:
         return tuple(entry for entry in self.manifest.entries if entry.is_counted)
 
     @property
-    def partitions(self) -> tuple[str, ...]:
-        """The folders that something was saved from."""
-        return tuple(sorted({entry.partition for entry in self.counted}))
+    def saved(self) -> tuple[StoredEntry, ...]:
+        """Those of them that no log can rebuild."""
+        return tuple(entry for entry in self.counted if not entry.is_derived)
 
     @property
-    def reasons(self) -> dict[str, int]:
-        """How many things were saved for each reason, the most frequent first."""
-        counts = Counter(entry.reason for entry in self.counted)
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    def logs(self) -> tuple[StoredLog, ...]:
+        """What left the logs, by partition, the most first."""
+        found: dict[str, list[StoredEntry]] = {}
+        for entry in self.saved:
+            if entry.is_log:
+                found.setdefault(entry.partition, []).append(entry)
+        logs = (
+            StoredLog(
+                partition=partition,
+                size_bytes=sum(entry.size_bytes for entry in entries),
+                reasons=tuple(dict.fromkeys(entry.reason for entry in entries)),
+            )
+            for partition, entries in found.items()
+        )
+        return tuple(sorted(logs, key=lambda log: (-log.size_bytes, log.partition)))
 
     @property
     def size_bytes(self) -> int:

@@ -38,6 +38,7 @@ def runs(log_dir: Path) -> list[RunBuilder]:
     """An old run and a new one beside the log dir."""
     found = [RunBuilder(log_dir.with_name("d1.quarantine"), name, log_dir) for name in (OLD_RUN, NEW_RUN)]
     found[0].save()
+    found[0].save("t-0/00000000000000000000.index", b"x", derived=True, sha256=None, reason="derived")
     found[1].save("log-dir/meta.properties", b"version=1\n", reason="overwritten by the hand-off")
     return found
 
@@ -75,21 +76,26 @@ class TestList:
         assert old["path"] == str(runs[0].path)
         assert old["startedMs"] == 1_767_225_600_000
         assert old["ageMs"] == ran.report["nowMs"] - old["startedMs"]
-        assert (old["saved"], old["derived"], old["files"]) == (1, 0, 2)
-        assert old["bytes"] == len(DATA) + (runs[0].path / "manifest.jsonl").stat().st_size
+        assert (old["saved"], old["derived"], old["files"]) == (1, 1, 3)
+        assert old["logBytes"] == len(DATA)
+        assert old["logs"] == [
+            {"partition": "t-0", "bytes": len(DATA), "reasons": ["a batch whose CRC does not match"]}
+        ]
+        assert old["bytes"] == len(DATA) + 1 + (runs[0].path / "manifest.jsonl").stat().st_size
         assert old["freedBytes"] >= len(DATA)
-        assert old["partitions"] == ["t-0"]
         assert old["reasons"] == {"a batch whose CRC does not match": 1}
         assert old["problems"] is None
         assert new["reasons"] == {"overwritten by the hand-off": 1}
+        assert (new["logBytes"], new["logs"]) == (0, [])
 
     def test_as_text(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         runs[1].save("t-0/odd", reason="\x1b[31m")
         text = Ran(capsys, "list", "--log-dirs", log_dir).stdout
         assert f"{log_dir}\n  {runs[0].path}\n    2026-01-01 00:00:00 UTC, " in text
-        assert "ago: 1 thing of 1 folder, " in text
-        assert "    1 x a batch whose CRC does not match\n" in text
-        assert "2 things of 2 folders" in text
+        assert " ago: 16.0 KiB of 1 log; 3 files, " in text
+        assert "    t-0: 16.0 KiB, a batch whose CRC does not match\n    besides: 1 derived file\n" in text
+        assert " ago: nothing of a log; 3 files, " in text
+        assert "    besides: 1 x \\x1b[31m, 1 x overwritten by the hand-off" in text
         assert "\x1b" not in text
 
     def test_nothing_there(self, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,7 +180,7 @@ class TestPurge:
     def test_as_text(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (runs[1].path / "note").write_text("mine")
         text = Ran(capsys, "purge", "--all", "--dry-run", "--log-dirs", log_dir).stdout
-        assert text.startswith(f"would purge {runs[0].path}: 2 files, ")
+        assert text.startswith(f"would purge {runs[0].path}: 3 files, ")
         assert text.endswith(" would be freed\n")
         ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
         assert ran.exit_code == 4
@@ -253,7 +259,8 @@ def test_what_a_real_recovery_has_saved(
             "elsewhere": f"{elsewhere}/",
         }[place]
     )
-    assert "codec-none-0" in run["partitions"]
+    assert [log["partition"] for log in run["logs"]] == ["codec-none-0"]
+    assert run["logBytes"] > 0
     before = {
         path: path.read_bytes()
         for path in log_dir.rglob("*")

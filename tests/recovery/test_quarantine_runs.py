@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recovery.quarantine import INSIDE_FOLDER, Quarantine
@@ -53,8 +53,10 @@ class TestListing:
         quarantine.sync()
         run = only_run(Path(quarantine.root))
         assert run.path == quarantine.run_folder
-        assert run.partitions == ("log-dir", "t-0")
-        assert run.reasons == {"else": 1, "why": 1}
+        assert [entry.reason for entry in run.saved] == ["why", "else"]
+        assert [(log.partition, log.size_bytes, log.reasons) for log in run.logs] == [
+            ("t-0", len(DATA), ("why",))
+        ]
         assert run.manifest.log_dir == str(log_dir)
         assert check_run(run) == []
 
@@ -82,9 +84,24 @@ class TestListing:
         builder.save("t-2/y", kind="of a later version")
         builder.enter(kind="change", partition="t-3", commit={}, after={})
         run = only_run(root)
-        assert run.partitions == ("t-0", "t-1")
-        assert [entry.is_derived for entry in run.counted] == [False, True]
+        assert [entry.partition for entry in run.counted] == ["t-0", "t-1"]
+        assert [entry.partition for entry in run.saved] == ["t-0"]
         assert check_run(run) == []
+
+    def test_what_left_the_logs_is_told_by_partition_the_most_first(
+        self, builder: RunBuilder, root: Path
+    ) -> None:
+        builder.save("t-0/1.log", b"12", reason="a")
+        builder.save("t-0/2.log.deleted", b"3", reason="b")
+        builder.save("t-0/3.log", b"45", file="3.log", kind="tail", reason="a")
+        builder.save("t-1/4.log.swap", b"123456")
+        builder.save("t-2/leader-epoch-checkpoint")
+        builder.save("t-2/a.login")
+        builder.save("t-2/5.index", derived=True)
+        assert [(log.partition, log.size_bytes, log.reasons) for log in only_run(root).logs] == [
+            ("t-1", 6, ("a batch whose CRC does not match",)),
+            ("t-0", 5, ("a", "b")),
+        ]
 
     def test_a_file_with_a_second_name_frees_nothing(
         self, builder: RunBuilder, root: Path, log_dir: Path
@@ -140,10 +157,12 @@ class TestManifest:
         assert len(run.manifest.entries) == 1
         assert check_run(run) == ["manifest.jsonl: line 2 does not say which file below the run it means"]
 
+    @settings(deadline=None)
     @given(st.binary())
     def test_any_bytes_are_read(self, data: bytes) -> None:
         read_manifest(data)
 
+    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         st.lists(
             st.dictionaries(
