@@ -1,0 +1,123 @@
+"""What a broker dies of, as the command line tells it: all reasons, the remedy, the options that act on them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import assert_one_line, recover, run
+from tests.recovery.driving import footprint, log_bytes, lost_batches, quarantine_of
+from tests.samples import MARKER, Sample, unpack
+
+PARTITION = "old-v0-0"
+
+
+@pytest.fixture
+def sample(ram_path: Path) -> Sample:
+    return unpack("crashed-v0-v1", ram_path)
+
+
+@pytest.fixture
+def folder(sample: Sample) -> Path:
+    """A partition that is broken in three ways, beside a foreign folder."""
+    path = sample.log_dirs[0] / PARTITION
+    (path / "foo.log").write_bytes(b"12345")
+    (path / "x.snapshot").write_bytes(b"")
+    (path / "leader-epoch-checkpoint").write_text("nonsense")
+    (sample.log_dirs[0] / "backup").mkdir()
+    return path
+
+
+def untouched(folder: Path) -> dict[str, tuple[int, ...]]:
+    return footprint(folder)
+
+
+def test_all_reasons_are_in_the_text(sample: Sample, folder: Path) -> None:
+    found = untouched(folder)
+    for options in (["--dry-run"], []):
+        done = recover(sample, "--format", "text", *options)
+        assert done.exit_code == 4
+        lines = done.stdout.splitlines()
+        place = lines.index(f"  {PARTITION}: refused")
+        reasons = lines[place + 1 : place + 4]
+        files = ["leader-epoch-checkpoint", "foo.log", "x.snapshot"]
+        assert [line.split()[0].rstrip(":") for line in reasons] == files
+        assert all("Remedy: " in line for line in reasons)
+        assert any(line.strip().startswith("backup: folder 'backup' is neither") for line in lines)
+    assert untouched(folder) == found
+    assert not (sample.log_dirs[0] / MARKER).exists()
+    assert (sample.log_dirs[1] / MARKER).exists()
+
+
+def test_all_reasons_are_in_the_json(sample: Sample, folder: Path) -> None:
+    report = recover(sample, "--dry-run").report
+    partitions = {one["partition"]: one for log_dir in report["logDirs"] for one in log_dir["partitions"]}
+    problems = partitions[PARTITION]["problems"]
+    assert [(problem["file"], problem["repairable"]) for problem in problems] == [
+        ("leader-epoch-checkpoint", True),
+        ("foo.log", True),
+        ("x.snapshot", True),
+    ]
+    assert len(partitions[PARTITION]["reasons"]) == 3
+    assert all(set(problem) == {"file", "position", "rule", "remedy", "repairable"} for problem in problems)
+
+
+def test_repair_is_announced_and_done(sample: Sample, folder: Path) -> None:
+    before = log_bytes(sample.log_dirs[0])
+    found = untouched(sample.log_dirs[0] / PARTITION)
+    announced = recover(sample, "--repair", "--dry-run")
+    assert untouched(sample.log_dirs[0] / PARTITION) == found
+    done = recover(sample, "--repair")
+    assert announced.exit_code == done.exit_code == 0
+    first = done.report["logDirs"][0]
+    moves = [line for line in first["actions"] if line.startswith("move ")]
+    assert [line.split()[1] for line in moves] == [
+        "backup", *(f"{PARTITION}/{name}" for name in ("leader-epoch-checkpoint", "foo.log", "x.snapshot")),
+    ]  # fmt: skip
+    assert moves == [line for line in announced.report["logDirs"][0]["actions"] if line.startswith("move ")]
+    assert lost_batches(before, sample.log_dirs[0]) == []
+    assert Path(first["quarantine"]).parent == quarantine_of(sample.log_dirs[0])
+    assert (Path(first["quarantine"]) / PARTITION / "foo.log").read_bytes() == b"12345"
+    assert (sample.log_dirs[0] / MARKER).exists()
+
+
+def test_repair_tells_what_it_moves_on_standard_error(sample: Sample, folder: Path) -> None:
+    done = run("recover", "-c", sample.config, "--repair", "--progress", "log", "--now", str(sample.now_ms))
+    assert f"move {PARTITION}/foo.log to quarantine" in done.stderr
+    assert f"  move {PARTITION}/foo.log to quarantine" in done.stdout
+
+
+def test_force_ignores_the_marker(ram_path: Path) -> None:
+    sample = unpack("stopped", ram_path)
+    log = max((sample.log_dirs[1] / "plain-0").glob("*.log"))
+    os.truncate(log, log.stat().st_size - 5)
+    plain = recover(sample, "--dry-run")
+    assert plain.exit_code == 0
+    assert "the clean-shutdown marker is wrong" in str(plain.report)
+    text = run("recover", "-c", sample.config, "--dry-run", "--now", str(sample.now_ms), "--progress", "log")
+    assert "the clean-shutdown marker is wrong" in text.stderr
+    assert "note: the clean-shutdown marker is wrong" in text.stdout
+    forced = recover(sample, "--force")
+    assert forced.exit_code == 2
+    assert "the clean-shutdown marker is wrong" not in str(forced.report)
+    assert [log_dir["hadCleanShutdown"] for log_dir in forced.report["logDirs"]] == [False, False]
+
+
+def test_a_pipe_for_a_lock_is_not_waited_for(sample: Sample) -> None:
+    (sample.log_dirs[0] / ".lock").unlink(missing_ok=True)
+    os.mkfifo(sample.log_dirs[0] / ".lock")
+    for options in (["--dry-run"], []):
+        done = recover(sample, *options, timeout=60)
+        assert done.exit_code == 4
+        assert done.report["logDirs"][0]["status"] == "offline"
+        assert ".lock" in done.report["logDirs"][0]["error"]
+
+
+def test_a_metadata_log_dir_that_is_no_place_for_a_lock(sample: Sample, tmp_path: Path) -> None:
+    (tmp_path / "metadata").mkdir()
+    os.mkfifo(tmp_path / "metadata" / ".lock")
+    done = recover(sample, "--property", f"metadata.log.dir={tmp_path / 'metadata'}", timeout=60)
+    assert done.exit_code == 3
+    assert_one_line(done, "metadata.log.dir", "Nothing was changed")
