@@ -213,6 +213,7 @@ class Engine:
             ),
             known=self._problems,
             repair_into=self._quarantine_of if self._repair else None,
+            before_repair=self._check_configuration,
             dry_run=self._dry_run,
         )
         self._repairs = survey.repairs
@@ -257,13 +258,17 @@ class Engine:
         journal = self._journals[inventory.log_dir]
         if not journal.is_begun:
             return inventory
-        journal.check_configuration(self._configuration(inventory), self._now_ms)
+        self._check_configuration(inventory)
         resumed, objection = journal.review(inventory)
         text = "going on with the run that was interrupted"
         if objection is not None:
             text = f"a run was interrupted here, but {objection}: beginning anew"
         self._notify(Remark(text=text, log_dir=inventory.log_dir))
         return resumed
+
+    def _check_configuration(self, inventory: LogDirInventory) -> None:
+        """Refuse to go on with an interrupted run under another configuration; nothing was changed so far."""
+        self._journals[inventory.log_dir].check_configuration(self._configuration(inventory), self._now_ms)
 
     def _configuration(self, inventory: LogDirInventory) -> dict[str, str]:
         """Return all that decides about bytes, by name."""

@@ -42,6 +42,7 @@ def survey_log_dirs(
     *,
     known: Mapping[str, tuple[Problem, ...]] | None = None,
     repair_into: Callable[[str], Quarantine] | None = None,
+    before_repair: Callable[[LogDirInventory], None] = lambda _: None,
     dry_run: bool = False,
 ) -> Survey:
     """Return what lies in *log_dirs*.
@@ -49,16 +50,19 @@ def survey_log_dirs(
     Args:
         known: problems of log dirs that were found before.
         repair_into: the quarantine of a log dir, for a repair; None for none.
+        before_repair: may raise where a log dir must not be touched.
         dry_run: leave everything where it is, and return what would be there after a repair.
     """
     survey = Survey()
     listing = _with_known(listing, known or {})
     found = _list(log_dirs, listing, survey)
     if repair_into is not None:
+        for inventory in found:
+            before_repair(inventory)
         found = [
-            inventory
+            repaired
             for one in refuse_duplicates(found)
-            if (inventory := _repaired(one, listing, survey, repair_into(one.log_dir), dry_run)) is not None
+            if (repaired := _repaired(one, listing, survey, repair_into(one.log_dir), dry_run)) is not None
         ]
     for inventory in refuse_duplicates(found):
         if inventory.problems:

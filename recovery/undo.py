@@ -11,7 +11,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recovery.actions import (
     LOG_DIR_ITSELF,
@@ -144,7 +144,9 @@ class _LogDirUndoing:
             for name in _differences(change.after, self._files(folder))
         ]
         changed += [
-            f"{move.folder}/{move.name} (in the way)" for move in self._moves if self._is_in_the_way(move)
+            f"{move.folder}/{move.name} (in the way)"
+            for move in self._moves
+            if self._is_in_the_way(move, last.get(move.folder))
         ]
         if changed:
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
@@ -171,8 +173,10 @@ class _LogDirUndoing:
                     "Remedy: see quarantine list --verify"
                 )
 
-    def _is_in_the_way(self, move: Moved) -> bool:
-        return os.path.lexists(move.path) and os.path.lexists(self._place(move))
+    def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
+        """Whether the place of *move* is taken, and not by what the recovery has made there: that goes first."""
+        is_made = last is not None and move.name in last.commit.made
+        return os.path.lexists(move.path) and os.path.lexists(self._place(move)) and not is_made
 
     # -- at work --------------------------------------------------------------------------------------------
 
@@ -238,7 +242,7 @@ class _LogDirUndoing:
             commit = Commit.from_json(journal.commits[key])
         else:
             found = self._files(folder)
-            commit = stage(path, folder, found, plan_undo(change, found))
+            commit = stage(path, folder, found, plan_undo(_without_marker(change), found))
             journal.commit(key, commit.to_json())
         self._note(folder, commit.actions)
         publish(path, commit)
@@ -284,6 +288,13 @@ class _LogDirUndoing:
 
     def _place(self, move: Moved) -> str:
         return os.path.join(self._path(move.folder), move.name)
+
+
+def _without_marker(change: Change) -> Change:
+    """Return *change* without a marker that it left where it was: that one is gone since the undo began."""
+    before = {name: stat for name, stat in change.commit.before.items() if name != CLEAN_SHUTDOWN_FILE}
+    is_kept = CLEAN_SHUTDOWN_FILE not in change.saved
+    return replace(change, commit=replace(change.commit, before=before)) if is_kept else change
 
 
 def _differences(then: Mapping[str, FileStat], now: Mapping[str, FileStat]) -> list[str]:

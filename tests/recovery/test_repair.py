@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from recovery.actions import is_derived
 from recovery.report import RecoveryReport
+from recovery.undo import undo
 from tests.edge_cases import NOW_MS, PROPERTIES, Log
 from tests.kafka import Oracle
 from tests.recovery.driving import (
@@ -140,6 +142,23 @@ class TestSafe:
         assert recover(sample_of(ours), [ours.log_dir], repair=True).exit_code == 0
         expected = repaired_by_hand(theirs, moved(ours.log_dir), oracle)
         assert differences(expected, tree_of(ours.log_dir)) == []
+
+
+class TestUndo:
+    @pytest.mark.parametrize("state", ["U", "C"])
+    @pytest.mark.parametrize("damage", SAFE, ids=str)
+    def test_it_puts_everything_back(
+        self, damage: Damage, state: str, pristine: Path, ram_path: Path
+    ) -> None:
+        log = make_log(pristine, ram_path / "d", state)
+        damage.make(log)
+        before = tree_of(log.log_dir)
+        recover(sample_of(log), [log.log_dir], repair=True)
+        undo([str(log.log_dir)])
+        now = tree_of(log.log_dir)
+        kept = [name for name in before if not is_derived(name.rpartition("/")[2]) and name != MARKER]
+        assert {name: now.get(name) for name in kept} == {name: before[name] for name in kept}
+        assert {name.rstrip("/") for name in now} >= set(damage.moved)
 
 
 class TestNever:
