@@ -43,13 +43,14 @@ class SaveTail:
     """Copy the bytes of a file from *position* on into quarantine.
 
     Attributes:
-        first_offset, last_offset: as of `SaveFile`.
+        is_derived, first_offset, last_offset: as of `SaveFile`.
     """
 
     name: str
     position: int
     size_bytes: int
     reason: str
+    is_derived: bool = False
     first_offset: int = -1
     last_offset: int = -1
 

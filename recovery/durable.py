@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from recovery.actions import TEMPORARY_SUFFIX
 from recovery.file_system import is_local, naming
 
 _COPY_BYTES = 1 << 20
@@ -65,22 +66,31 @@ def copy_new(
 
 def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | None) -> None:
     """Copy a part of the file *source* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
+    target = os.lseek(descriptor, 0, os.SEEK_CUR)
     with opened(source) as read:
-        left = size_bytes
-        while left is None or left > 0:
+        end = os.fstat(read).st_size if size_bytes is None else position + size_bytes
+        while position < end:
+            start = _next_data(read, position, end)
+            target += start - position
             with naming(source):
-                chunk = os.pread(read, _COPY_BYTES if left is None else min(left, _COPY_BYTES), position)
-            if not chunk:
-                break
-            position += len(chunk)
+                chunk = os.pread(read, min(end - start, _COPY_BYTES), start)
+            if start < end and not chunk:
+                raise OSError(errno.EIO, "the file became shorter while it was copied", source)
             if any(chunk):
+                os.lseek(descriptor, target, os.SEEK_SET)
                 write_fully(descriptor, chunk)
-            else:
-                os.lseek(descriptor, len(chunk), os.SEEK_CUR)  # a cut tail may be a gigabyte of zeros
-            left = None if left is None else left - len(chunk)
-    if left:
-        raise OSError(errno.EIO, "the file became shorter while it was copied", source)
-    os.ftruncate(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR))
+            position, target = start + len(chunk), target + len(chunk)
+    os.ftruncate(descriptor, target)
+
+
+def _next_data(descriptor: int, position: int, end: int) -> int:
+    """Return where the next bytes are that are no hole, *end* at most: a preallocated file is little else."""
+    try:
+        return min(os.lseek(descriptor, position, os.SEEK_DATA), end)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            return position  # a file system that does not tell
+        return end if end <= os.fstat(descriptor).st_size else position
 
 
 def truncate(path: str, size_bytes: int) -> None:
@@ -109,9 +119,21 @@ def append_part(source: str | None, path: str, position: int, end: int, *, mtime
         os.fsync(descriptor)
 
 
-def rename(old: str, new: str) -> None:
-    """Give a file or folder another name, perhaps in another folder, on disk when this returns."""
-    os.rename(old, new)
+def rename_anywhere(old: str, new: str) -> None:
+    """Give a file or folder another name, perhaps in another folder, on disk when this returns.
+
+    A regular file goes to another file system, too: by a copy, which is whole before the old one goes.
+    """
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        if error.errno != errno.EXDEV or not stat.S_ISREG(os.lstat(old).st_mode):
+            raise
+        copy_new(old, new + TEMPORARY_SUFFIX, like=old)
+        sync(new + TEMPORARY_SUFFIX)
+        os.rename(new + TEMPORARY_SUFFIX, new)
+        sync(os.path.dirname(new))
+        os.unlink(old)
     for folder in {os.path.dirname(old), os.path.dirname(new)}:
         sync(folder)
 

@@ -154,8 +154,12 @@ class Engine:
                 self._notify(remark)
             for log_dir, error in self._offline.items():
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
-            inventories = self._list_log_dirs(now_ms)
-            reports = self._recover(inventories, now_ms)
+            try:
+                inventories = self._list_log_dirs(now_ms)
+                reports = self._recover(inventories, now_ms)
+            finally:
+                for journal in self._journals.values():
+                    journal.close()
         order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
         return RecoveryReport(
             dry_run=self._dry_run,

@@ -117,12 +117,6 @@ class LogDirRun:
         After a signal nothing is handed over, not even where all partitions are done.
         """
         self.wait()
-        try:
-            return self._end()
-        finally:
-            self._journal.close()
-
-    def _end(self) -> LogDirReport:
         error = self._queue.error
         if error is None:
             try:

@@ -327,7 +327,7 @@ class PartitionRun:
             to_quarantine=tuple(
                 save.name if isinstance(save, SaveFile) else f"{save.name} from byte {save.position}"
                 for save in plan.saves
-                if not (isinstance(save, SaveFile) and save.is_derived)
+                if not save.is_derived
             ),
             quarantined=tuple(saved),
             reasons=tuple(dict.fromkeys(cut.reason for cut in outcome.cuts)),

@@ -113,7 +113,7 @@ class _Planner:
                         last_offset=last_offset,
                     )
                 )
-            elif is_cut and name not in self._writes and not is_derived(last_name):
+            elif is_cut and name not in self._writes:
                 position = self._truncations[last_name]
                 cut = self._cuts.get(name)
                 if cut is not None and cut.is_preallocated:
@@ -124,6 +124,7 @@ class _Planner:
                         position=position,
                         size_bytes=size_bytes - position,
                         reason=cut.reason if cut is not None else "cut to its valid bytes",
+                        is_derived=is_derived(last_name),
                         first_offset=first_offset,
                         last_offset=last_offset,
                     )

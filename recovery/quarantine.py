@@ -39,9 +39,6 @@ SIBLING_SUFFIX = ".quarantine"
 INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
 
-_LARGEST_DERIVED_COPY_BYTES = 1 << 20
-"""A derived file that cannot be linked is copied up to here: an index of an active segment may have 10 MB of zeros."""
-
 
 class Quarantine:
     """What one run saves from one log dir, and what it does to it. Thread-safe."""
@@ -84,7 +81,7 @@ class Quarantine:
         saved = []
         for save in plan.saves:
             target = self._save(os.path.join(folder, save.name), plan.folder, save)
-            if target is not None and not (isinstance(save, SaveFile) and save.is_derived):
+            if not save.is_derived:
                 saved.append(target)
         return saved
 
@@ -100,9 +97,7 @@ class Quarantine:
         save = SaveFile(
             name=os.path.basename(path), size_bytes=size_bytes, reason=reason, is_cut=not may_link
         )
-        target = self._save(path, folder, save)
-        assert target is not None  # only what is derived is passed over
-        return target
+        return self._save(path, folder, save)
 
     def move_away(self, path: str, *, folder: str, reason: str) -> str:
         """Take the file or folder *path* out of the log dir, durably, and return where it is.
@@ -121,7 +116,6 @@ class Quarantine:
         save = SaveFile(name=os.path.basename(path), size_bytes=found.st_size, reason=reason)
         if stat.S_ISREG(found.st_mode):
             target = self._save(path, folder, save, kind="moved")
-            assert target is not None
             self.sync()
             os.unlink(path)
         else:
@@ -159,7 +153,7 @@ class Quarantine:
             paths, self._unsynced = self._unsynced, set()
             sync_all(sorted(paths))
 
-    def _save(self, path: str, folder: str, save: Save, *, kind: str | None = None) -> str | None:
+    def _save(self, path: str, folder: str, save: Save, *, kind: str | None = None) -> str:
         with self._lock:
             place = self._folder(folder)
         position = 0 if isinstance(save, SaveFile) else save.position
@@ -167,12 +161,6 @@ class Quarantine:
         target = os.path.join(place, name)
         is_linked = isinstance(save, SaveFile) and not save.is_cut and _link(path, target)
         if not is_linked:
-            if (
-                isinstance(save, SaveFile)
-                and save.is_derived
-                and save.size_bytes > _LARGEST_DERIVED_COPY_BYTES
-            ):
-                return None
             target = _free_name(target)
             copy_new(path, target, position=position, like=path)
         try:
@@ -189,7 +177,6 @@ class Quarantine:
     ) -> None:
         assert self._run is not None
         is_file = os.path.isfile(target)  # a folder is moved as a whole, after its line is written
-        is_derived = isinstance(save, SaveFile) and save.is_derived
         entry = {
             "version": MANIFEST_VERSION,
             "log_dir": self._log_dir,
@@ -202,8 +189,8 @@ class Quarantine:
             "last_offset": save.last_offset if save.last_offset >= 0 else None,
             "stored": os.path.relpath(target, self._run),
             "linked": is_linked,
-            "derived": is_derived,
-            "sha256": _sha256(target) if is_file and not is_derived else None,
+            "derived": save.is_derived,
+            "sha256": _sha256(target) if is_file and not save.is_derived else None,
             "reason": save.reason,
         }
         with self._lock:

@@ -84,7 +84,11 @@ class RunJournal:
         if self._journal is None:
             return
         header = self._journal.header
-        differences = list(header.configuration_differences(configuration))
+        differences = [
+            f"{name}: {header.configuration[name]} then, {value} now"
+            for name, value in sorted(configuration.items())
+            if header.configuration.get(name, value) != value  # a topic may have gone, or come
+        ]
         if now_ms not in (None, header.now_ms):
             differences.append(f"--now: {header.now_ms} then, {now_ms} now")
         if header.tool_version != tool_version():

@@ -23,7 +23,7 @@ from recovery.actions import (
 )
 from recovery.apply import list_files, publish, stage
 from recovery.commit import Commit
-from recovery.durable import remove_empty_folder, remove_file, rename, sync, sync_below
+from recovery.durable import remove_empty_folder, remove_file, rename_anywhere, sync, sync_below
 from recovery.errors import UnsafeError
 from recovery.journal import Journal
 from recovery.journal_record import Header
@@ -249,7 +249,7 @@ class _LogDirUndoing:
 
     def _move_back(self, move: Moved) -> None:
         if os.path.lexists(move.path):
-            rename(move.path, self._place(move))
+            rename_anywhere(move.path, self._place(move))
 
     def _note(self, folder: str, actions: Iterable[Action]) -> None:
         for action in actions:

@@ -17,7 +17,6 @@ from recovery.actions import (
     RenameFile,
     RestoreFile,
     WriteFile,
-    is_derived,
 )
 from recovery.commit import Commit
 from recovery.errors import UnsafeError
@@ -132,13 +131,11 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
             restored.append(RestoreFile(source=saved.path, name=name))
         elif not stat.size_bytes:
             restored.append(WriteFile(name=name, data=b"", size_bytes=0))
-        elif not is_derived(name):
+        else:
             raise UnsafeError(
                 f"{change.commit.folder}/{name}: neither there nor in quarantine. Nothing was changed. "
                 "Remedy: none in this tool; quarantine was changed by somebody else"
             )
-        else:
-            kept.add(name)  # too large to be kept; whatever is there is made again by the next recovery
     restored += [  # pending deletions that were kept
         RestoreFile(source=saved.path, name=name)
         for name, saved in change.saved.items()

@@ -10,6 +10,7 @@ from recovery.actions import (
     PartitionPlan,
     RemoveFile,
     RenameFile,
+    Save,
     SaveFile,
     SaveTail,
     TruncateFile,
@@ -33,8 +34,8 @@ def short(text: str) -> str:
     return " ".join(word[18:] if word.startswith("0" * 18) else word for word in text.split())
 
 
-def derived_saves(plan: PartitionPlan) -> list[SaveFile]:
-    return [save for save in plan.saves if isinstance(save, SaveFile) and save.is_derived]
+def derived_saves(plan: PartitionPlan) -> list[Save]:
+    return [save for save in plan.saves if save.is_derived]
 
 
 def words(plan: PartitionPlan) -> list[str]:

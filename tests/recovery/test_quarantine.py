@@ -183,9 +183,10 @@ class TestSaveFile:
         assert second.save_file(path, folder="t-0", reason="why") == saved
         assert second.run_folder == first.run_folder
 
-    def test_a_derived_file_needs_no_copy(self, log_dir: Path, monkeypatch) -> None:
+    def test_a_derived_file_is_kept_and_not_told(self, log_dir: Path, monkeypatch) -> None:
         index = log_dir / "t-0" / SEGMENT.replace(".log", ".index")
-        index.write_bytes(bytes(2 << 20))
+        index.touch()
+        os.truncate(index, 2 << 20)
         save = SaveFile(name=index.name, size_bytes=2 << 20, reason="why", is_derived=True)
         plan = PartitionPlan(folder="t-0", saves=(save,), actions=())
         quarantine = Quarantine(str(log_dir))
@@ -195,7 +196,9 @@ class TestSaveFile:
         monkeypatch.setattr(os, "link", mock.Mock(side_effect=PermissionError))
         another = Quarantine(str(log_dir), run="another")
         another.save(str(log_dir / "t-0"), plan)
-        assert list((Path(another.root) / "another").rglob("*.index")) == []
+        (copy,) = (Path(another.root) / "another").rglob("*.index")
+        assert copy.read_bytes() == bytes(2 << 20)
+        assert copy.stat().st_blocks == 0
 
     def test_a_copy_that_fails_is_an_error(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))

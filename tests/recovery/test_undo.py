@@ -111,6 +111,25 @@ class TestExactly:
         undo([str(victim.log_dir)])
         assert {path.name: path.stat().st_mtime_ns for path in victim.logs()} == before
 
+    @pytest.mark.parametrize("is_far", [False, True])
+    def test_what_a_repair_has_moved_away(self, is_far: bool, tmp_path: Path, ram_path: Path) -> None:
+        sample = unpack("crashed", tmp_path)
+        log_dir = sample.log_dirs[0]
+        (log_dir / "late-0" / "foreign.log").write_bytes(b"not Kafka's")
+        (log_dir / "late-0" / "leader-epoch-checkpoint").write_bytes(b"rubbish")
+        (log_dir / "recovery-point-offset-checkpoint").write_bytes(b"rubbish")
+        if not is_far:
+            (log_dir / "foreign").mkdir()
+            (log_dir / "foreign" / "file").write_bytes(b"foreign")
+        before = without_pending(tree_of(sample.root))
+        place = str(ram_path) if is_far else None
+        report = recover(sample, repair=True, quarantine_dir=place)
+        assert report.exit_code in (0, 2)
+        assert (log_dir / "late-0" / "foreign.log").exists() is False
+        undo([str(one) for one in sample.log_dirs], quarantine_dir=place)
+        assert differences(before, without_pending(tree_of(sample.root))) == []
+        assert not any(quarantine_of(one).exists() for one in sample.log_dirs)
+
     def test_run_by_run(self, samples: list[Sample], tmp_path: Path) -> None:
         sample = samples[0]
         victim = state_of(sample, "torn first segment", tmp_path)
