@@ -18,13 +18,13 @@ from typing import Final
 
 from recovery.errors import JournalError, UnsafeError
 from recovery.journal import JOURNAL_FILE, Journal
+from recovery.manifest import names_of
 from recovery.quarantine import MANIFEST
 from recovery.quarantine_runs import (
     FoundFile,
     QuarantineRun,
     Releases,
     list_runs,
-    names_of,
     opened_folder,
     quarantine_roots,
     walk_files,

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from recovery.manifest import StoredEntry, StoredLog
 from recovery.printable import printable
 from recovery.purge import LogDirPurge, PurgedRun
 from recovery.quantity import bytes_text, count_text, duration_text
-from recovery.quarantine_runs import QuarantineRun, StoredEntry, exclusive_bytes
+from recovery.quarantine_runs import QuarantineRun, exclusive_bytes
 from recovery.report import EXIT_DAMAGE, EXIT_DONE, EXIT_PARTIAL
 
 _MOST_LOGS = 10
@@ -86,7 +87,11 @@ class QuarantineListing:
             "freedBytes": exclusive_bytes(run),
             "logBytes": sum(log.size_bytes for log in run.logs),
             "logs": [
-                {"partition": log.partition, "bytes": log.size_bytes, "reasons": list(log.reasons)}
+                {
+                    "partition": log.partition,
+                    "bytes": log.size_bytes,
+                    "parts": [_part_json(part) for part in log.parts],
+                }
                 for log in run.logs
             ],
             "saved": len(run.saved),
@@ -115,7 +120,7 @@ class QuarantineListing:
             f"({bytes_text(exclusive_bytes(run))} freed by a purge)",
         ]
         lines += [
-            f"    {log.partition}: {bytes_text(log.size_bytes)}, {'; '.join(log.reasons)}"
+            f"    {log.partition}: {bytes_text(log.size_bytes)}, {_offsets(log)}{'; '.join(log.reasons)}"
             for log in logs[:_MOST_LOGS]
         ]
         if len(logs) > _MOST_LOGS:
@@ -188,6 +193,23 @@ class PurgeReport:
 
 def _run_json(run: QuarantineRun) -> dict[str, Any]:
     return {"run": run.name, "path": run.path, "startedMs": run.started_ms}
+
+
+def _part_json(part: StoredEntry) -> dict[str, Any]:
+    return {
+        "file": part.file,
+        "stored": part.stored,
+        "bytes": part.size_bytes,
+        "firstOffset": part.first_offset,
+        "lastOffset": part.last_offset,
+        "reason": part.reason,
+    }
+
+
+def _offsets(log: StoredLog) -> str:
+    if log.first_offset is None:
+        return ""
+    return f"offsets {log.first_offset} {'on' if log.last_offset is None else f'to {log.last_offset}'}, "
 
 
 def _reasons(entries: Iterable[StoredEntry]) -> dict[str, int]:

@@ -1,8 +1,7 @@
 """What lies in quarantine: the runs of a log dir, what each of them saved, and whether it is still there.
 
 Reads only. A run's folder is known by its name, the start of the run in UTC; a manifest says what is in it.
-What a manifest says is not believed further than it can be seen: a path that leads out of the run is a problem,
-not a path, and no link is followed below the folder of all runs.
+No link is followed below the folder of all runs.
 """
 
 from __future__ import annotations
@@ -10,22 +9,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
 from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, Quarantine
-from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
-_COUNTED_KINDS: Final = frozenset({"file", "tail", "moved"})
-_LATER_SUFFIXES: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 _BLOCK_BYTES: Final = 512  # of st_blocks
 
 
@@ -40,67 +36,6 @@ class FoundFile(NamedTuple):
     link_count: int
     inode: tuple[int, int]
     """Device and inode."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEntry:
-    """A line of a manifest that says where something is.
-
-    Attributes:
-        kind: `file`, `tail` or `moved`; others are of later versions, and are not counted.
-        partition: name of the partition's folder, or that of the log dir's own files.
-        file: the name it had there.
-        stored: path from the run's folder on.
-        sha256: hex; None where there is none to check.
-        is_derived: whether the log can rebuild it.
-    """
-
-    kind: str
-    partition: str
-    file: str
-    stored: str
-    size_bytes: int
-    sha256: str | None
-    reason: str
-    is_derived: bool
-
-    @property
-    def is_counted(self) -> bool:
-        """Whether this version knows what it is."""
-        return self.kind in _COUNTED_KINDS
-
-    @property
-    def is_log(self) -> bool:
-        """Whether it is record batches that left a log: a segment, in any stage of its life, or a tail of one."""
-        stem = self.file
-        for suffix in _LATER_SUFFIXES:
-            stem = stem.removesuffix(suffix)
-        return stem.endswith(LOG_SUFFIX)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredLog:
-    """What left the log of one partition, and why."""
-
-    partition: str
-    size_bytes: int
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """What a manifest says.
-
-    Attributes:
-        log_dir: of the run; None where no line says it.
-        problems: lines that cannot be read.
-        has_torn_end: whether the last line is not whole: its file was not touched before the run was killed.
-    """
-
-    entries: tuple[StoredEntry, ...]
-    log_dir: str | None
-    problems: tuple[str, ...]
-    has_torn_end: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,14 +77,7 @@ class QuarantineRun:
         for entry in self.saved:
             if entry.is_log:
                 found.setdefault(entry.partition, []).append(entry)
-        logs = (
-            StoredLog(
-                partition=partition,
-                size_bytes=sum(entry.size_bytes for entry in entries),
-                reasons=tuple(dict.fromkeys(entry.reason for entry in entries)),
-            )
-            for partition, entries in found.items()
-        )
+        logs = (StoredLog(partition=partition, parts=tuple(parts)) for partition, parts in found.items())
         return tuple(sorted(logs, key=lambda log: (-log.size_bytes, log.partition)))
 
     @property
@@ -209,29 +137,6 @@ def started_ms_of(name: str) -> int | None:
     except ValueError:
         return None
     return int(started.timestamp()) * 1000
-
-
-def read_manifest(data: bytes) -> Manifest:
-    """Return what the bytes of a manifest say; damage is told, not raised."""
-    *lines, rest = data.split(b"\n")
-    entries, problems, log_dir = [], [], None
-    for number, line in enumerate(lines, 1):
-        document = _json_object(line)
-        if document is None:
-            problems.append(f"{MANIFEST}: line {number} is not a JSON object")
-            continue
-        if log_dir is None and isinstance(document.get("log_dir"), str):
-            log_dir = document["log_dir"]
-        if "stored" not in document:
-            continue
-        entry = _entry(document)
-        if entry is None:
-            problems.append(f"{MANIFEST}: line {number} does not say which file below the run it means")
-        else:
-            entries.append(entry)
-    return Manifest(
-        entries=tuple(entries), log_dir=log_dir, problems=tuple(problems), has_torn_end=bool(rest)
-    )
 
 
 def check_run(run: QuarantineRun) -> list[str]:
@@ -309,43 +214,6 @@ def _read_below(folder: int, name: str) -> bytes:
         return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
 
 
-def _json_object(line: bytes) -> dict[str, Any] | None:
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
-
-
-def _entry(document: dict[str, Any]) -> StoredEntry | None:
-    texts = [document.get(name) for name in ("kind", "partition", "file", "stored", "reason")]
-    size_bytes, sha256 = document.get("size_bytes"), document.get("sha256")
-    is_sound = (
-        all(isinstance(text, str) for text in texts)
-        and type(size_bytes) is int
-        and (sha256 is None or isinstance(sha256, str))
-        and is_below(document["stored"])
-    )
-    if not is_sound:
-        return None
-    return StoredEntry(
-        kind=document["kind"],
-        partition=document["partition"],
-        file=document["file"],
-        stored=document["stored"],
-        size_bytes=document["size_bytes"],
-        sha256=sha256,
-        reason=document["reason"],
-        is_derived=document.get("derived") is True,
-    )
-
-
-def is_below(path: str) -> bool:
-    """Whether *path* is a plain path to something below where it begins."""
-    parts = path.split("/")
-    return "\0" not in path and not {"", ".", ".."} & set(parts) and len(parts) > 1
-
-
 def _check_entry(folder: int, entry: StoredEntry) -> str | None:
     """Return what is wrong with what *entry* stands for."""
     *folders, name = entry.stored.split("/")
@@ -380,8 +248,3 @@ def _is_still_in_place(run: QuarantineRun, entry: StoredEntry) -> bool:
 
 def _raise(error: OSError) -> None:
     raise error
-
-
-def names_of(entries: Iterable[StoredEntry]) -> frozenset[str]:
-    """Return the paths that *entries* stand for, of kinds that this version does not know, too."""
-    return frozenset(entry.stored for entry in entries)

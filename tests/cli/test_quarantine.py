@@ -37,7 +37,7 @@ def log_dir(tmp_path: Path) -> Path:
 def runs(log_dir: Path) -> list[RunBuilder]:
     """An old run and a new one beside the log dir."""
     found = [RunBuilder(log_dir.with_name("d1.quarantine"), name, log_dir) for name in (OLD_RUN, NEW_RUN)]
-    found[0].save()
+    found[0].save(first_offset=7)
     found[0].save("t-0/00000000000000000000.index", b"x", derived=True, sha256=None, reason="derived")
     found[1].save("log-dir/meta.properties", b"version=1\n", reason="overwritten by the hand-off")
     return found
@@ -79,7 +79,20 @@ class TestList:
         assert (old["saved"], old["derived"], old["files"]) == (1, 1, 3)
         assert old["logBytes"] == len(DATA)
         assert old["logs"] == [
-            {"partition": "t-0", "bytes": len(DATA), "reasons": ["a batch whose CRC does not match"]}
+            {
+                "partition": "t-0",
+                "bytes": len(DATA),
+                "parts": [
+                    {
+                        "file": "00000000000000000000.log",
+                        "stored": "t-0/00000000000000000000.log",
+                        "bytes": len(DATA),
+                        "firstOffset": 7,
+                        "lastOffset": None,
+                        "reason": "a batch whose CRC does not match",
+                    }
+                ],
+            }
         ]
         assert old["bytes"] == len(DATA) + 1 + (runs[0].path / "manifest.jsonl").stat().st_size
         assert old["freedBytes"] >= len(DATA)
@@ -93,7 +106,10 @@ class TestList:
         text = Ran(capsys, "list", "--log-dirs", log_dir).stdout
         assert f"{log_dir}\n  {runs[0].path}\n    2026-01-01 00:00:00 UTC, " in text
         assert " ago: 16.0 KiB of 1 log; 3 files, " in text
-        assert "    t-0: 16.0 KiB, a batch whose CRC does not match\n    besides: 1 derived file\n" in text
+        assert (
+            "    t-0: 16.0 KiB, offsets 7 on, a batch whose CRC does not match\n    besides: 1 derived file\n"
+            in text
+        )
         assert " ago: nothing of a log; 3 files, " in text
         assert "    besides: 1 x \\x1b[31m, 1 x overwritten by the hand-off" in text
         assert "\x1b" not in text
@@ -261,6 +277,9 @@ def test_what_a_real_recovery_has_saved(
     )
     assert [log["partition"] for log in run["logs"]] == ["codec-none-0"]
     assert run["logBytes"] > 0
+    (part,) = run["logs"][0]["parts"]
+    assert part["file"] == log.name
+    assert 0 < part["firstOffset"] <= part["lastOffset"]
     before = {
         path: path.read_bytes()
         for path in log_dir.rglob("*")

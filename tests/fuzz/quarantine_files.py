@@ -17,8 +17,8 @@ from native.raw_scan import PRODUCER_DTYPE, RawScan, Stop
 from recovery.errors import JournalError
 from recovery.journal import Journal
 from recovery.journal_record import Header
+from recovery.manifest import is_below, read_manifest
 from recovery.model import FileStat, Original, ScanMode, ScanRequest
-from recovery.quarantine_runs import is_below, read_manifest
 from recovery.scan_record import ARRAYS, encode_scan
 from tests.fuzz.choices import Choices
 from tests.fuzz.targets import Target
@@ -183,5 +183,5 @@ def _manifests() -> list[bytes]:
 _OURS = ("recovery.journal", "recovery.journal_file", "recovery.journal_record", "recovery.scan_record")
 TARGETS = [
     Target(name="journal", run=_journal, instruments=_OURS, more_seeds=_journals),
-    Target(name="manifest", run=_manifest, instruments=("recovery.quarantine_runs",), more_seeds=_manifests),
+    Target(name="manifest", run=_manifest, instruments=("recovery.manifest",), more_seeds=_manifests),
 ]

@@ -1,0 +1,173 @@
+"""What the manifest of a quarantined run says. Bytes and values only, no file.
+
+One JSON object a line, as docs/formats.md has it; lines that name no stored file are passed over.
+What a line says is not believed further than it can be seen: a path that leads out of the run is a problem, not a path.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
+
+_COUNTED_KINDS: Final = frozenset({"file", "tail", "moved"})
+_LATER_SUFFIXES: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEntry:
+    """A line of a manifest that says where something is.
+
+    Attributes:
+        kind: `file`, `tail` or `moved`; others are of later versions, and are not counted.
+        partition: name of the partition's folder, or that of the log dir's own files.
+        file: the name it had there.
+        stored: path from the run's folder on.
+        sha256: hex; None where there is none to check.
+        is_derived: whether the log can rebuild it.
+        first_offset, last_offset: of what left the log with it; None where that is not known.
+    """
+
+    kind: str
+    partition: str
+    file: str
+    stored: str
+    size_bytes: int
+    sha256: str | None
+    reason: str
+    is_derived: bool
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether this version knows what it is."""
+        return self.kind in _COUNTED_KINDS
+
+    @property
+    def is_log(self) -> bool:
+        """Whether it is record batches that left a log: a segment, in any stage of its life, or a tail of one."""
+        stem = self.file
+        for suffix in _LATER_SUFFIXES:
+            stem = stem.removesuffix(suffix)
+        return stem.endswith(LOG_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredLog:
+    """What left the log of one partition."""
+
+    partition: str
+    parts: tuple[StoredEntry, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.size_bytes for part in self.parts)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why, each reason once."""
+        return tuple(dict.fromkeys(part.reason for part in self.parts))
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest one that is known of the parts."""
+        return min((part.first_offset for part in self.parts if part.first_offset is not None), default=None)
+
+    @property
+    def last_offset(self) -> int | None:
+        """The highest one of the parts, None unless all of them are known."""
+        known = [part.last_offset for part in self.parts if part.last_offset is not None]
+        return max(known) if len(known) == len(self.parts) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a manifest says.
+
+    Attributes:
+        log_dir: of the run; None where no line says it.
+        problems: lines that cannot be read.
+        has_torn_end: whether the last line is not whole: its file was not touched before the run was killed.
+    """
+
+    entries: tuple[StoredEntry, ...]
+    log_dir: str | None
+    problems: tuple[str, ...]
+    has_torn_end: bool
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Return what the bytes of a manifest say; damage is told, not raised."""
+    *lines, rest = data.split(b"\n")
+    entries: dict[str, StoredEntry] = {}
+    problems, log_dir = [], None
+    for number, line in enumerate(lines, 1):
+        document = _json_object(line)
+        if document is None:
+            problems.append(f"line {number} of the manifest is not a JSON object")
+            continue
+        if log_dir is None and isinstance(document.get("log_dir"), str):
+            log_dir = document["log_dir"]
+        if "stored" not in document:
+            continue
+        entry = _entry(document)
+        if entry is None:
+            problems.append(f"line {number} of the manifest does not say which file below the run it means")
+        else:
+            entries[entry.stored] = entry  # a later line counts
+    return Manifest(
+        entries=tuple(entries.values()), log_dir=log_dir, problems=tuple(problems), has_torn_end=bool(rest)
+    )
+
+
+def names_of(entries: Iterable[StoredEntry]) -> frozenset[str]:
+    """Return the paths that *entries* stand for, of kinds that this version does not know, too."""
+    return frozenset(entry.stored for entry in entries)
+
+
+def _json_object(line: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _entry(document: dict[str, Any]) -> StoredEntry | None:
+    texts = [document.get(name) for name in ("kind", "partition", "file", "stored", "reason")]
+    size_bytes, sha256 = document.get("size_bytes"), document.get("sha256")
+    is_sound = (
+        all(isinstance(text, str) for text in texts)
+        and type(size_bytes) is int
+        and (sha256 is None or isinstance(sha256, str))
+        and is_below(document["stored"])
+    )
+    if not is_sound:
+        return None
+    return StoredEntry(
+        kind=document["kind"],
+        partition=document["partition"],
+        file=document["file"],
+        stored=document["stored"],
+        size_bytes=document["size_bytes"],
+        sha256=sha256,
+        reason=document["reason"],
+        is_derived=document.get("derived") is True,
+        first_offset=_offset(document.get("first_offset")),
+        last_offset=_offset(document.get("last_offset")),
+    )
+
+
+def _offset(found: object) -> int | None:
+    return found if type(found) is int else None
+
+
+def is_below(path: str) -> bool:
+    """Whether *path* is a plain path to something below where it begins."""
+    parts = path.split("/")
+    return "\0" not in path and not {"", ".", ".."} & set(parts) and len(parts) > 1
