@@ -15,7 +15,7 @@ from recovery.model import Content, FileStat, Generated, Original, PartitionSour
 from recovery.problem import Problem, Repair
 from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
 
-DANGLING_LINK = "dangling link"
+_LINKS_TO_NOTHING = frozenset({"dangling link", "link that leads nowhere"})
 
 
 class PartitionTree:
@@ -60,7 +60,7 @@ class PartitionTree:
 
     def exists(self, name: str) -> bool:
         """Return whether something has this name, a file or not; links to nothing do not count, as in Java."""
-        return name in self._nodes or self._others.get(name, DANGLING_LINK) != DANGLING_LINK
+        return name in self._nodes or self._others.get(name, "dangling link") not in _LINKS_TO_NOTHING
 
     def is_taken(self, name: str) -> bool:
         """Return whether anything has this name."""

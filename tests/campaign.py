@@ -34,7 +34,7 @@ from pathlib import Path
 
 from tests.judgement import IDENTICAL, UNEXPLAINED, Judge, Judgement
 from tests.kafka import Oracle
-from tests.mutilate import DAMAGES, FAMILIES, PLAIN_DAMAGES, Victim, make_victim
+from tests.mutilate import DAMAGES, FAMILIES, FOLDER_DAMAGES, PLAIN_DAMAGES, Victim, make_victim
 from tests.mutilations.names import NAME_DAMAGES
 from tests.samples import Sample, tree_of, unpack, write_tree
 
@@ -137,7 +137,7 @@ class Campaign:
         damages = []
         for path in rng.sample(folders, min(len(folders), rng.randint(2, 6))):
             victim = make_victim(sample, path, work / "victims" / path.name / "d", self._trees[path])
-            names = [one for one in rng.sample(_of_one_partition(), rng.randint(1, 2)) if one not in _COSTLY]
+            names = [one for one in rng.sample(FOLDER_DAMAGES, rng.randint(1, 2)) if one not in _COSTLY]
             damages += [f"{path.name}: {words}" for words in apply_damages(victim, names, rng)]
             tree = {at: data for at, data in tree.items() if not at.startswith(f"{path.name}/")}
             tree |= {
@@ -196,18 +196,6 @@ def _damages_of(mode: str, number: int, rng: random.Random) -> list[str]:
         return [first]
     others = [name for name in names if name not in _COSTLY and name != first]
     return [first, *rng.sample(others, rng.randint(1, 2))]
-
-
-def _of_one_partition() -> list[str]:
-    """Damages that stay within the partition's folder."""
-    beside = {"lying marker", "recovery point", "log start offset", "odd folder name", "doubled folder"}
-    beside |= {
-        "malformed recovery points",
-        "malformed log start offsets",
-        "link for a file",
-        "link for a folder",
-    }
-    return [name for name in DAMAGES if name not in beside and "FIFO" not in name]
 
 
 def _result(name: str, partition: str, damages: Sequence[str], judgement: Judgement) -> CaseResult:

@@ -46,7 +46,6 @@ IO_ERROR, NAME, LINK, UNEXPLAINED = "I/O error", "name", "link", "unexplained"
 VERDICTS = (IDENTICAL, REFUSED, OUT_OF_ORDER, WAITING, IO_ERROR, NAME, LINK, UNEXPLAINED)
 OUT_OF_ORDER_REASON = "a batch whose offset is out of order"
 NAME_REASON = "no topic can have this name"
-LINK_REASON = "a link, through which a broker writes"
 IN_THE_WAY = re.compile("a [a-z ]+ where a file is (needed|to be written)")
 DUPLICATE_REASON = "lies in 2 folders"
 HANG_SECONDS = 4.0
@@ -242,7 +241,7 @@ class _Case:
         is_only_one = len(self._partitions) == 1 and len(self._before) == 1
         if DUPLICATE_REASON in reasons:
             return UNEXPLAINED if self._outcome.outcome == "loaded" else REFUSED
-        if LINK_REASON in reasons or "link where a file" in reasons:
+        if re.search(r"a (dangling )?link\b", reasons):
             kind = LINK
         else:
             kind = IO_ERROR if IN_THE_WAY.search(reasons) else UNEXPLAINED

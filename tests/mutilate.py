@@ -52,6 +52,13 @@ BASIC_DAMAGES = (
 )  # fmt: skip
 """One or two of each kind, without odd names and what only changes the meaning of sound bytes."""
 
+_BESIDE_THE_FOLDER = frozenset({
+    "lying marker", "recovery point", "log start offset", "malformed recovery points", "malformed log start offsets",
+    "odd folder name", "doubled folder", "link for a file", "link for a folder", "FIFO for a file",
+})  # fmt: skip
+FOLDER_DAMAGES = tuple(name for name in DAMAGES if name not in _BESIDE_THE_FOLDER)
+"""What changes nothing but the partition's folder."""
+
 PLAIN_DAMAGES = (
     "torn tail", "junk tail", "zero tail", "missing offset index",
     *(f"flipped {field}, unflushed" for field in ("length", "crc", "attributes", "records")),

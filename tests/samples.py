@@ -21,6 +21,7 @@ MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
 _HUGE_BYTES = 64 << 20
 _PAGE_BYTES = 4096
+_ZERO_PAGE = bytes(_PAGE_BYTES)
 _OFFSET_CHECKPOINT = re.compile(r"(recovery-point|log-start|replication|cleaner)-offset-checkpoint$")
 
 
@@ -155,7 +156,10 @@ def _write_with_holes(path: str, content: bytes) -> None:
     if isinstance(content, HugeFile):
         pages, size_bytes = list(content.pages), content.size_bytes
     elif size_bytes > 4 * _PAGE_BYTES and not any(content[-_PAGE_BYTES:]):  # preallocated
-        pages = [(0, content.rstrip(b"\0"))]
+        end = size_bytes
+        while end > _PAGE_BYTES and content[end - _PAGE_BYTES : end] == _ZERO_PAGE:
+            end -= _PAGE_BYTES
+        pages = [(0, content[:end])]
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         for position, page in pages:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.kafka import Broker, Oracle
 from tests.kafka_broker import QUIET_PROPERTIES, BrokerError
-from tests.mutilate import CHECKPOINTS, DAMAGES, make_victim
+from tests.mutilate import CHECKPOINTS, DAMAGES, FOLDER_DAMAGES, make_victim
 from tests.samples import MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -32,8 +32,8 @@ _OTHER_COMPONENTS = re.compile(
 )
 # The broker itself reads these topics when it starts, and writes to other logs by what it finds there.
 _BROKERS_OWN = re.compile(r"__|remote-log-index-cache|tiered")
-# These concern the whole log dir, or make the whole broker see a stray.
-_NOT_OF_ONE_PARTITION = ("lying marker", "missing partition.metadata")
+# These make the whole broker see a stray, or fill the disk.
+_NOT_FOR_A_BROKER = ("partition.metadata", "no segments", "huge file")
 
 
 @pytest.mark.parametrize("name", SAMPLE_NAMES)
@@ -107,7 +107,11 @@ def damage_partitions(
     copies: list[Sample], rng: random.Random, scratch: Path, oracle: Oracle
 ) -> Iterator[tuple[str, str]]:
     """Damage most partitions of all *copies* alike, in ways that a broker survives: (folder, damage)."""
-    damages = [name for name in DAMAGES if name not in _NOT_OF_ONE_PARTITION]
+    damages = [
+        *(name for name in FOLDER_DAMAGES if not name.endswith(_NOT_FOR_A_BROKER)),
+        "recovery point",
+        "log start offset",
+    ]
     folders = [path for log_dir in copies[0].log_dirs for path in sorted(log_dir.iterdir()) if path.is_dir()]
     for folder in folders:
         if _BROKERS_OWN.match(folder.name):

@@ -182,12 +182,15 @@ def lost_batches(before: Mapping[str, bytes], log_dir: Path, quarantine: Path | 
     place = quarantine_of(log_dir) if quarantine is None else quarantine
     saved = {str(path): _data_of(path) for path in place.rglob("*.log*")} if place.exists() else {}
     kept = [*live.values(), *saved.values()]
+    whole = {batch for data in saved.values() for _, batch in valid_batches(data)}
     lost = []
     for path, data in before.items():
         if now.get(path) == data:
             continue
         here = live.get(path, b"")
         for position, batch in valid_batches(data):
-            if here[position : position + len(batch)] != batch and not any(batch in other for other in kept):
+            if here[position : position + len(batch)] == batch or batch in whole:
+                continue
+            if not any(batch in other for other in kept):
                 lost.append(f"{path} at {position} ({len(batch)} bytes)")
     return lost
