@@ -35,6 +35,7 @@ from recovery.durable import (
     truncate,
     write_new,
 )
+from recovery.listing import is_of_type
 from recovery.model import FileStat, RemovalKind
 from recovery.quarantine import Quarantine
 
@@ -132,7 +133,8 @@ def publish(folder: str, commit: Commit) -> None:
 def list_files(folder: str) -> dict[str, FileStat]:
     """Return the regular files in *folder*."""
     with os.scandir(folder) as entries:
-        return {entry.name: _file_stat(entry.stat()) for entry in entries if entry.is_file()}
+        files = [entry for entry in entries if is_of_type(entry, os.DirEntry.is_file)]
+        return {entry.name: _file_stat(entry.stat()) for entry in files}
 
 
 class _Publication:

@@ -21,6 +21,7 @@ Handoff = Literal["clean-shutdown", "recovery-point", "none"]
 HANDOFF_CHOICES: tuple[Handoff, ...] = get_args(Handoff)
 
 
+TEMPORARY_CHECKPOINTS = (f"{RECOVERY_POINT_CHECKPOINT}.tmp", f"{LOG_START_OFFSET_CHECKPOINT}.tmp")
 HANDED_OVER_FILES = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEAN_SHUTDOWN_FILE)
 
 
@@ -108,11 +109,10 @@ def _plan(log_dir: str, writes: Mapping[str, bytes]) -> PartitionPlan:
 
 def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
     """Yield what a broker that was killed while it wrote a checkpoint has left: the next one writes over it."""
-    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
-        path = os.path.join(log_dir, f"{name}.tmp")
+    for name in TEMPORARY_CHECKPOINTS:
+        path = os.path.join(log_dir, name)
         if os.path.isfile(path) and not os.path.islink(path):
-            size_bytes = os.path.getsize(path)
-            yield RemoveFile(name=f"{name}.tmp", size_bytes=size_bytes, kind=RemovalKind.LEFTOVER)
+            yield RemoveFile(name=name, size_bytes=os.path.getsize(path), kind=RemovalKind.LEFTOVER)
 
 
 def _kept_lines(

@@ -23,7 +23,7 @@ from recovery.actions import (
 from recovery.commit import Commit
 from recovery.durable import remove_empty_folder
 from recovery.errors import UnsafeError
-from recovery.handoff import HANDED_OVER_FILES
+from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
 from recovery.journal import Journal, listing_digest
 from recovery.journal_record import Header
@@ -255,7 +255,7 @@ def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
 def own_files(log_dir: str) -> dict[str, FileStat]:
     """Return the log dir's own files that a run writes, as far as they are there."""
     found = {}
-    for name in HANDED_OVER_FILES:
+    for name in (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS):
         with contextlib.suppress(FileNotFoundError):
             stat = os.stat(os.path.join(log_dir, name))
             found[name] = FileStat(size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns, inode=stat.st_ino)

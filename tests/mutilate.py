@@ -22,6 +22,7 @@ __all__ = [
     "CHECKPOINTS",
     "DAMAGES",
     "FAMILIES",
+    "FOLDER_DAMAGES",
     "PLAIN_DAMAGES",
     "Damage",
     "Victim",

@@ -16,7 +16,7 @@ import pytest
 from segfmt.record_batch import BatchSlice, walk_batches
 from tests.builders import BASE_TIMESTAMP_MS, data_batch
 from tests.campaign import Campaign
-from tests.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, UNEXPLAINED, promises
+from tests.judgement import IDENTICAL, IO_ERROR, LINK, OUT_OF_ORDER, REFUSED, UNEXPLAINED, promises
 from tests.kafka import Oracle
 from tests.mutilate import CHECKPOINTS, Victim
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of, recover
@@ -303,3 +303,130 @@ class TestFoundByTheCampaign:
             (victim.folder / "leader-epoch-checkpoint").write_text("7\n0\n")
 
         self.check(campaign, "late-0", damage, REFUSED)
+
+    def test_the_offset_behind_the_greatest_is_the_least(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            with victim.logs()[0].open("ab") as log:
+                log.write(data_batch(2**63 - 1, 2))
+
+        self.check(campaign, "late-0", damage, REFUSED)
+
+    @pytest.mark.parametrize("suffixes", [(".log",), (".log", ".index", ".timeindex")], ids=["log", "all"])
+    @pytest.mark.parametrize("is_clean", [False, True])
+    def test_a_segment_at_the_greatest_offset(
+        self, suffixes: tuple[str, ...], is_clean: bool, campaign: Campaign
+    ) -> None:
+        def damage(victim: Victim) -> None:
+            victim.set_marker(is_there=is_clean)
+            last = victim.logs()[-1]
+            for suffix in suffixes:
+                shutil.copyfile(last.with_suffix(suffix), victim.file(2**63 - 1, suffix))
+
+        self.check(campaign, "late-1", damage, IDENTICAL, REFUSED)
+
+    def test_a_segment_that_only_a_name_asks_for(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.logs()[0]
+            log.rename(log.with_name("-0.log"))
+
+        self.check(campaign, "many-producers-0", damage)
+
+    @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+    def test_an_index_that_cannot_be_mapped(self, suffix: str, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            os.truncate(victim.unflushed()[0].with_suffix(suffix), 3 << 30)
+
+        self.check(campaign, "late-0", damage, REFUSED)
+
+    @pytest.mark.parametrize("is_clean", [False, True])
+    def test_temporary_files_of_checkpoints_are_written_over(
+        self, is_clean: bool, campaign: Campaign
+    ) -> None:
+        def damage(victim: Victim) -> None:
+            victim.set_marker(is_there=is_clean)
+            for path in (
+                victim.folder / "leader-epoch-checkpoint",
+                *map(victim.log_dir.joinpath, CHECKPOINTS),
+            ):
+                path.with_name(f"{path.name}.tmp").write_bytes(b"0\n")
+
+        self.check(campaign, "late-0", damage)
+        self.check(campaign, "transactions-0", damage, sample_name="intact")
+
+    @pytest.mark.parametrize("how", ["FIFO", "folder", "loop", "dangling"])
+    def test_indexes_of_what_is_no_log(self, how: str, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.logs()[1]
+            log.unlink()
+            if how == "FIFO":
+                os.mkfifo(log)
+            elif how == "folder":
+                log.mkdir()
+            else:
+                log.symlink_to(log.name if how == "loop" else "nowhere")
+
+        self.check(campaign, "late-1", damage)
+
+    @pytest.mark.parametrize("how", ["FIFO", "link to a folder"])
+    def test_an_index_that_is_no_file_of_a_segment_that_goes(self, how: str, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            first, *_, last = victim.unflushed()
+            os.truncate(first, first.stat().st_size - 1)
+            index = last.with_suffix(".timeindex")
+            index.unlink()
+            os.mkfifo(index) if how == "FIFO" else index.symlink_to(".")
+
+        self.check(campaign, "late-1", damage, IO_ERROR, REFUSED, LINK)
+
+    @pytest.mark.parametrize("magic", [3, 10, 127])
+    def test_a_split_of_batches_of_an_unknown_magic(self, magic: int, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[-1]
+            patch(log, 16, bytes([magic]))
+            far = int(log.stem) + 2**31 + 7
+            os.truncate(log, sum(batch.size_bytes for batch in batches_of(log)))
+            with log.open("ab") as file:
+                file.write(data_batch(far, 3))
+
+        self.check(campaign, "late-1", damage, REFUSED)
+
+    def test_a_split_into_two_segments_of_one_base_offset(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[-1]
+            far = int(log.stem) + 2**31 + 7
+            with log.open("ab") as file:
+                file.write(data_batch(far, 3) + data_batch(far + 2**32, 1) + data_batch(far, 3))
+
+        self.check(campaign, "late-1", damage, REFUSED)
+
+    def test_a_partition_twice_keeps_its_line(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            victim.second_log_dir.mkdir()
+            shutil.copytree(victim.folder, victim.second_log_dir / "late-01")
+            for name in CHECKPOINTS:
+                shutil.copyfile(victim.log_dir / name, victim.second_log_dir / name)
+
+        self.check(campaign, "late-1", damage, REFUSED)
+
+    def test_a_pipe_for_a_checkpoint_does_not_hang(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            (victim.log_dir / CHECKPOINTS[0]).unlink()
+            os.mkfifo(victim.log_dir / CHECKPOINTS[0])
+
+        self.check(campaign, "late-1", damage, REFUSED)
+
+    @pytest.mark.parametrize("count", [13, 25, 49, 97])
+    @pytest.mark.parametrize("is_followed", [False, True])
+    def test_producers_of_one_bucket_that_fill_the_table(
+        self, count: int, is_followed: bool, campaign: Campaign
+    ) -> None:
+        def damage(victim: Victim) -> None:
+            ids = [number << 12 for number in range(count)] + [0] * is_followed
+            logs = victim.logs()
+            for path in victim.folder.glob("*.snapshot"):
+                path.unlink()
+            for log in logs:
+                data = b"".join(data_batch(int(log.stem) + i, producer_id=pid) for i, pid in enumerate(ids))
+                log.write_bytes(data)
+
+        self.check(campaign, "late-1", damage)
