@@ -173,7 +173,7 @@ class Journal:
         return _digest(scan_record.scan_key(folder, request, stat)) in self._scans
 
     def scan_of(self, folder: str, request: ScanRequest, stat: FileStat) -> RawScan | None:
-        """Return the scan of a segment that a run has made of these bytes; None where there is none.
+        """Return the scan of a segment that a run has made of these bytes; None where none can be read.
 
         Args:
             folder: of the partition.
@@ -183,7 +183,10 @@ class Journal:
         position = self._scans.get(_digest(key))
         if position is None:
             return None
-        found = self._file.read(position)
+        try:
+            found = self._file.read(position)
+        except OSError:
+            return None  # the segment is read instead
         if found is None:
             return None
         head, body = found

@@ -11,7 +11,7 @@ import errno
 import os
 import stat as stat_module
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -91,16 +91,17 @@ class JournalFile:
     def _write(self, *pieces: Piece) -> None:
         """Write *pieces* at the end; where that fails, the file ends where it did before."""
         try:
-            if self._is_torn:
-                os.ftruncate(self._descriptor, self._end)
-                self._is_torn = False
-            size_bytes = _write_fully(self._descriptor, pieces, self._end)
-        except OSError as error:
+            with _naming(self.path):
+                if self._is_torn:
+                    os.ftruncate(self._descriptor, self._end)
+                    self._is_torn = False
+                size_bytes = _write_fully(self._descriptor, pieces, self._end)
+        except OSError:
             self._is_torn = True
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self._end)
                 self._is_torn = False
-            raise OSError(error.errno, error.strerror, self.path) from error
+            raise
         self._end += size_bytes
 
     def _has_room(self, size_bytes: int) -> bool:
@@ -117,14 +118,12 @@ class JournalFile:
         Raises:
             OSError: that failed.
         """
-        try:
+        with _naming(self.path):
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self.path) from error
 
     def check(self, position: int) -> FoundRecord | None:
         """Return the record at *position*, None where there is no whole one; its body is not kept."""
-        prefix = journal_record.read_prefix(_read_fully(self._descriptor, PREFIX.size, position))
+        prefix = journal_record.read_prefix(self._pread(PREFIX.size, position))
         if prefix is None:
             return None
         kind, length, expected = prefix
@@ -132,24 +131,24 @@ class JournalFile:
         end = begin + length
         if end > self._end:
             return None
-        first = _read_fully(self._descriptor, min(length, _CHUNK_BYTES), begin)
+        first = self._pread(min(length, _CHUNK_BYTES), begin)
         payload = journal_record.read_payload(first)
         if payload is None:
             return None
         checksum = zlib.crc32(first, journal_record.begin_checksum(kind, length))
         for at in range(begin + len(first), end, _CHUNK_BYTES):
-            chunk = _read_fully(self._descriptor, min(end - at, _CHUNK_BYTES), at)
+            chunk = self._pread(min(end - at, _CHUNK_BYTES), at)
             checksum = zlib.crc32(chunk, checksum)
         is_whole = journal_record.end_checksum(checksum, position) == expected
         return FoundRecord(kind, payload[0], end) if is_whole else None
 
     def read(self, position: int) -> tuple[dict[str, Any], memoryview] | None:
         """Return head and body of the record at *position*, None where it is no longer whole."""
-        prefix = journal_record.read_prefix(_read_fully(self._descriptor, PREFIX.size, position))
+        prefix = journal_record.read_prefix(self._pread(PREFIX.size, position))
         if prefix is None or prefix[1] > self._end - position - PREFIX.size:
             return None
         kind, length, expected = prefix
-        payload = _read_fully(self._descriptor, length, position + PREFIX.size)
+        payload = self._pread(length, position + PREFIX.size)
         checksum = journal_record.payload_checksum(kind, (payload,))
         if len(payload) != length or journal_record.end_checksum(checksum, position) != expected:
             return None
@@ -161,13 +160,18 @@ class JournalFile:
         Raises:
             JournalError: they are those of something else, or of another version.
         """
-        start = _read_fully(self._descriptor, START.size, 0)
+        start = self._pread(START.size, 0)
         return any(start) and journal_record.check_start(start, self.path)
+
+    def _pread(self, size_bytes: int, position: int) -> bytes:
+        with _naming(self.path):
+            return _read_fully(self._descriptor, size_bytes, position)
 
     def cut(self, position: int) -> None:
         """Let the file end at *position*; where it is open for reading only, just read no further."""
         if self.may_write and position < self._end:
-            os.ftruncate(self._descriptor, position)
+            with _naming(self.path):
+                os.ftruncate(self._descriptor, position)
         self._end = position
 
 
@@ -260,6 +264,15 @@ def _write_fully(descriptor: int, pieces: Sequence[Piece], position: int) -> int
         if left:
             left[0] = left[0][count:]
     return position - begin
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Let an error of a call on a descriptor say which file it is about."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _read_fully(descriptor: int, size_bytes: int, position: int) -> bytes:

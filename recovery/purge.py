@@ -129,7 +129,8 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
         word = os.path.basename(path).replace(JOURNAL_FILE, "recover")
         raise UnsafeError(
             f"{path}: {word} was interrupted on {log_dir}, and goes on from what is in quarantine. Nothing was "
-            f"purged. Remedy: let {word} finish"
+            f"purged. Remedy: let {word} finish; or, if a broker was started since, remove that file, which is of no "
+            "use then"
         )
 
 

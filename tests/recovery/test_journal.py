@@ -607,6 +607,34 @@ class TestFailingWrites:
             Journal.create(path, a_header(log_dir))
         assert os.listdir(os.path.dirname(path)) == []
 
+    def test_a_read_that_fails_costs_a_scan_and_names_the_file(
+        self, journal: Journal, path: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        filled(journal)
+        monkeypatch.setattr(journal_file.os, "pread", refuse)
+        assert journal.scan_of("t-0", a_request(0), STAT) is None
+        for read in (lambda: journal.commits["t-0"], lambda: Journal.open(path)):
+            with pytest.raises(OSError, match="Input/output error") as caught:
+                read()
+            assert caught.value.filename == path
+
+    def test_a_torn_end_that_cannot_be_cut_names_the_file(
+        self, journal: Journal, path: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+        with open(path, "ab") as file:
+            file.write(b"torn")
+        monkeypatch.setattr(journal_file.os, "ftruncate", refuse)
+        with pytest.raises(OSError, match="Read-only") as caught:
+            Journal.open(path)
+        assert caught.value.filename == path
+        assert Journal.open(path, read_only=True) is not None
+
     def test_a_commit_that_is_not_on_disk_does_not_count_here(
         self, journal: Journal, monkeypatch: pytest.MonkeyPatch
     ) -> None:
