@@ -34,7 +34,7 @@ class WorkLocks:
 
     def __init__(self, log_dirs: Iterable[str]) -> None:
         self._log_dirs = tuple(log_dirs)
-        self._held: list[int] = []
+        self._held: dict[tuple[int, int], int] = {}  # device and inode -> descriptor
 
     def __enter__(self) -> WorkLocks:
         try:
@@ -53,13 +53,18 @@ class WorkLocks:
     def release(self) -> None:
         """Let go of all."""
         while self._held:
-            os.close(self._held.pop())
+            os.close(self._held.popitem()[1])
 
     def _lock(self, log_dir: str) -> None:
         with contextlib.suppress(OSError):  # what cannot be opened is said by who reads the log dir
-            self._held.append(os.open(log_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+            descriptor = os.open(log_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) in self._held:  # the same folder by another name
+                os.close(descriptor)
+                return
+            self._held[found.st_dev, found.st_ino] = descriptor
             try:
-                fcntl.flock(self._held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno in _HELD_ERRNOS:
                     raise LogDirLockedError(

@@ -33,6 +33,13 @@ def test_one_at_a_time(tmp_path: Path) -> None:
     assert os.listdir(path) == []
 
 
+def test_a_folder_of_two_names_is_locked_once(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with WorkLocks([str(tmp_path / "a"), str(tmp_path / "b")]), pytest.raises(LogDirLockedError):
+        WorkLocks([str(tmp_path / "b")]).__enter__()
+
+
 def test_none_is_held_where_one_is_refused(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     first.mkdir()
