@@ -170,6 +170,14 @@ class RecoveryReport:
         return tuple(partition for log_dir in self.log_dirs for partition in log_dir.partitions)
 
     @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All that keeps a broker from loading, of log dirs and of partitions."""
+        return (
+            *(problem for log_dir in self.log_dirs for problem in log_dir.problems),
+            *(problem for partition in self.partitions for problem in partition.problems),
+        )
+
+    @property
     def exit_code(self) -> int:
         """Return the exit code of the run; the table is in the README."""
         if self.signal_exit_code is not None:
@@ -222,6 +230,9 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
     yield f"{len(report.partitions)} partitions: {words or 'nothing found'}" + (
         " (dry run: nothing was changed)" if report.dry_run else ""
     )
+    repairable = sum(problem.repair is not None for problem in report.problems)
+    if repairable:
+        yield f"{repairable} of {len(report.problems)} problems can be repaired: recover --repair moves files away"
     cut = sum(partition.truncated_bytes for partition in report.partitions)
     if cut:
         batches = sum(partition.truncated_batches for partition in report.partitions)

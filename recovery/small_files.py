@@ -85,4 +85,4 @@ def read_topic_id(tree: PartitionTree) -> str | None:
 def _refused_small_file(file: str, error: MalformedCheckpointError, remedy: str) -> PartitionRefusedError:
     outcome = "takes the log dir offline" if error.takes_dir_offline else "stops the broker"
     rule = f"{error} ({error.kafka} {outcome})"
-    return PartitionRefusedError(file=file, position=error.position, rule=rule, remedy=remedy)
+    return PartitionRefusedError(file=file, position=error.position or None, rule=rule, remedy=remedy)

@@ -46,6 +46,7 @@ def test_all_reasons_are_in_the_text(sample: Sample, folder: Path) -> None:
         assert [line.split()[0].rstrip(":") for line in reasons] == files
         assert all("Remedy: " in line for line in reasons)
         assert any(line.strip().startswith("backup: folder 'backup' is neither") for line in lines)
+        assert lines[-1] == "4 of 4 problems can be repaired: recover --repair moves files away"
     assert untouched(folder) == found
     assert not (sample.log_dirs[0] / MARKER).exists()
     assert (sample.log_dirs[1] / MARKER).exists()
