@@ -391,6 +391,6 @@ class _Loader:
         """Cut mapped indexes to whole entries. Kafka: AbstractIndex.close."""
         for segment in self._segments.values():
             for name, entry_bytes in segment.mapped_indexes:
-                size_bytes = self._tree.size_bytes(name)
-                if name in segment.opened_indexes and size_bytes % entry_bytes:
+                size_bytes = self._tree.size_bytes(name) if name in segment.opened_indexes else 0
+                if size_bytes % entry_bytes:
                     self._tree.cut(name, size_bytes // entry_bytes * entry_bytes)

@@ -43,7 +43,7 @@ from recovery.observer import (
 from recovery.partition import unflushed_segments
 from recovery.partition_result import PartitionResult
 from recovery.plan import plan_partition
-from recovery.preflight import fold_checked, problems_of_plan
+from recovery.preflight import fold_checked
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.report import PartitionReport, Status
@@ -219,7 +219,7 @@ class PartitionRun:
         finally:
             self.scans.cancel()
         plan = self._plan(outcome)
-        if problems := problems_of_plan(self._task, plan) or self._reserve(plan):
+        if problems := self._reserve(plan):
             return self._refused(PartitionRefusedError.of(problems), started_s)
         self._tell(outcome)
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from native.raw_scan import RawScan, Stop
-from recovery.actions import LinkFile, PartitionPlan, RenameFile
 from recovery.errors import PartitionRefusedError
 from recovery.log_reader import MAX_LONG
 from recovery.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
@@ -20,7 +19,7 @@ from recovery.problem import Problem, Repair
 from recovery.segment import Segment
 from recovery.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
 from recovery.stops import refusal_of_stop
-from recovery.tree import PartitionTree
+from recovery.tree import LINKS_TO_NOTHING, PartitionTree
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
@@ -97,29 +96,8 @@ def notes_of(task: PartitionTask) -> Iterator[Problem]:
                 file=name,
                 rule=f"a {kind} with the name of a file of the log: a broker passes it over until it needs the name",
                 remedy="move it out of the partition's folder",
-                repair=Repair(names=(name,)),
+                repair=None if kind in LINKS_TO_NOTHING else Repair(names=(name,)),
             )
-
-
-def problems_of_plan(task: PartitionTask, plan: PartitionPlan) -> tuple[Problem, ...]:
-    """Return where *plan* needs the name of something that is no file.
-
-    Differs: a broker that cannot write a snapshot for that reason empties the segment.
-    """
-    targets = [
-        action.new if isinstance(action, RenameFile | LinkFile) else action.name for action in plan.actions
-    ]
-    return tuple(
-        Problem(
-            file=name,
-            rule=f"a {task.others[name]} where a file is to be written (a 4.x broker meets an I/O error, and may "
-            "empty the segment for it)",
-            remedy="move it out of the partition's folder",
-            repair=Repair(names=(name,)),
-        )
-        for name in dict.fromkeys(targets)
-        if name in task.others
-    )
 
 
 def without_files(task: PartitionTask, names: Iterable[str]) -> PartitionTask:
@@ -145,23 +123,27 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
             remedy="move it away: the broker makes a new one from the segments that it recovers",
             repair=Repair(names=(LEADER_EPOCH_CHECKPOINT,)),
         )
-    kind = task.others.get(PARTITION_METADATA, "dangling link")
-    if kind != "dangling link":  # that one does not exist to a broker
+    kind = task.others.get(PARTITION_METADATA)
+    if kind is not None and kind not in LINKS_TO_NOTHING:  # those do not exist to a broker
         yield Problem(
             file=PARTITION_METADATA,
             rule=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
             remedy="put a file there with the topic's id (kafka-topics --describe), or a copy from another replica",
         )
-    for segment in _loaded_segments(task):
-        name = segment.txn_index  # the other two are opened when they are used: the fold knows
-        kind = task.others.get(name)
-        if kind not in (None, "dangling link"):
-            yield Problem(
-                file=name,
-                rule=f"a {kind} where an index must be (IOException takes the log dir offline)",
-                remedy="move it and the segment's .index away: both are rebuilt from the log",
-                repair=Repair(names=_present(task, segment.offset_index, name)),
-            )
+    segments = list(_loaded_segments(task))
+    unflushed = {file for file, _, _ in unflushed_segments(task)}
+    for segment in segments:
+        is_mapped = segment.log in unflushed or segment is segments[-1]  # others are when they are needed
+        mapped = (segment.offset_index, segment.time_index) if is_mapped else ()
+        for name in (*mapped, segment.txn_index):
+            kind = task.others.get(name)
+            if kind is not None and kind not in LINKS_TO_NOTHING:
+                yield Problem(
+                    file=name,
+                    rule=f"a {kind} where an index must be (IOException takes the log dir offline)",
+                    remedy="move it and the segment's .index away: both are rebuilt from the log",
+                    repair=Repair(names=_present(task, segment.offset_index, name)),
+                )
 
 
 def _name_problems(files: Iterable[str]) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from recovery.model import Content, FileStat, Generated, Original, PartitionSour
 from recovery.problem import Problem, Repair
 from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
 
-_LINKS_TO_NOTHING = frozenset({"dangling link", "link that leads nowhere"})
+LINKS_TO_NOTHING = frozenset({"dangling link", "link that leads nowhere"})
 
 
 class PartitionTree:
@@ -60,7 +60,7 @@ class PartitionTree:
 
     def exists(self, name: str) -> bool:
         """Return whether something has this name, a file or not; links to nothing do not count, as in Java."""
-        return name in self._nodes or self._others.get(name, "dangling link") not in _LINKS_TO_NOTHING
+        return name in self._nodes or self._others.get(name, "dangling link") not in LINKS_TO_NOTHING
 
     def is_taken(self, name: str) -> bool:
         """Return whether anything has this name."""
@@ -126,7 +126,10 @@ class PartitionTree:
         if kind is not None:
             rule = f"a {kind} where a file is needed (a 4.x broker meets an I/O error, and may empty the segment)"
             remedy = "move it out of the partition's folder"
-            problem = Problem(file=name, rule=rule, remedy=remedy, repair=Repair(names=(name,)))
+            repair = (
+                None if kind in LINKS_TO_NOTHING else Repair(names=(name,))
+            )  # there may be data behind it
+            problem = Problem(file=name, rule=rule, remedy=remedy, repair=repair)
             raise PartitionRefusedError.of([problem])
 
     def _forget(self, name: str, kind: RemovalKind) -> None:

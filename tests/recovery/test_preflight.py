@@ -19,7 +19,7 @@ from recovery.source import PartitionFiles
 from tests.edge_cases import BASES, NOW_MS, PROPERTIES, Log, segment
 from tests.kafka import Oracle
 from tests.recovery.driving import footprint, recover
-from tests.samples import MARKER
+from tests.samples import MARKER, differences, tree_of
 from tests.test_edge_cases import make_log, sample_of
 from tests.unloadable import EPOCHS, LOG_STARTS, RECOVERY_POINTS, SAFE, UNSAFE, Damage, segment_file
 
@@ -83,7 +83,7 @@ class TestOneReason:
         assert not is_refused or now == found
         assert (ours.log_dir / MARKER).exists() == (state == "C")
 
-    def test_a_folder_for_the_index_of_a_flushed_segment_is_refused(
+    def test_a_folder_for_the_index_of_a_flushed_segment_is_passed_over_and_noted(
         self, pristine: Path, oracle: Oracle, ram_path: Path
     ) -> None:
         for name in ("theirs", "ours"):
@@ -93,7 +93,9 @@ class TestOneReason:
         theirs = ram_path / "theirs" / "d"
         assert oracle.load([theirs], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
         report = recover(sample_of(log), [log.log_dir])
-        assert list(problems_by_file(report)) == [segment_file(12, ".index")]
+        assert differences(tree_of(theirs), tree_of(log.log_dir)) == []
+        (warning,) = report.partitions[0].warnings
+        assert "until it needs the name" in warning
 
     @pytest.mark.parametrize("suffix", [".snapshot", ".index", ".timeindex"])
     @pytest.mark.parametrize("kind", sorted(LINK))

@@ -124,6 +124,16 @@ class TestMoveAway:
         (entry,) = manifest_of(quarantine)
         assert (Path(quarantine.run_folder) / entry["stored"]).exists()
 
+    def test_its_bytes_are_on_disk_before_its_name_goes(self, log_dir: Path, monkeypatch) -> None:
+        calls: list[str] = []
+        quarantine = Quarantine(str(log_dir))
+        for name, place, real in (("unlink", os, os.unlink), ("sync", quarantine, quarantine.sync)):
+            monkeypatch.setattr(
+                place, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))
+            )
+        quarantine.move_away(str(log_dir / "t-0" / SEGMENT), folder="t-0", reason="foreign")
+        assert calls == ["sync", "unlink"]
+
 
 class TestSaveFile:
     def test_a_whole_file_is_a_hard_link(self, log_dir: Path) -> None:

@@ -224,6 +224,18 @@ class TestNever:
         assert saved.read_bytes() == b"12345"
         shutil.rmtree(far)
 
+    def test_links_stay(self, pristine: Path, ram_path: Path) -> None:
+        """What they lead to may be data on a disk that is not mounted."""
+        log = make_log(pristine, ram_path / "d", "U")
+        log.file(12).rename(ram_path / "elsewhere.log")
+        log.file(12).symlink_to(ram_path / "elsewhere.log")
+        log.file(24, ".snapshot").unlink()
+        log.file(24, ".snapshot").symlink_to("nowhere")
+        assert action_lines(recover(sample_of(log), [log.log_dir], repair=True)) == []
+        (ram_path / "elsewhere.log").rename(ram_path / "gone.log")
+        assert action_lines(recover(sample_of(log), [log.log_dir], repair=True)) == []
+        assert log.file(12).is_symlink()
+
     def test_without_the_option_nothing_moves(self, pristine: Path, ram_path: Path) -> None:
         log = make_log(pristine, ram_path / "d", "U")
         (log.folder / "foo.log").write_bytes(b"12345")
