@@ -74,24 +74,33 @@ def apply_partition(
             for action in plan.actions
             if not (isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION)
         ),
+        has_removed=bool(pending),
     )
     try:
         quarantine.sync()
-        enter(commit, saved)
     except BaseException:
         unstage(folder)
         raise
+    enter(commit, saved)  # where it fails it may count all the same, so what is staged stays for the next run
     publish(folder, commit)
     quarantine.note_change(commit, list_files(folder))
     return saved
 
 
-def stage(folder: str, name: str, files: Mapping[str, FileStat], actions: tuple[Action, ...]) -> Commit:
+def stage(
+    folder: str,
+    name: str,
+    files: Mapping[str, FileStat],
+    actions: tuple[Action, ...],
+    *,
+    has_removed: bool = False,
+) -> Commit:
     """Write what *actions* make in *folder* under temporary names, durably, and return the commit over all.
 
     Args:
         name: of the folder, for the commit.
         files: what lies there.
+        has_removed: whether something was removed there that must not come back after a power failure.
     """
     unstage(folder)
     staged: dict[str, FileStat] = {}
@@ -101,9 +110,8 @@ def stage(folder: str, name: str, files: Mapping[str, FileStat], actions: tuple[
                 path = os.path.join(folder, action.name)
                 _stage_action(folder, action, path + TEMPORARY_SUFFIX, path)
                 staged[action.name] = _stat(path + TEMPORARY_SUFFIX)
-        sync_all(
-            [*(os.path.join(folder, made + TEMPORARY_SUFFIX) for made in staged), folder] if staged else []
-        )
+        if staged or has_removed:
+            sync_all([*(os.path.join(folder, made + TEMPORARY_SUFFIX) for made in staged), folder])
     except BaseException:
         unstage(folder)
         raise

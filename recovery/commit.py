@@ -25,6 +25,7 @@ from recovery.actions import (
     TruncateFile,
     WriteFile,
 )
+from recovery.errors import JournalError
 from recovery.model import FileStat, RemovalKind
 from segfmt.filenames import DELETED_SUFFIX
 
@@ -67,6 +68,9 @@ class Commit:
 
         A `.deleted` file may be gone: quarantine has it.
         """
+        for name, made in self.staged.items():
+            if made not in (found.get(name), found.get(name + TEMPORARY_SUFFIX)):
+                return name
         allowed = self._allowed()
         for name in sorted(found.keys() | allowed.keys()):
             if name.endswith(TEMPORARY_SUFFIX) and name not in self.before:
@@ -145,13 +149,37 @@ class Commit:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Commit:
-        """Return the commit in a JSON object that `to_json` has made."""
-        return cls(
-            folder=document["folder"],
-            before={name: _stat(state) for name, state in document["before"].items()},
-            staged={name: _stat(state) for name, state in document["staged"].items()},
-            actions=tuple(_action_from_json(action) for action in document["actions"]),
-        )
+        """Return the commit in a JSON object that `to_json` has made.
+
+        Raises:
+            JournalError: it has not. Whoever may write into quarantine may have written it, so no name in it leads out
+                of its folder.
+        """
+        try:
+            commit = cls(
+                folder=plain_name(document["folder"]),
+                before={plain_name(name): _stat(state) for name, state in document["before"].items()},
+                staged={plain_name(name): _stat(state) for name, state in document["staged"].items()},
+                actions=tuple(_action_from_json(action) for action in document["actions"]),
+            )
+            commit.explain({})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise JournalError(
+                f"not a commit of this tool ({type(error).__name__}: {error}). Nothing was changed. Remedy: "
+                "begin anew with --restart"
+            ) from error
+        return commit
+
+
+def plain_name(name: object) -> str:
+    """Return *name* if it is that of a file in a folder.
+
+    Raises:
+        ValueError: it leads elsewhere.
+    """
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ValueError(f"{name!r} is no name of a file in a folder")
+    return name
 
 
 def _action_to_json(action: Action) -> dict[str, Any]:
@@ -165,6 +193,11 @@ def _action_to_json(action: Action) -> dict[str, Any]:
 def _action_from_json(document: Mapping[str, Any]) -> Action:
     fields = dict(document)
     kind = _ACTIONS[fields.pop("action")]
+    for key in ("name", "old", "new"):
+        if key in fields:
+            plain_name(fields[key])
+    if kind is CopyPart:
+        plain_name(fields["source"])
     if kind is RemoveFile:
         fields["kind"] = RemovalKind(fields["kind"])
     if kind is WriteFile:

@@ -95,7 +95,7 @@ def _next_data(descriptor: int, position: int, end: int) -> int:
 
 def truncate(path: str, size_bytes: int) -> None:
     """Cut the file *path* to *size_bytes*, on disk when this returns. A shorter file is left as it is."""
-    with opened(path, os.O_WRONLY) as descriptor:
+    with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
         if os.fstat(descriptor).st_size > size_bytes:
             os.ftruncate(descriptor, size_bytes)
         os.fsync(descriptor)
@@ -109,7 +109,7 @@ def append_part(source: str | None, path: str, position: int, end: int, *, mtime
         end: where the file ends then.
         mtime_ns: the time of change that it is given.
     """
-    with opened(path, os.O_WRONLY) as descriptor:
+    with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
         os.ftruncate(descriptor, position)
         os.lseek(descriptor, position, os.SEEK_SET)
         if source is not None:

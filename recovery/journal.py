@@ -37,9 +37,6 @@ from recovery.journal_record import START, Document, Header, RecordKind
 from recovery.model import FileStat, ScanRequest
 from segfmt.filenames import DELETED_SUFFIX
 
-JOURNAL_FILE: Final = "journal"
-"""Its name in the folder of a log dir's quarantine."""
-
 _NEW_SUFFIX: Final = ".new"
 
 

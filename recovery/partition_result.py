@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from recovery.errors import JournalError
 from recovery.model import Cut, LogBounds, PartitionTask
 from recovery.report import PartitionReport
 
@@ -29,7 +30,21 @@ class PartitionResult:
 
     @classmethod
     def from_json(cls, task: PartitionTask, document: Mapping[str, Any]) -> PartitionResult:
-        """Return the result of *task* in a JSON object that `to_json` has made."""
+        """Return the result of *task* in a JSON object that `to_json` has made.
+
+        Raises:
+            JournalError: it has not.
+        """
+        try:
+            return cls._from_json(task, document)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise JournalError(
+                f"{task.folder}: not a result of this tool ({type(error).__name__}: {error}). Remedy: "
+                "begin anew with --restart"
+            ) from error
+
+    @classmethod
+    def _from_json(cls, task: PartitionTask, document: Mapping[str, Any]) -> PartitionResult:
         bounds, report = document["bounds"], document["report"]
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in report.items()

@@ -14,12 +14,12 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import JournalError, UnsafeError
-from recovery.journal import JOURNAL_FILE, Journal
+from recovery.journal import Journal
 from recovery.manifest import names_of
-from recovery.quarantine import MANIFEST
+from recovery.quarantine import JOURNAL, JOURNALS, MANIFEST
 from recovery.quarantine_runs import (
     FoundFile,
     QuarantineRun,
@@ -32,10 +32,6 @@ from recovery.quarantine_runs import (
 from recovery.work_lock import WorkLocks
 from segfmt.errors import FileNameError
 from segfmt.filenames import read_folder_name
-
-JOURNALS: Final = (JOURNAL_FILE, "undo")
-"""The journals in the folder of all runs: of a recovery, of an undo."""
-_LOG_DIR_ITSELF: Final = "log-dir"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +122,7 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
     except JournalError as error:
         raise UnsafeError(f"{error}. Nothing was purged") from error
     for path in journals:
-        word = os.path.basename(path).replace(JOURNAL_FILE, "recover")
+        word = os.path.basename(path).replace(JOURNAL, "recover")
         raise UnsafeError(
             f"{path}: {word} was interrupted on {log_dir}, and goes on from what is in quarantine. Nothing was "
             f"purged. Remedy: let {word} finish; or, if a broker was started since, remove that file, which is of no "
@@ -155,7 +151,7 @@ def _is_ours(file: FoundFile, named: frozenset[str]) -> bool:
 
 def _is_folder_of_run(name: str) -> bool:
     with contextlib.suppress(FileNameError):
-        return name == _LOG_DIR_ITSELF or bool(read_folder_name(name))
+        return name == LOG_DIR_ITSELF or bool(read_folder_name(name))
     return False
 
 

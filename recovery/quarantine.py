@@ -35,6 +35,8 @@ from recovery.model import FileStat
 
 MANIFEST = "manifest.jsonl"
 MANIFEST_VERSION = 1
+JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
+"""Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
 SIBLING_SUFFIX = ".quarantine"
 INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
@@ -257,9 +259,16 @@ class Quarantine:
 
 
 def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
-    """Return the folder of all runs on *log_dir*: its own one in *quarantine_dir*, or the default one."""
+    """Return the folder of all runs on *log_dir*: its own one in *quarantine_dir*, or the default one.
+
+    Where a run was interrupted that is the one that it had, even if another would be taken today.
+    """
     if quarantine_dir is None:
-        return default_root(log_dir)
+        places = (log_dir.rstrip("/") + SIBLING_SUFFIX, os.path.join(log_dir, INSIDE_FOLDER))
+        begun = (
+            place for place in places if any(os.path.lexists(os.path.join(place, one)) for one in JOURNALS)
+        )
+        return next(begun, None) or default_root(log_dir)
     return os.path.join(quarantine_dir, log_dir.strip("/").replace("/", "_"))
 
 

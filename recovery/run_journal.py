@@ -16,10 +16,7 @@ from dataclasses import replace
 from importlib.metadata import version
 
 from native.raw_scan import RawScan
-from recovery.actions import (
-    LOG_DIR_ITSELF,
-    RemoveFile,
-)
+from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.commit import Commit
 from recovery.durable import remove_empty_folder
 from recovery.errors import UnsafeError
@@ -29,10 +26,9 @@ from recovery.journal import Journal, listing_digest
 from recovery.journal_record import Header
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
-from recovery.quarantine import quarantine_root
+from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
-JOURNAL, UNDO_JOURNAL = "journal", "undo"
 _LOG_DIR_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "hand-off", "run"
 
 
@@ -253,9 +249,10 @@ def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
 
 
 def own_files(log_dir: str) -> dict[str, FileStat]:
-    """Return the log dir's own files that a run writes, as far as they are there."""
+    """Return the log dir's own files that a run writes, as far as they are there, staged ones too."""
     found = {}
-    for name in (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS):
+    own = (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS)
+    for name in (*own, *(name + TEMPORARY_SUFFIX for name in HANDED_OVER_FILES)):
         with contextlib.suppress(FileNotFoundError):
             stat = os.stat(os.path.join(log_dir, name))
             found[name] = FileStat(size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns, inode=stat.st_ino)

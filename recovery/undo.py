@@ -29,8 +29,8 @@ from recovery.journal import Journal
 from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
 from recovery.model import FileStat, RemovalKind
-from recovery.quarantine import MANIFEST, quarantine_root, read_manifest
-from recovery.run_journal import JOURNAL, UNDO_JOURNAL, tool_version
+from recovery.quarantine import JOURNAL, MANIFEST, UNDO_JOURNAL, quarantine_root, read_manifest
+from recovery.run_journal import tool_version
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOCK_FILE
 

@@ -18,7 +18,7 @@ from recovery.actions import (
     RestoreFile,
     WriteFile,
 )
-from recovery.commit import Commit
+from recovery.commit import Commit, plain_name
 from recovery.errors import UnsafeError
 from recovery.model import FileStat, RemovalKind
 
@@ -73,12 +73,24 @@ def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> tuple[list[C
 
     Args:
         run: path of the run's folder.
+
+    Raises:
+        UnsafeError: a line that no run has written.
     """
+    try:
+        return _read_account(entries, run)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnsafeError(
+            f"{run}: a line of the manifest is not of this tool ({type(error).__name__}: {error}). Nothing was changed"
+        ) from error
+
+
+def _read_account(entries: Iterable[Mapping[str, Any]], run: str) -> tuple[list[Change], list[Moved]]:
     changes: list[Change] = []
     moves: list[Moved] = []
     saved: dict[str, dict[str, Saved]] = {}
     for entry in entries:
-        folder = entry["partition"]
+        folder = plain_name(entry["partition"])
         if entry["kind"] == "change":
             after = {
                 name: FileStat(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns)
@@ -87,16 +99,22 @@ def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> tuple[list[C
             commit = Commit.from_json(entry["commit"])
             changes.append(Change(commit=commit, after=after, saved=saved.pop(folder, {})))
         elif entry["kind"] == "moved":
-            moves.append(Moved(folder=folder, name=entry["file"], path=f"{run}/{entry['stored']}"))
+            moves.append(Moved(folder=folder, name=plain_name(entry["file"]), path=_stored(entry, run)))
         else:
-            saved.setdefault(folder, {})[entry["file"]] = Saved(
-                path=f"{run}/{entry['stored']}",
+            saved.setdefault(folder, {})[plain_name(entry["file"])] = Saved(
+                path=_stored(entry, run),
                 is_tail=entry["kind"] == "tail",
                 position=entry["position"],
                 size_bytes=entry["size_bytes"],
                 sha256=entry["sha256"],
             )
     return changes, moves
+
+
+def _stored(entry: Mapping[str, Any], run: str) -> str:
+    """Return the path of what is saved: in the run's folder, in that of its partition."""
+    folder, name = entry["stored"].split("/")
+    return f"{run}/{plain_name(folder)}/{plain_name(name)}"
 
 
 def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ...]:

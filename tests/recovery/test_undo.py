@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -182,6 +183,26 @@ class TestRefused:
         assert killed_at(40, lambda: recover(samples[0], [victim.log_dir], thread_count=1))
         with pytest.raises(UnsafeError, match="let recover finish it"):
             undo([str(victim.log_dir)])
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("stored", "../../../etc/passwd"),
+            ("partition", ".."),
+            ("file", "../x"),
+            ("stored", "/etc/passwd"),
+            ("file", 7),
+        ],
+    )
+    def test_a_manifest_that_leads_elsewhere(self, victim: Victim, key: str, value: object) -> None:
+        (manifest,) = quarantine_of(victim.log_dir).glob("*/manifest.jsonl")
+        lines = [json.loads(line) for line in manifest.read_text().splitlines()]
+        next(line for line in lines if line["kind"] == "tail")[key] = value
+        manifest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        before = tree_of(victim.log_dir)
+        with pytest.raises(UnsafeError, match="not of this tool"):
+            undo([str(victim.log_dir)])
+        assert differences(before, tree_of(victim.log_dir)) == []
 
     def test_a_locked_dir(self, victim: Victim) -> None:
         with other_process(victim.log_dir / ".lock"), pytest.raises(LogDirLockedError):
