@@ -239,6 +239,8 @@ class Engine:
                     bytes_total=sum(bytes_to_scan(task, journal) for task in inventory.tasks),
                 )
             )
+            for note in inventory.notes:
+                self._notify(Remark(text=str(note), level="warning", log_dir=inventory.log_dir))
             for folder in inventory.passed_over:
                 self._notify(
                     Remark(

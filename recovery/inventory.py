@@ -30,16 +30,25 @@ from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REMOTE_INDEX_CACHE_FOLDER,
+    REPLICATION_OFFSET_CHECKPOINT,
     FolderState,
     PartitionFolder,
     read_folder_name,
 )
 
 _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
+_WITHOUT_CHECKPOINT = {
+    RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
+    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment",
+    REPLICATION_OFFSET_CHECKPOINT: "high watermarks then begin at the log start, and rise with the replicas",
+    CLEANER_OFFSET_CHECKPOINT: "the cleaner then begins at the start of each log",
+}
+
 Offsets = Mapping[tuple[str, int], int]
 
 
@@ -62,6 +71,7 @@ class LogDirInventory:
             indexes).
         recovery_points, log_start_offsets: the checkpoints' lines.
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
+        notes: what makes it do so once the logs are loaded; they can be recovered all the same.
     """
 
     log_dir: str
@@ -72,6 +82,7 @@ class LogDirInventory:
     recovery_points: Offsets = field(default_factory=dict)
     log_start_offsets: Offsets = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
 
     @property
     def unflushed_segment_count(self) -> int:
@@ -119,7 +130,7 @@ def list_log_dir(
         LogDirOfflineError: the dir cannot be read.
     """
     try:
-        return _Listing(log_dir, frozenset(without)).list(
+        return _Listing(log_dir, frozenset(without)).take(
             settings_of, now_ms, producer_id_expiration_ms, ignores_marker=ignores_marker
         )
     except OSError as error:
@@ -135,10 +146,11 @@ class _Listing:
         self._stat = os.stat(log_dir)
         self._user = broker_user(log_dir)
         self._problems: list[Problem] = []
+        self._notes: list[Problem] = []
         self._refused: list[RefusedFolder] = []
         self._passed_over: list[str] = []
 
-    def list(
+    def take(
         self,
         settings_of: Callable[[str], LogSettings],
         now_ms: int,
@@ -157,6 +169,8 @@ class _Listing:
         self._problems += mount_problems(self._log_dir)
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
+            self._checkpoint(name, self._notes)
         tasks = []
         for name in names:
             folder = self._folder(name)
@@ -191,6 +205,7 @@ class _Listing:
             recovery_points=recovery_points,
             log_start_offsets=log_start_offsets,
             problems=tuple(self._problems),
+            notes=tuple(self._notes),
         )
 
     def _folder(self, name: str) -> PartitionFolder | None:
@@ -236,25 +251,25 @@ class _Listing:
                 contents.drop(file)
         return contents
 
-    def _checkpoint(self, name: str) -> dict[tuple[str, int], int]:
-        """Return the lines of a checkpoint. Kafka: CheckpointFileWithFailureHandler.read."""
+    def _checkpoint(self, name: str, found: list[Problem] | None = None) -> dict[tuple[str, int], int]:
+        """Return the lines of a checkpoint; what is wrong with it goes into *found*, or among the dir's problems.
+
+        Kafka: CheckpointFileWithFailureHandler.read.
+        """
+        problems = self._problems if found is None else found
         path = os.path.join(self._log_dir, name)
         if name in self._without or not os.path.lexists(path):
             return {}
         repair = Repair(names=(name,))
-        remedy = (
-            "move the file away: recovery then begins at the first segment of each log"
-            if name == RECOVERY_POINT_CHECKPOINT
-            else "move the file away: each log then begins at its first segment"
-        )
+        remedy = f"move the file away: {_WITHOUT_CHECKPOINT[name]}"
         kind = other_kind(path)
         if kind is not None:
             rule = f"a {kind} where a checkpoint must be (IOException takes the log dir offline)"
-            self._problems.append(Problem(file=name, rule=rule, remedy=remedy, repair=repair))
+            problems.append(Problem(file=name, rule=rule, remedy=remedy, repair=repair))
             return {}
-        found = os.stat(path)
-        if lacking := self._user.lacks(found, "r"):
-            self._problems.append(access_problem(name, path, found, lacking, self._user))
+        status = os.stat(path)
+        if lacking := self._user.lacks(status, "r"):
+            problems.append(access_problem(name, path, status, lacking, self._user))
         with naming(path), open(path, "rb") as file:
             data = file.read()
         try:
@@ -262,7 +277,7 @@ class _Listing:
         except MalformedCheckpointError as error:
             if error.takes_dir_offline:
                 rule = f"{error} ({error.kafka} takes the log dir offline)"
-                self._problems.append(
+                problems.append(
                     Problem(
                         file=name, position=error.position or None, rule=rule, remedy=remedy, repair=repair
                     )

@@ -303,6 +303,7 @@ class LogDirRun:
             actions=(*self._repairs, *(f"write {name}" for name in written)),
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
+            warnings=tuple(map(str, self._inventory.notes)),
             needed_bytes=self._space.needed_bytes(self._inventory.log_dir),
             free_bytes=self._free_bytes,
         )

@@ -98,7 +98,7 @@ def repairs_of(inventory: LogDirInventory) -> tuple[Move, ...]:
     """
     if any(problem.repair is None for problem in inventory.problems):
         return ()
-    moves = [*_moves(inventory.problems)]
+    moves = _moves((*inventory.problems, *inventory.notes))
     for refused in inventory.refused:
         moves += _moves(refused.refusal.problems)
     for task in inventory.tasks:

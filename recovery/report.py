@@ -113,6 +113,7 @@ class LogDirReport:
         marker: whether `.kafka_cleanshutdown` is there now, or would be.
         actions: on the files of the log dir itself.
         passed_over: folders that are not the tool's to touch.
+        warnings: why a broker will go on to take the dir offline although its logs are recovered.
         needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
         free_bytes: what was free there when the run began.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
@@ -129,6 +130,7 @@ class LogDirReport:
     passed_over: tuple[str, ...] = ()
     error: str | None = None
     problems: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
     needed_bytes: int = 0
     free_bytes: int = 0
 
@@ -144,6 +146,7 @@ class LogDirReport:
             "quarantine": self.quarantine,
             "leftAlone": list(self.passed_over),
             "actions": list(self.actions),
+            "warnings": list(self.warnings),
             "neededBytes": self.needed_bytes,
             "freeBytes": self.free_bytes,
             "partitions": [partition.to_json() for partition in self.partitions],
@@ -221,6 +224,8 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
             yield f"  {folder}: left alone"
         for action in log_dir.actions:
             yield f"  {action}"
+        for warning in log_dir.warnings:
+            yield f"  note: {warning}"
         if log_dir.quarantine and any(partition.quarantined for partition in log_dir.partitions):
             yield f"  quarantine: {log_dir.quarantine}"
         elif log_dir.quarantine:

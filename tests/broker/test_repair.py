@@ -48,7 +48,19 @@ def index_folder(log_dir: Path) -> None:
     segment.with_suffix(".index").mkdir()
 
 
-DAMAGES = [foreign_file, foreign_folder, epochs, transaction_index, recovery_points, index_folder]
+def high_watermarks(log_dir: Path) -> None:
+    (log_dir / "replication-offset-checkpoint").write_text("1\n0\n")
+
+
+DAMAGES = [
+    foreign_file,
+    foreign_folder,
+    epochs,
+    transaction_index,
+    recovery_points,
+    index_folder,
+    high_watermarks,
+]
 
 
 def broker_of(sample: Sample, work_dir: Path) -> Broker:

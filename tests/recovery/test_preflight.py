@@ -211,6 +211,21 @@ class TestNotes:
         (partition,) = report.partitions
         assert "at the first election of a leader" in " ".join(partition.warnings)
 
+    @pytest.mark.parametrize("name", ["replication-offset-checkpoint", "cleaner-offset-checkpoint"])
+    @pytest.mark.parametrize("repair", [False, True])
+    def test_a_checkpoint_that_is_read_later(self, name: str, repair: bool, tmp_path: Path) -> None:
+        log = Log(tmp_path / "d")
+        log.folder.mkdir(parents=True)
+        (log.log_dir / name).write_text("1\n0\n")
+        report = recover(sample_of(log), [log.log_dir], repair=repair)
+        (log_dir,) = report.log_dirs
+        assert (log_dir.status, report.exit_code) == ("recovered", 0)
+        assert (log.log_dir / name).exists() != repair
+        said = log_dir.actions[0] if repair else log_dir.warnings[0]
+        assert name in said
+        assert "takes the log dir offline" in said
+        assert repair or f"  note: {said}" in report.to_text()
+
 
 class TestUsers:
     OWNER, OTHER = 61234, 61235

@@ -176,6 +176,7 @@ def test_json() -> None:
         "quarantine": "/d1.quarantine/1",
         "leftAlone": ["__cluster_metadata-0"],
         "actions": ["write recovery-point-offset-checkpoint"],
+        "warnings": [],
         "neededBytes": 0,
         "freeBytes": 0,
     }
