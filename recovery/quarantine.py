@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
+from urllib.parse import quote
 
 from recovery.actions import (
     PartitionPlan,
@@ -269,7 +270,9 @@ def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
             place for place in places if any(os.path.lexists(os.path.join(place, one)) for one in JOURNALS)
         )
         return next(begun, None) or default_root(log_dir)
-    return os.path.join(quarantine_dir, log_dir.strip("/").replace("/", "_"))
+    return os.path.join(
+        quarantine_dir, quote(os.fsencode(log_dir.strip("/")), safe="")
+    )  # no two have the same
 
 
 def default_root(log_dir: str) -> str:

@@ -17,9 +17,9 @@ from importlib.metadata import version
 
 from native.raw_scan import RawScan
 from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
-from recovery.commit import Commit
+from recovery.commit import Commit, plain_name
 from recovery.durable import remove_empty_folder
-from recovery.errors import UnsafeError
+from recovery.errors import JournalError, UnsafeError
 from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
 from recovery.journal import Journal, listing_digest
@@ -67,7 +67,10 @@ class RunJournal:
     def run(self) -> str | None:
         """Name of the interrupted run's folder in quarantine, None where it saved nothing."""
         note = None if self._journal is None else self._journal.notes.get(_RUN_NOTE)
-        return None if note is None else str(note["folder"])
+        try:
+            return None if note is None else plain_name(note["folder"])
+        except (KeyError, ValueError) as error:
+            raise JournalError(f"{self.path}: {error}. Remedy: begin anew with --restart") from error
 
     # -- an interrupted run ---------------------------------------------------------------------------------
 
@@ -108,10 +111,8 @@ class RunJournal:
         if objection is not None:
             self.discard()
             return inventory, objection
-        was_clean = self._journal.header.had_clean_shutdown
-        if was_clean == inventory.had_clean_shutdown:
-            return inventory, None
-        tasks = tuple(replace(task, had_clean_shutdown=was_clean) for task in inventory.tasks)
+        was_clean, now_ms = self._journal.header.had_clean_shutdown, self._journal.header.now_ms
+        tasks = tuple(replace(task, had_clean_shutdown=was_clean, now_ms=now_ms) for task in inventory.tasks)
         return replace(inventory, had_clean_shutdown=was_clean, tasks=tasks), None
 
     def _log_dir_objection(self) -> str | None:

@@ -13,7 +13,7 @@ from recovery.journal import Journal
 from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
 from recovery.purge import LogDirPurge, purge
-from recovery.quarantine import INSIDE_FOLDER
+from recovery.quarantine import INSIDE_FOLDER, quarantine_root
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
 
 
@@ -198,20 +198,20 @@ class TestPlaces:
         self, log_dir: Path, builder: RunBuilder, tmp_path: Path
     ) -> None:
         place = tmp_path / "spare"
-        name = str(log_dir).strip("/").replace("/", "_")
-        RunBuilder(place / name, OLD_RUN, log_dir).save()
+        RunBuilder(Path(quarantine_root(str(log_dir), str(place))), OLD_RUN, log_dir).save()
         assert [run.run.name for run in purged(log_dir, place).runs] == [OLD_RUN]
         assert builder.path.exists()
         assert os.listdir(place) == []
 
-    def test_two_log_dirs_that_share_a_folder_there(self, tmp_path: Path) -> None:
+    def test_a_run_on_another_log_dir_that_somebody_has_put_there(self, tmp_path: Path) -> None:
         first, second = a_log_dir(tmp_path / "a_b"), a_log_dir(tmp_path / "a" / "b")
         place = tmp_path / "spare"
-        name = str(first).strip("/").replace("/", "_")
-        RunBuilder(place / name, OLD_RUN, first).save()
-        RunBuilder(place / name, NEW_RUN, second).save()
+        roots = [Path(quarantine_root(str(log_dir), str(place))) for log_dir in (first, second)]
+        assert roots[0] != roots[1]
+        RunBuilder(roots[1], OLD_RUN, first).save()
+        RunBuilder(roots[1], NEW_RUN, second).save()
         assert [run.run.name for run in purged(second, place).runs] == [NEW_RUN]
-        assert os.listdir(place / name) == [OLD_RUN]
+        assert os.listdir(roots[1]) == [OLD_RUN]
 
     def test_a_log_dir_that_is_gone(self, builder: RunBuilder, root: Path, log_dir: Path) -> None:
         builder.save()
