@@ -293,6 +293,13 @@ def finished_swap(log: Log) -> None:
     swap(log, 12, ".log", ".index", ".timeindex", ".txnindex")
 
 
+@case(24, "UFC")
+def finished_swap_and_files_at_its_last_offset_and_behind(log: Log) -> None:
+    finished_swap(log)
+    for offset in (11, 12, 23, 24):
+        log.file(offset, ".txt").write_bytes(b"numbered")
+
+
 @case(25, "UFC")
 def swap_of_an_unfinished_split(log: Log) -> None:
     swap(log, 12, ".log", ".index")
