@@ -441,6 +441,18 @@ def offset_beyond_the_segment_where_another_one_is(log: Log) -> None:
     log.file(24, ".index").unlink()
 
 
+@case(40, "U")
+def offset_beyond_a_segment_that_begins_behind_its_base(log: Log) -> None:
+    log.replace_batch(24, 0, b"")
+    offset_beyond_the_segment(log)
+
+
+@case(41, "UFC")
+def the_same_without_index(log: Log) -> None:
+    offset_beyond_a_segment_that_begins_behind_its_base(log)
+    log.file(24, ".index").unlink()
+
+
 @case(42, "U", OUT_OF_ORDER)
 def out_of_order_at_an_index_point(log: Log) -> None:
     log.replace_batch(12, 4, batch(14, 2))
