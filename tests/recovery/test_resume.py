@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from recovery.errors import UnsafeError
 from recovery.model import LogSettings
 from recovery.observer import BytesScanned, Event, LogDirStarted, PartitionFinished, SegmentRecovered
+from recovery.partition_run import PartitionRun
 from recovery.report import RecoveryReport
+from recovery.run_journal import RunJournal
 from tests.recovery.driving import footprint, own_leftovers, quarantine_of, recover, settings_of
 from tests.recovery.killing import killed_at
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
@@ -187,6 +190,25 @@ class TestAnother:
         with pytest.raises(UnsafeError, match=f"--now: {begun.now_ms} then, {begun.now_ms + 1} now"):
             recover(replace(begun, now_ms=begun.now_ms + 1))
         assert recover(begun, now_ms=None).now_ms == begun.now_ms
+
+    def test_each_log_dir_goes_on_by_its_own_clock(self, sample: Sample) -> None:
+        for number, log_dir in enumerate(sample.log_dirs):
+            own = replace(sample, now_ms=sample.now_ms + number)
+            killed_at_event(
+                PartitionFinished,
+                3,
+                lambda watch, own=own, log_dir=log_dir: recover(
+                    own, [log_dir], thread_count=1, observers=[watch]
+                ),
+            )
+        journals = [RunJournal(str(log_dir)) for log_dir in sample.log_dirs]
+        assert [journal.now_ms for journal in journals] == [sample.now_ms, sample.now_ms + 1]
+        with mock.patch.object(
+            PartitionRun, "__init__", autospec=True, side_effect=PartitionRun.__init__
+        ) as made:
+            assert recover(sample, now_ms=None).exit_code == 0
+        clocks = sorted({(task.log_dir, task.now_ms) for task in (call.args[1] for call in made.mock_calls)})
+        assert [now_ms for _, now_ms in clocks] == [sample.now_ms, sample.now_ms + 1]
 
     def test_restart_forgets_everything(self, begun: Sample, expected: dict[str, bytes]) -> None:
         report = recover(begun, restart=True, now_ms=begun.now_ms)
