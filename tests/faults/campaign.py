@@ -74,13 +74,14 @@ def _crash_points(bench: StateBench, _rng: random.Random) -> list[str]:
 
 def _full_disk_points(bench: StateBench, _rng: random.Random) -> list[str]:
     if full_disk.may_mount():
-        return [f"{size}" for size in full_disk.free_sizes(bench)]
+        return [f"{size}{how}" for size in full_disk.free_sizes(bench) for how in ("", " unseen")]
     return [str(fault) for fault in full_disk.shim_shortages(bench)]
 
 
 def _check_full_disk(bench: StateBench, point: str) -> list[str]:
-    if point.isdecimal():
-        return full_disk.check_full_disk(bench, int(point))
+    size, _, how = point.partition(" ")
+    if size.isdecimal():
+        return full_disk.check_full_disk(bench, int(size), is_seen=not how)
     return check_fault(bench, Fault.parse(point))
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from tests.faults.shim import CONTROL_VARIABLE, Fault, Op, open_control, shim_library
+from tests.faults.shim import CONTROL_VARIABLE, KILLING_ACTIONS, Fault, Op, open_control, shim_library
 
 LONGEST_RUN_S = 60
 _ROOT = Path(__file__).parents[2]
@@ -111,12 +111,13 @@ class ForkServer:
             trace: where to write the calls, see `read_trace`; *with_data*: and what is written.
             before: `module:function` called in the child first, with *argv*.
 
-        Without a fault, a trace or something before, it is run in the server itself, which is quicker.
+        Without a kill, a trace or something before, it is run in the server itself, which is quicker.
         """
         if trace is not None:
             trace.unlink(missing_ok=True)
         self.control.set(str(prefix), fault, trace=str(trace or ""), with_data=with_data)
-        is_forked = fault is not None or trace is not None or bool(before)
+        is_killed = fault is not None and fault.action in KILLING_ACTIONS
+        is_forked = is_killed or trace is not None or bool(before)
         request = {"argv": [os.fspath(word) for word in argv], "before": before, "fork": is_forked}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -171,7 +172,9 @@ def _serve() -> None:
                 control.armed = 0
             else:
                 with _redirected(out, errors):
+                    control.armed = 1
                     exit_code = _run_main(main, request)
+                    control.armed = 0
             out.seek(0)
             errors.seek(0)
             answer = {

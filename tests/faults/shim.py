@@ -119,6 +119,9 @@ class Action(enum.IntEnum):
     REPLACE_BEFORE = enum.auto()  # somebody puts another file in its place
 
 
+KILLING_ACTIONS = frozenset({Action.KILL_BEFORE, Action.KILL_AFTER, Action.TEAR})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """What is to happen at call *at* (from 1), or from it on.
