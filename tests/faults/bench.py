@@ -78,6 +78,7 @@ class StateBench:
         self._original = root / "original"
         self.work = root / "work"
         self._trace = root / "trace"
+        self._found: dict[str, bytes] | None = None
         self._original.mkdir()
         state.make(bench.samples, self._original)
         self.untouched = self._live_tree(self._original)
@@ -100,10 +101,12 @@ class StateBench:
         """Put a new copy of the damaged state on the bench."""
         shutil.rmtree(self.work, ignore_errors=True)
         shutil.copytree(self._original, self.work, symlinks=True)
+        self.changed()
 
     def fresh_in_place(self) -> None:
         """Put a new copy into the work folder, which is empty and stays: something is mounted there."""
         shutil.copytree(self._original, self.work, symlinks=True, dirs_exist_ok=True)
+        self.changed()
 
     @property
     def log_dirs(self) -> list[Path]:
@@ -124,6 +127,7 @@ class StateBench:
         self, fault: Fault | None = None, *, trace: bool = False, with_data: bool = False, before: str = ""
     ) -> Ended:
         """Run the command line on what is on the bench."""
+        self.changed()
         return self._server.run(
             self.argv,
             self.work,
@@ -225,7 +229,13 @@ class StateBench:
 
     def live_tree(self) -> dict[str, bytes]:
         """The log dirs on the bench, locks and `.deleted` files aside."""
-        return self._live_tree(self.work)
+        if self._found is None:
+            self._found = self._live_tree(self.work)
+        return self._found
+
+    def changed(self) -> None:
+        """Forget what was seen: somebody else was at work on the bench."""
+        self._found = None
 
     def _live_tree(self, root: Path) -> dict[str, bytes]:
         """All log dirs below *root* without locks and what is called `.deleted`: it goes at the next start."""

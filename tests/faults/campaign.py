@@ -147,8 +147,13 @@ def run_state(
     most: int | None = None,
     point: str | None = None,
     oracle: Oracle | None = None,
+    kills_every: int = 0,
 ) -> Tally:
-    """Run every *stride*-th point of a kind on *state*, or about *most* of them, or *point* alone."""
+    """Run every *stride*-th point of a kind on *state*, or about *most* of them, or *point* alone.
+
+    Args:
+        kills_every: so often a run is killed; at the others the disk stands still instead. 0: all are killed.
+    """
     kind = KINDS[kind_name]
     tally = Tally(0, [])
     with bench.place(state) as on_bench:
@@ -167,7 +172,8 @@ def run_state(
         points = [point] if point else kind.points(on_bench, rng)
         if most is not None:
             stride = max(1, len(points) // most)
-        for one in points[rng.randrange(min(stride, len(points))) :: stride]:
+        for number, one in enumerate(points[rng.randrange(min(stride, len(points))) :: stride]):
+            bench.server.freezes = kills_every > 0 and number % kills_every != 0
             problems = kind.check(on_bench, one, *broker)
             if problems is None:
                 continue
@@ -251,6 +257,7 @@ def _tallies(arguments: argparse.Namespace) -> Iterator[tuple[str, Tally]]:
                     stride=arguments.stride,
                     point=arguments.point,
                     oracle=oracle,
+                    kills_every=arguments.kills_every,
                 ),
             )
 
@@ -266,8 +273,8 @@ def _names(arguments: argparse.Namespace) -> list[str]:
 def _run_jobs(arguments: argparse.Namespace) -> int:
     """Share the states among processes."""
     words = [arguments.kind]
-    for name in ("seed", "seeded", "stride", "show"):
-        words += [f"--{name}", str(getattr(arguments, name))]
+    for name in ("seed", "seeded", "stride", "show", "kills_every"):
+        words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
     jobs = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.faults.campaign", *words, "--share", f"{number}/{arguments.jobs}"]
@@ -289,6 +296,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stride", type=int, default=1, help="every N-th point only")
     parser.add_argument("--only", metavar="STATE", help="this one: a name, or SEED/NUMBER")
     parser.add_argument("--point", help="this point of it")
+    parser.add_argument(
+        "--kills-every",
+        type=int,
+        default=8,
+        help="kill every N-th run, stop the disk at the others (0: kill all)",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--share", default="0/1", help=argparse.SUPPRESS)
     parser.add_argument("--show", type=int, default=20, help="print this many failing cases in whole")

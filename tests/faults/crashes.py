@@ -54,6 +54,7 @@ def crash(bench: StateBench, fault: Fault, variant: int) -> str | None:
     pool.keep_all(bench.work)
     _put(disk.crash(variant, random.Random(f"{bench.state.name} {fault} {variant}")), bench.work, pool)
     pool.drop()
+    bench.changed()
     return ended.hit
 
 

@@ -44,15 +44,20 @@ class Ended:
     hit_count: int  # how often the fault was injected
     hit: str  # the call that it was injected in first, in words
     hit_path: str
+    is_frozen: bool
 
     @property
     def is_killed(self) -> bool:
-        """Whether the shim, and nobody else, killed it."""
-        return self.exit_code == -signal.SIGKILL and self.hit_count > 0
+        """Whether the shim, and nobody else, killed it, or let the disk stand still."""
+        return self.is_frozen or (self.exit_code == -signal.SIGKILL and self.hit_count > 0)
 
 
 class ForkServer:
     """The client's end; a context manager.
+
+    Attributes:
+        freezes: let the disk stand still instead of killing a run: each call after that point fails and does nothing.
+            The disk is left as by a kill, and no process need be forked.
 
     Args:
         folder: for the control page; no run's prefix may hold it.
@@ -62,6 +67,7 @@ class ForkServer:
         folder.mkdir(parents=True, exist_ok=True)
         self._control_path = folder / f"control-{os.getpid()}-{id(self)}"
         self.control = open_control(self._control_path)
+        self.freezes = False
         environment = os.environ | {
             "LD_PRELOAD": str(shim_library()),
             CONTROL_VARIABLE: str(self._control_path),
@@ -111,13 +117,15 @@ class ForkServer:
             trace: where to write the calls, see `read_trace`; *with_data*: and what is written.
             before: `module:function` called in the child first, with *argv*.
 
-        Without a kill, a trace or something before, it is run in the server itself, which is quicker.
+        Without a kill, or something to do before, it is run in the server itself, which is quicker.
         """
         if trace is not None:
             trace.unlink(missing_ok=True)
-        self.control.set(str(prefix), fault, trace=str(trace or ""), with_data=with_data)
+        self.control.set(
+            str(prefix), fault, trace=str(trace or ""), with_data=with_data, freezes=self.freezes
+        )
         is_killed = fault is not None and fault.action in KILLING_ACTIONS
-        is_forked = is_killed or trace is not None or bool(before)
+        is_forked = (is_killed and not self.freezes) or bool(before)
         request = {"argv": [os.fspath(word) for word in argv], "before": before, "fork": is_forked}
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
@@ -134,6 +142,7 @@ class ForkServer:
             hit_count=control.hits,
             hit=words,
             hit_path=path,
+            is_frozen=bool(control.frozen),
         )
 
     def _answer(self) -> dict[str, Any]:

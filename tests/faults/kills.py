@@ -132,6 +132,7 @@ def broker_problems(bench: StateBench, oracle: Oracle, untouched: BrokerEnd) -> 
 def broker_end(bench: StateBench, oracle: Oracle) -> BrokerEnd | str:
     """Let the broker load what is on the bench; return what becomes of it, or why it does not start."""
     sample = bench.sample
+    bench.changed()
     outcome = oracle.load(
         bench.log_dirs, now_ms=sample.now_ms, properties=sample.properties, topic_configs=sample.topic_configs
     )

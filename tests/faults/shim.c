@@ -46,6 +46,10 @@ struct control {
     int64_t hits;
     int32_t hit_op;
     int32_t with_data; /* the trace holds what is written */
+    int32_t freezes;   /* instead of a kill the disk stands still: no later call does anything but fail */
+    int32_t frozen;
+    int32_t run;       /* another number for each run */
+    int32_t padding;
     char prefix[PATH_BYTES];
     char trace[PATH_BYTES];
     char hit_path[PATH_BYTES];
@@ -78,6 +82,7 @@ struct call {
 static struct control *control;
 static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER;
 static int trace_descriptor = -1;
+static int traced_run;
 
 #define REAL(name) \
     static __typeof__(name) *real; \
@@ -144,6 +149,12 @@ static void die(void)
     for (;;) syscall(SYS_kill, getpid(), SIGKILL);
 }
 
+static void end(void)
+{
+    if (!control->freezes) die();
+    control->frozen = 1;
+}
+
 static int is_below(const char *path)
 {
     size_t length = strlen(control->prefix);
@@ -171,6 +182,10 @@ static void spoil(const char *path)
 static int enter(struct call *call)
 {
     if (!is_below(call->path) && !is_below(call->target)) return 0;
+    if (control->frozen) {
+        errno = EIO;
+        return 1;
+    }
     call->is_counted = 1;
     call->number = __atomic_add_fetch(&control->count, 1, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&control->op_counts[call->op], 1, __ATOMIC_SEQ_CST);
@@ -181,7 +196,12 @@ static int enter(struct call *call)
         control->hit_op = call->op;
         strcpy(control->hit_path, call->path);
     }
-    if (control->action == KILL_BEFORE) die();
+    if (control->action == KILL_BEFORE) {
+        end();
+        call->is_counted = 0;
+        errno = EIO;
+        return 1;
+    }
     if (control->action == CUT_BEFORE || control->action == REPLACE_BEFORE) spoil(call->path);
     if (control->action == FAIL) {
         errno = control->error;
@@ -212,7 +232,9 @@ static void trace(const struct call *call, int64_t result, int error)
     };
     record.size = (uint32_t)(sizeof record + record.path_bytes + record.target_bytes + data_bytes);
     pthread_mutex_lock(&trace_lock);
-    if (trace_descriptor < 0) {
+    if (trace_descriptor < 0 || traced_run != control->run) {
+        if (trace_descriptor >= 0) syscall(SYS_close, trace_descriptor);
+        traced_run = control->run;
         int opened = (int)syscall(
             SYS_openat, AT_FDCWD, control->trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         trace_descriptor = (int)syscall(SYS_fcntl, opened, F_DUPFD_CLOEXEC, 500);
@@ -235,7 +257,7 @@ static void leave(const struct call *call, int64_t result)
     int error = errno;
     if (!call->is_counted) return;
     if (control->trace[0]) trace(call, result, error);
-    if (call->is_hit && (control->action == KILL_AFTER || control->action == TEAR)) die();
+    if (call->is_hit && (control->action == KILL_AFTER || control->action == TEAR)) end();
     if (call->is_hit && control->action == CUT_AFTER) spoil(call->path);
     errno = error;
 }

@@ -196,15 +196,30 @@ class Control(ctypes.Structure):
         ("hits", ctypes.c_int64),
         ("hit_op", ctypes.c_int32),
         ("with_data", ctypes.c_int32),
+        ("freezes", ctypes.c_int32),
+        ("frozen", ctypes.c_int32),
+        ("run", ctypes.c_int32),
+        ("padding", ctypes.c_int32),
         ("prefix", ctypes.c_char * _PATH_BYTES),
         ("trace", ctypes.c_char * _PATH_BYTES),
         ("hit_path", ctypes.c_char * _PATH_BYTES),
         ("op_counts", ctypes.c_int64 * len(Op)),
     )
 
-    def set(self, prefix: str, fault: Fault | None, *, trace: str = "", with_data: bool = False) -> None:
+    def set(
+        self,
+        prefix: str,
+        fault: Fault | None,
+        *,
+        trace: str = "",
+        with_data: bool = False,
+        freezes: bool = False,
+    ) -> None:
         """Get ready for one run: forget the last one."""
+        run = self.run + 1
         ctypes.memset(ctypes.addressof(self), 0, ctypes.sizeof(self))
+        self.run = run
+        self.freezes = freezes
         self.prefix = os.fsencode(prefix)
         self.trace = os.fsencode(trace)
         self.with_data = with_data
