@@ -67,8 +67,10 @@ def copy_new(
 def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | None) -> None:
     """Copy a part of the file *source* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
     target = os.lseek(descriptor, 0, os.SEEK_CUR)
-    with opened(source) as read:
-        end = os.fstat(read).st_size if size_bytes is None else position + size_bytes
+    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with naming(source):
+            end = os.fstat(read).st_size if size_bytes is None else position + size_bytes
         while position < end:
             start = _next_data(read, position, end)
             target += start - position
@@ -78,8 +80,10 @@ def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | 
                 raise OSError(errno.EIO, "the file became shorter while it was copied", source)
             if any(chunk):
                 os.lseek(descriptor, target, os.SEEK_SET)
-                write_fully(descriptor, chunk)
+                write_fully(descriptor, chunk)  # whoever has opened it names it
             position, target = start + len(chunk), target + len(chunk)
+    finally:
+        os.close(read)
     os.ftruncate(descriptor, target)
 
 
