@@ -13,6 +13,9 @@ from pathlib import Path
 
 from segfmt.record_batch import walk_batches
 from tests.mutilate import CHECKPOINTS, DAMAGES, Victim, make_victim
+from tests.mutilations.derived import DERIVED_DAMAGES
+from tests.mutilations.leftovers import LEFTOVER_DAMAGES
+from tests.mutilations.logs import LOG_DAMAGES
 from tests.samples import MARKER, Sample
 
 Damaging = Callable[[Victim], object]
@@ -216,6 +219,17 @@ MADE_STATES = {
     )
 }
 
+SINGLE_STATES = {
+    name: next(iter(MADE_STATES[name].log_dirs[0].items()))
+    for name in (
+        "torn first segment", "torn with transactions", "missing index and torn tail", "interrupted compaction",
+        "unfinished split", "log start beyond the end", "batches out of order", "overflowed segment",
+    )
+}  # fmt: skip
+"""Some of them that are one partition of the sample `crashed`: the partition, and what is done to it."""
+
+_DRAWN_DAMAGES = {**LOG_DAMAGES, **DERIVED_DAMAGES, **LEFTOVER_DAMAGES}
+
 _SEEDED_PARTITIONS = (
     "late-0", "late-1", "transactions-0", "transactions-1", "transactions-2", "short-segments-0", "out-of-order-0",
     "many-producers-0", "compacted-0", "append-time-0", "deleted-records-0", "tiered-0", "codec-none-0",
@@ -233,7 +247,7 @@ def seeded_state(seed: int, number: int) -> State:
         def damage(victim: Victim) -> None:
             own = random.Random(inner)
             for _ in range(drawn):
-                DAMAGES[own.choice(sorted(DAMAGES))](victim, own)
+                _DRAWN_DAMAGES[own.choice(sorted(_DRAWN_DAMAGES))](victim, own)
 
         return damage
 

@@ -13,6 +13,7 @@ from tests.faults.campaign import run_long_kills, run_state
 from tests.faults.found import FOUND
 from tests.faults.states import MADE_STATES, find_state
 from tests.kafka import Oracle
+from tests.recovery.driving import quarantine_of
 
 STATES = (*MADE_STATES, "1/2", "1/3", "1/8")
 SEED = 4
@@ -63,6 +64,17 @@ def test_crashed_and_a_broker_is_started_instead(bench: Bench, oracle: Oracle, s
 @pytest.mark.parametrize("state", ["torn first segment", "interrupted compaction", "two log dirs"])
 def test_files_shrink_while_they_are_read(bench: Bench, state: str) -> None:
     assert_holds(bench, "shrinking", state, most=30)
+
+
+def test_a_run_changes_nothing_where_quarantine_cannot_be_written(bench: Bench) -> None:
+    with bench.place(find_state("torn first segment")) as on_bench:
+        on_bench.fresh()
+        (log_dir,) = on_bench.log_dirs
+        quarantine_of(log_dir).write_bytes(b"in the way")
+        assert on_bench.run().exit_code == 1
+        assert on_bench.live_tree() == on_bench.untouched
+        quarantine_of(log_dir).unlink()
+        assert on_bench.rerun_problems() == []
 
 
 def test_the_disk_is_full() -> None:

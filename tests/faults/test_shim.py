@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -39,6 +40,7 @@ class Shimmed:
         self.work = folder / "work"
         self.work.mkdir()
         self.trace = folder / "trace"
+        self.freezes = False
         self._control_path = folder / "control"
         self.control: Control = open_control(self._control_path)
 
@@ -46,7 +48,7 @@ class Shimmed:
         self, function: Callable[[Path], object], fault: Fault | None = None
     ) -> subprocess.CompletedProcess[str]:
         self.trace.unlink(missing_ok=True)
-        self.control.set(str(self.work), fault, trace=str(self.trace), with_data=True)
+        self.control.set(str(self.work), fault, trace=str(self.trace), with_data=True, freezes=self.freezes)
         code = (
             "import os, sys; from pathlib import Path; import tests.faults.test_shim as here;"
             "from tests.faults.shim import open_control;"
@@ -123,6 +125,15 @@ def three_writes(work: Path) -> None:
         os.write(descriptor, data)
 
 
+def three_writes_and_an_unlink(work: Path) -> None:
+    descriptor = os.open(os.path.join(work, "a"), os.O_WRONLY | os.O_CREAT)
+    for data in (b"first-", b"second", b"-third"):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, data)
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(work, "a"))
+
+
 def a_write_that_says_why(work: Path) -> None:
     descriptor = os.open(os.path.join(work, "a"), os.O_WRONLY | os.O_CREAT)
     for _ in range(4):
@@ -168,6 +179,20 @@ def test_a_kill_leaves_what_was_done_until_then(shimmed: Shimmed, action: Action
     done = shimmed.run(three_writes, Fault(action=action, at=3))
     assert done.returncode == -signal.SIGKILL
     assert (shimmed.work / "a").read_bytes() == left
+
+
+@pytest.mark.parametrize(
+    ("action", "left"),
+    [(Action.KILL_BEFORE, b"first-"), (Action.TEAR, b"first-sec"), (Action.KILL_AFTER, b"first-second")],
+)
+def test_a_disk_that_stands_still_is_what_a_kill_leaves(
+    shimmed: Shimmed, action: Action, left: bytes
+) -> None:
+    shimmed.freezes = True
+    done = shimmed.run(three_writes_and_an_unlink, Fault(action=action, at=3))
+    assert done.returncode == 0
+    assert (shimmed.work / "a").read_bytes() == left
+    assert shimmed.control.frozen
 
 
 @pytest.mark.parametrize("is_persistent", [False, True])

@@ -1,4 +1,6 @@
-"""Recoveries that are killed, or fail, at a chosen call into the operating system.
+"""Recoveries that are killed at a chosen call into the operating system, by hooks in Python: quick, for a few dirs.
+
+tests/faults kills the process at every call for real.
 
 A kill is a real one: a forked child ends with `os._exit` instead of making its n-th changing call, so no `finally`
 and no handler runs.
@@ -6,7 +8,6 @@ and no handler runs.
 
 from __future__ import annotations
 
-import errno
 import os
 import traceback
 from collections.abc import Callable, Iterator
@@ -64,19 +65,6 @@ def killed_at(number: int, run: Callable[[], object]) -> bool:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code in (_KILLED, _SURVIVED), f"the child ended with {code}"
     return code == _KILLED
-
-
-@contextmanager
-def failing_at(number: int, error: int = errno.ENOSPC) -> Iterator[list[str]]:
-    """Let the *number*-th changing call inside the block fail with *error*; tells which it was."""
-    failed: list[str] = []
-
-    def fail(words: str) -> None:
-        failed.append(words)
-        raise OSError(error, os.strerror(error), words)
-
-    with at_call(number, fail):
-        yield failed
 
 
 def _words(arguments: tuple[Any, ...]) -> str:

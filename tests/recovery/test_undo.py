@@ -13,10 +13,10 @@ import pytest
 
 from recovery.errors import LogDirLockedError, UnsafeError
 from recovery.undo import undo
+from tests.faults.states import SINGLE_STATES as STATES
 from tests.mutilate import DAMAGES, Victim, make_victim
 from tests.recovery.driving import own_leftovers, quarantine_of, recover
 from tests.recovery.killing import killed_at
-from tests.recovery.test_kill import STATES
 from tests.recovery.test_lock import other_process
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
 
