@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from recovery.actions import is_derived
+from recovery.errors import UnsafeError
+from recovery.observer import PartitionFinished
 from recovery.report import RecoveryReport
 from recovery.undo import undo
 from tests.edge_cases import NOW_MS, PROPERTIES, Log
@@ -24,6 +26,7 @@ from tests.recovery.driving import (
     recover,
 )
 from tests.recovery.test_preflight import pristine as pristine
+from tests.recovery.test_resume import killed_at_event
 from tests.samples import MARKER, differences, tree_of
 from tests.test_edge_cases import make_log, sample_of
 from tests.unloadable import EPOCHS, LOG_STARTS, RECOVERY_POINTS, SAFE, UNSAFE, Damage
@@ -281,3 +284,22 @@ class TestKilled:
         assert lost_batches(before, broken.log_dir) == []
         # Without its .index a segment is recovered, which makes its .txnindex anew.
         assert set(names) - set(moved(broken.log_dir)) <= {names[-1]}
+
+
+class TestBesideAnInterruptedRun:
+    def test_nothing_moves_before_its_configuration_is_checked(self, pristine: Path, ram_path: Path) -> None:
+        log = make_log(pristine, ram_path / "d", "U")
+        shutil.copytree(log.folder, log.log_dir / "u-0")
+        killed_at_event(
+            PartitionFinished,
+            1,
+            lambda watch: recover(sample_of(log), [log.log_dir], thread_count=1, observers=[watch]),
+        )
+        (log.folder / "foo.log").write_bytes(b"12345")
+        found = footprint(log.folder)
+        with pytest.raises(UnsafeError, match="another configuration"):
+            recover(sample_of(log), [log.log_dir], repair=True, keep_deleted=True)
+        assert footprint(log.folder) == found
+        assert recover(sample_of(log), [log.log_dir], repair=True).exit_code == 0
+        assert moved(log.log_dir) == ["t-0/foo.log"]
+        assert (log.log_dir / MARKER).exists()
