@@ -96,7 +96,11 @@ class PartitionScrub:
         self._aborts: list[_Aborts] = []
         start = files.base_offsets[0] if files.base_offsets else 0
         self._producers = ProducerChecks(
-            files.snapshots, start_offset=start, now_ms=facts.now_ms, expiration_ms=facts.expiration_ms
+            files.snapshots,
+            start_offset=start,
+            log_start_offset=max(0, facts.log_start_offset or 0),
+            now_ms=facts.now_ms,
+            expiration_ms=facts.expiration_ms,
         )
 
     def tasks(self) -> list[SegmentTask]:

@@ -55,13 +55,21 @@ class ProducerChecks:
     Args:
         snapshots: sound ones, by offset.
         start_offset: where the log on disk begins.
+        log_start_offset: what lies before it may be forgotten, by a recovery that begins there.
         now_ms, expiration_ms: a producer that was last seen so long ago may be absent.
     """
 
     def __init__(
-        self, snapshots: Mapping[int, bytes], *, start_offset: int, now_ms: int, expiration_ms: int
+        self,
+        snapshots: Mapping[int, bytes],
+        *,
+        start_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+        expiration_ms: int,
     ) -> None:
         self._snapshots = snapshots
+        self._log_start_offset = log_start_offset
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self._files = _OneSnapshot()
@@ -129,7 +137,8 @@ class ProducerChecks:
         missing = own[~np.isin(own["producer_id"], found["producer_id"])]
         is_open = missing["current_txn_first_offset"] >= 0
         lives = self._now_ms - missing["timestamp_ms"].astype(np.int64) < self._expiration_ms
-        has_acted = missing["timestamp_ms"].astype(np.int64) >= 0
+        last = np.maximum(missing["last_offset"], missing["current_txn_first_offset"])
+        has_acted = (missing["timestamp_ms"].astype(np.int64) >= 0) & (last >= self._log_start_offset)
         for row in missing[(is_open | lives) & has_acted][:1]:
             self._find(offset, None, f"producer {row['producer_id']} is missing")
         extra = found[~np.isin(found["producer_id"], own["producer_id"])]
@@ -147,8 +156,9 @@ class ProducerChecks:
             return known & (found["last_offset"] >= 0)
         if name == "coordinator_epoch":
             return (own[name] >= 0) & (found[name] >= 0)
-        if name == "current_txn_first_offset" and not self.is_complete:
-            return own[name] >= 0
+        if name == "current_txn_first_offset":
+            is_new = own[name] >= self._log_start_offset
+            return is_new if not self.is_complete else is_new | (own[name] < 0)
         return np.ones(len(own), np.bool_)
 
     def _find(self, offset: int, _entry: int | None, detail: str) -> None:

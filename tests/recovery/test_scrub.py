@@ -90,6 +90,18 @@ class TestHealthyLogs:
         assert report.exit_code == 0, lines_of(report)
         assert not any(path.name == ".lock" for path in sample.root.rglob("*"))
 
+    def test_producers_before_the_log_start_may_be_forgotten(
+        self, samples: dict[str, Sample], tmp_path: Path
+    ) -> None:
+        """A recovery after records were deleted reads the log from its start offset on."""
+        sample = samples["crashed"]
+        folder = next(one for _, one in partitions({"crashed": sample}) if one.name == "tiny-batches-0")
+        made = make_victim(sample, folder, tmp_path / "d")
+        (made.log_dir / "log-start-offset-checkpoint").write_text("0\n1\ntiny-batches 0 2252\n")
+        recover(sample, [made.log_dir])
+        report = scrub(sample, [made.log_dir])
+        assert report.exit_code == 0, lines_of(report)
+
 
 class TestDamage:
     @pytest.mark.parametrize("family", sorted(BASIC_DAMAGES))
@@ -204,6 +216,26 @@ class TestRules:
         from recovery.scrub import verify
 
         assert verify([str(damaged.log_dir)], topic_configs=compacted, now_ms=sample.now_ms).exit_code == 0
+
+    def test_a_topic_id_that_the_cluster_does_not_know(self, tmp_path: Path) -> None:
+        sample = unpack("intact", tmp_path)
+        assert scrub(sample).exit_code == 0
+        path = next(sample.log_dirs[0].glob("[!_]*-0/partition.metadata"))
+        path.write_text("version: 0\ntopic_id: Ql39DSphRbO0LGsT-wh4cQ")
+        found = damage_of(scrub(sample))
+        assert [(one.file, one.rule) for one in found] == [("partition.metadata", "topic-id")]
+        assert "metadata log says" in found[0].detail
+
+    def test_two_clusters_and_two_places(self, tmp_path: Path) -> None:
+        sample = unpack("stopped", tmp_path)
+        first, second = sample.log_dirs
+        meta = second / "meta.properties"
+        meta.write_text(meta.read_text().replace("cluster.id=", "cluster.id=x"))
+        folder = next(path for path in first.iterdir() if path.is_dir() and not path.name.startswith("__"))
+        shutil.copytree(folder, second / folder.name)
+        (second / "lost+found").mkdir()
+        rules = rules_of(scrub(sample))
+        assert rules == {"meta-properties", "duplicate-partition", "foreign-folder"}
 
     def test_filters(self, samples: dict[str, Sample]) -> None:
         report = scrub(samples["stopped"], topics=["deleted-records"])
