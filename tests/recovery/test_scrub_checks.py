@@ -140,6 +140,7 @@ class TestOffsetIndex:
         ("entries", "entry", "rule"),
         [
             ([(119, 101)], 0, "index-entry"),
+            ([(129, 101)], 0, "index-entry"),
             ([(119, 100), (129, 201)], 1, "index-entry"),
             ([(118, 100)], 0, "index-entry"),
             ([(128, 100)], 0, "index-entry"),
