@@ -35,8 +35,7 @@ from segfmt.time_index import view_time_index
 LARGE_BATCH_BYTES = 64 << 20
 """A batch that is longer is checked by its CRC alone, piece by piece."""
 MOST_INDEX_BYTES = 32 << 20
-_MOST_DAMAGED = 100
-_MOST_PROBES = 64
+_MOST_DAMAGED, _MOST_PROBES = 100, 64
 _SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
 
 
@@ -221,9 +220,10 @@ class _SegmentScrub:
             first = int(part["position"][0])
             end = int(part["position"][-1] + part["size_bytes"][-1])
             scanner = self._open_scanner(first)
-            scanner.feed(window[first - origin : SLACK_BYTES + end - origin], SLACK_BYTES)
-            while scanner.paused_control:
-                decide_control(scanner, window[SLACK_BYTES + scanner.control_position - origin :])
+            while not scanner.finished and scanner.position < end:  # it comes back at some control batches
+                scanner.feed(window[scanner.position - origin : SLACK_BYTES + end - origin], SLACK_BYTES)
+                while scanner.paused_control:
+                    decide_control(scanner, window[SLACK_BYTES + scanner.control_position - origin :])
             scan = scanner.result() if scanner.finished else None
             if scan is None or scan.stop is Stop.END:
                 self._check(window, rows, part)

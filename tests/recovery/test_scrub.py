@@ -194,6 +194,22 @@ class TestRules:
         found = damage_of(scrub(sample, [damaged.log_dir]))
         assert [one.position for one in found] == [batches[1].position, batches[-1].position]
 
+    def test_batches_behind_a_control_batch_are_checked(
+        self, samples: dict[str, Sample], tmp_path: Path
+    ) -> None:
+        """Markers with a delete horizon, as compaction leaves them, interrupt the scan."""
+        sample = samples["crashed"]
+        folder = next(one for _, one in partitions({"crashed": sample}) if one.name == "compacted-0")
+        made = make_victim(sample, folder, tmp_path / "d")
+        log = made.logs()[0]
+        data = log.read_bytes()
+        batches = list(walk_batches(data))
+        assert len(batches) > 10
+        for batch in batches:
+            flip(log, batch.position + 22, bit=7)
+            assert rules_of(scrub(sample, [made.log_dir])) == {"checksum"}, batch
+            log.write_bytes(data)
+
     def test_an_entry_inside_a_batch(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         index = next(
