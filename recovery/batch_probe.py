@@ -1,8 +1,10 @@
-"""Looks at single batches of an open log: whether one at a position is sound. Reads with `pread`."""
+"""Reads parts of files for the scrub of a segment: single batches of an open log, with `pread`, and indexes."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import zlib
 from collections.abc import Callable
 
@@ -12,7 +14,30 @@ import numpy.typing as npt
 from native.crc32c import crc32c
 from segfmt import layout
 
+MOST_INDEX_BYTES = 32 << 20
 _CHUNK_BYTES = 4 << 20
+
+
+def read_index_file(path: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+    """Return the first bytes of an index, as many as are looked at, and its size.
+
+    *take* is asked before they are read.
+
+    Raises:
+        FileNotFoundError: there is no such file, or what has its name is no file: a FIFO would never end.
+        OSError: it cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+        size = min(found.st_size, MOST_INDEX_BYTES)
+        take(size)
+        data = np.zeros(size, np.uint8)
+        return data[: read_at(descriptor, data, 0)].tobytes(), found.st_size
+    finally:
+        os.close(descriptor)
 
 
 def read_at(descriptor: int, target: npt.NDArray[np.uint8], position: int) -> int:

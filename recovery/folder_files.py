@@ -75,8 +75,8 @@ def list_folder(path: str) -> dict[str, FileStat]:
                     files[entry.name] = FileStat(
                         size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino
                     )
-            except FileNotFoundError:
-                continue  # a live broker has removed it
+            except OSError:
+                continue  # a live broker has removed it, or it is a link in circles
     return files
 
 

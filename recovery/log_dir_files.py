@@ -110,7 +110,7 @@ def _read_marker(found: LogDirFiles, take: Callable[[int], None]) -> None:
 
 def _list_folders(found: LogDirFiles) -> None:
     for entry in sorted(os.scandir(found.log_dir), key=lambda entry: entry.name):
-        if not entry.is_dir():
+        if not os.path.isdir(entry.path):
             continue
         if entry.name == REMOTE_INDEX_CACHE_FOLDER:
             found.skipped.append(entry.name)

@@ -182,4 +182,4 @@ class RecordChecks:
 def _is_too_large(error: DecompressionError) -> bool:
     """Whether the stream was given up for its size, not for damage."""
     words = str(error).lower()
-    return "exceed" in words or "too small" in words or "buffer" in words
+    return any(sign in words for sign in ("exceed", "too much", "whole buffer"))

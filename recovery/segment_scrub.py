@@ -20,7 +20,7 @@ from native.batch_headers import HEADER_ROW_DTYPE, HeaderRows, HeaderWalk, WalkE
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.batch_checks import BatchChecks
-from recovery.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range, read_at
+from recovery.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range, read_at, read_index_file
 from recovery.index_checks import OffsetIndexChecks, TimeIndexChecks, size_findings, without_preallocated
 from recovery.record_checks import RecordChecks
 from recovery.segment_task import Piece, Reading, SegmentResult, SegmentTask, Tail
@@ -34,7 +34,6 @@ from segfmt.time_index import view_time_index
 
 LARGE_BATCH_BYTES = 64 << 20
 """A batch that is longer is checked by its CRC alone, piece by piece."""
-MOST_INDEX_BYTES = 32 << 20
 _MOST_DAMAGED, _MOST_PROBES = 100, 64
 _SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
 
@@ -106,22 +105,23 @@ class _SegmentScrub:
         name = time_index_name(task.base_offset) if is_time else offset_index_name(task.base_offset)
         data = b""
         if task.has_indexes:
-            try:
-                data, size = self._read_index(name)
-            except FileNotFoundError:
-                size = 0
+            data, size = self._read_index(name)
             entry_bytes = (layout.TIME_INDEX_DTYPE if is_time else layout.OFFSET_INDEX_DTYPE).itemsize
             self._result.findings += size_findings(name, size, entry_bytes)
         entries = view_time_index(data) if is_time else view_offset_index(data)
         return without_preallocated(entries) if task.may_be_preallocated else entries
 
     def _read_index(self, name: str) -> tuple[bytes, int]:
-        with open(os.path.join(self._task.folder, name), "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            self._reading.limit.take(min(size, MOST_INDEX_BYTES))
-            data = file.read(MOST_INDEX_BYTES) or b""
+        """Return the bytes of an index and its size; nothing where it is missing, which is judged elsewhere."""
+        try:
+            data, size = read_index_file(os.path.join(self._task.folder, name), self._reading.limit.take)
+        except FileNotFoundError:
+            return b"", 0
+        except OSError as error:
+            self._find(None, "unreadable", str(error), file=name, is_unchecked=True)
+            return b"", 0
         self._result.checked_bytes[name] = len(data)
-        if size > MOST_INDEX_BYTES and not self._task.may_be_preallocated:
+        if size > len(data) and not self._task.may_be_preallocated:
             self._find(None, "index-size", f"{size} bytes, of which {len(data)} were read", file=name)
         return data, size
 

@@ -113,6 +113,8 @@ def test_options_that_are_named_exist(path: Path) -> None:
         known |= {"--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json"}
     if "tests.faults" in text:
         known |= {"--seed", "--seeded", "--stride", "--jobs", "--kills-every", "--only", "--point"}
+    if "tests.verify_campaign" in text:
+        known |= {"--seeds", "--first", "--show"}
     if "tests.fuzz" in text:
         known |= {
             "--runs",
