@@ -16,6 +16,7 @@ from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     DELETED_SUFFIX,
+    KRAFT_SNAPSHOT_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
@@ -42,6 +43,7 @@ class FolderFiles:
         names: regular files with size and identity.
         base_offsets: of the segments, ascending.
         swaps: names of `.log.swap` files, which a broker puts in place of segments at its next start.
+        kraft_snapshots: names of the metadata log's snapshots.
         snapshots: bytes of the sound ones, by offset.
         transaction_indexes: bytes, by base offset.
         topic_id: in partition.metadata, None where that is missing or malformed.
@@ -52,6 +54,7 @@ class FolderFiles:
     names: dict[str, FileStat] = field(default_factory=dict)
     base_offsets: list[int] = field(default_factory=list)
     swaps: list[str] = field(default_factory=list)
+    kraft_snapshots: list[str] = field(default_factory=list)
     snapshots: dict[int, bytes] = field(default_factory=dict)
     transaction_indexes: dict[int, bytes] = field(default_factory=dict)
     topic_id: UUID | None = None
@@ -116,6 +119,8 @@ class _FolderReader:
         kinds = {name: file_kind(name) for name in files.names}
         for name, kind in sorted(kinds.items()):
             if kind is FileKind.OTHER:
+                if self._is_metadata_log and name.endswith(KRAFT_SNAPSHOT_SUFFIX):
+                    files.kraft_snapshots.append(name)
                 continue
             try:
                 offset = read_offset(name)

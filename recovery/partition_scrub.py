@@ -92,7 +92,7 @@ class PartitionScrub:
         self.findings: list[Finding] = list(files.findings)
         self.checked_bytes: dict[str, int] = dict(files.checked_bytes)
         self._results: list[SegmentResult] = []
-        self._swaps: list[SegmentResult] = []
+        self._others: list[SegmentResult] = []
         self._aborts: list[_Aborts] = []
         start = files.base_offsets[0] if files.base_offsets else 0
         self._producers = ProducerChecks(
@@ -130,28 +130,29 @@ class PartitionScrub:
                     ),
                 )
             )
-        return [*tasks, *self._swap_tasks()]
+        return [*tasks, *self._other_tasks()]
 
-    def _swap_tasks(self) -> list[SegmentTask]:
-        """Return the segments that a broker would put in place of others, which are read like closed ones."""
+    def _other_tasks(self) -> list[SegmentTask]:
+        """Return what is read like a closed segment: what a broker would put in place of others, KRaft's snapshots."""
+        bases = {name: read_offset(name) for name in sorted(self.files.swaps)}
         return [
             SegmentTask(
                 folder=self.facts.path,
-                base_offset=read_offset(name),
+                base_offset=base,
                 log=name,
                 next_base_offset=None,
                 has_indexes=False,
                 is_deep=self.facts.is_deep,
             )
-            for name in sorted(self.files.swaps)
+            for name, base in (bases | dict.fromkeys(self.files.kraft_snapshots, 0)).items()
         ]
 
     def take(self, result: SegmentResult) -> None:
         """Take in the result of the next task, in their order."""
         task = result.task
-        if task.log in self.files.swaps:
+        if not task.has_indexes:
             result.pieces = []
-            self._swaps.append(result)
+            self._others.append(result)
             return
         aborts = _Aborts(file=txn_index_name(task.base_offset), was_complete=self._producers.is_complete)
         if self._results:
@@ -176,7 +177,7 @@ class PartitionScrub:
 
     def finish(self) -> list[Finding]:
         """Return all findings of the folder."""
-        for result in (*self._results, *self._swaps):
+        for result in (*self._results, *self._others):
             self.findings += result.findings
             for name, size in result.checked_bytes.items():
                 self.checked_bytes[name] = size
@@ -251,7 +252,7 @@ class PartitionScrub:
         if not self.facts.is_contiguous:
             return
         ends = {result.task.base_offset: result.last_offset for result in self._results}
-        for swap in self._swaps:
+        for swap in (one for one in self._others if one.task.log in self.files.swaps):
             end = ends.get(swap.task.base_offset)
             if swap.gaps or (end is not None and (swap.last_offset is None or swap.last_offset < end)):
                 words = f"it would replace {log_name(swap.task.base_offset)}, and has not all of its batches"

@@ -244,6 +244,18 @@ class TestRules:
             assert rules_of(scrub(sample, [made.log_dir])) == {"checksum"}, batch
             log.write_bytes(data)
 
+    def test_a_snapshot_of_the_metadata_log(self, tmp_path: Path) -> None:
+        sample = unpack("intact", tmp_path)
+        snapshot = next(
+            path for one in sample.log_dirs for path in one.glob("__cluster_metadata-0/*.checkpoint")
+        )
+        last = list(walk_batches(snapshot.read_bytes()))[-1]
+        flip(snapshot, last.position + 30)
+        found = damage_of(scrub(sample))
+        assert [(one.file, one.rule, one.position) for one in found] == [
+            (snapshot.name, "checksum", last.position)
+        ]
+
     def test_an_entry_inside_a_batch(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         index = next(
