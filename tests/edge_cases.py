@@ -150,6 +150,12 @@ def index_behind_the_end(log: Log) -> None:
     log.patch(24, size - 4, struct.pack(">i", 1 << 20), ".index")
 
 
+@case(14, "C")
+def index_offset_behind_the_end(log: Log) -> None:
+    size = log.file(24, ".index").stat().st_size
+    log.patch(24, size - 8, struct.pack(">i", 1000), ".index")
+
+
 @case(15, "C", REFUSED)
 def index_into_a_batch(log: Log) -> None:
     size = log.file(24, ".index").stat().st_size
@@ -167,6 +173,17 @@ def index_with_a_rest(log: Log) -> None:
     for suffix in (".index", ".timeindex"):
         log.file(0, suffix).write_bytes(log.file(0, suffix).read_bytes() + b"\x01\x02\x03")
         log.file(24, suffix).write_bytes(log.file(24, suffix).read_bytes() + b"\x01\x02\x03")
+
+
+@case(17, "C")
+def index_with_a_rest_where_the_log_end_falls_back(log: Log) -> None:
+    """The end lies in the segment before the active one: a flush opens the indexes of that one."""
+    log.file(24).rename(log.file(100))
+    for suffix in (".index", ".timeindex"):
+        log.file(100, suffix).touch()
+        log.file(24, suffix).unlink()
+        for base in (0, 12):
+            log.file(base, suffix).write_bytes(log.file(base, suffix).read_bytes() + b"\x01\x02\x03")
 
 
 @case(18, "C", REFUSED, segment_index_bytes="16")
