@@ -72,8 +72,6 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if is_last or not is_continued:
             yield start, joined
             joined = ""
-    if joined:
-        yield start, joined
 
 
 def _is_continued(line: str) -> bool:

@@ -42,9 +42,10 @@ _SECOND_FOLDERS = (
     "remote-log-index-cache",
     "lost+found",
 )
-_BASES = (0, 5, 100, (1 << 31) - 4, 1 << 40)
+_BASES = (0, 5, 100, (1 << 31) - 4, 1 << 40, (1 << 63) - 40)
 _SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 _ODD_NAMES = (
+    "+5.log", "-1.log", "12.log",
     "x.index", "5.index", "+5.snapshot", "00000000000000000007.log.deleted", "00000000000000000003.index",
     "leader-epoch-checkpoint.tmp", "9" * 20 + ".snapshot", "00000000000000000005.snapshot", "readme",
     "00000000000000000100.log.swap", "00000000000000000005.log.cleaned", "00000000000000000002.txnindex",

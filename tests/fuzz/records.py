@@ -178,8 +178,10 @@ def _message_set(data: bytes) -> None:
 def _one_message(data: bytes, position: int, size_bytes: int) -> None:
     try:
         message = read_message(data, position)
-        again = read_message(encode_message(message))
-        assert again == message
+        encoded = encode_message(message)
+        assert read_message(encoded) == message
+        if message.key is not None and message.value is not None:  # null has many spellings
+            assert encoded[16:] == data[position + 16 : position + len(encoded)]
         inner = list(read_messages(data, position, max_bytes=MOST_CONTENT_BYTES))
     except FormatError:
         return

@@ -171,7 +171,8 @@ def _made_properties(data: bytes) -> None:
     made = {}
     while not choices.is_exhausted:
         key, value = (choices.take(choices.below(16)).decode("utf-16-le", "replace") for _ in range(2))
-        made[key] = value + choices.pick(["", "\ud800", "\\", " "])
+        odd = choices.pick(["", "\ud800", "\\", " ", ":", "=", "#", "!", "\t", "\n"])
+        made[key + odd] = odd + value + odd
     assert read_properties(encode_properties(made)) == made
 
 
