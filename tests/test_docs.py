@@ -44,8 +44,8 @@ _VERDICTS = {
 }
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
-_OTHER_TOOLS_OPTIONS = {"--strict", "--describe"}
-"""Options in the documents that are not ours: mypy's, kafka-topics'."""
+_OTHER_TOOLS_OPTIONS = {"--strict", "--describe", "--branch", "--source"}
+"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's."""
 
 
 def ids(path: Path) -> str:
