@@ -28,6 +28,21 @@ _NETWORK_MAGICS = frozenset(
 _STATFS_BYTES = 120  # struct statfs of 64-bit Linux; the type is its first word
 
 
+def is_there(path: str) -> bool:
+    """Return whether something has the name *path*, a link that leads nowhere included.
+
+    Unlike `os.path.exists`, which takes what cannot be looked at for missing.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 @contextmanager
 def naming(path: str) -> Iterator[None]:
     """Put *path* into errors of the block that name no file: those of calls on a descriptor."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from recovery.access import broker_user
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
-from recovery.file_system import naming
+from recovery.file_system import is_there, naming
 from recovery.listing import (
     FolderContents,
     access_problem,
@@ -165,7 +165,7 @@ class _Listing:
                 if is_of_type(entry, os.DirEntry.is_dir) and entry.name not in self._without
             )
         marker = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
-        had_clean_shutdown = os.path.exists(marker) and not ignores_marker
+        had_clean_shutdown = is_there(marker) and not ignores_marker
         self._problems += mount_problems(self._log_dir)
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
@@ -258,7 +258,7 @@ class _Listing:
         """
         problems = self._problems if found is None else found
         path = os.path.join(self._log_dir, name)
-        if name in self._without or not os.path.lexists(path):
+        if name in self._without or not is_there(path):
             return {}
         repair = Repair(names=(name,))
         remedy = f"move the file away: {_WITHOUT_CHECKPOINT[name]}"
