@@ -222,7 +222,7 @@ class ProducerState:
         """
         if txn_first_offset >= 0:
             self._ongoing[txn_first_offset] = producer_id
-        elif self._now_ms - timestamp_ms >= self._expiration_ms:
+        elif _difference(self._now_ms, timestamp_ms) >= self._expiration_ms:
             return
         self._producers[producer_id] = _Producer(
             epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, txn_first_offset
@@ -361,6 +361,11 @@ class _Row(NamedTuple):
 _EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type")
 # Plain integers: comparing with an enum's member costs more than all the rest that is done for an event.
 _BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANSACTIONAL)
+
+
+def _difference(one: int, other: int) -> int:
+    """Return *one* - *other* as Java's longs: from a timestamp far below 0 it overflows, and nothing has expired."""
+    return (one - other + 2**63) % 2**64 - 2**63
 
 
 def _replay_order(scan: RawScan, is_last_followed: Callable[[], bool]) -> npt.NDArray[np.intp]:

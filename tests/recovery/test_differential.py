@@ -408,6 +408,17 @@ class TestFoundByTheCampaign:
 
         self.check(campaign, "late-1", damage, REFUSED)
 
+    def test_a_producer_of_the_least_timestamp_does_not_expire(self, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[0]
+            fields = {"producer_id": 4000, "base_timestamp_ms": -(2**63)}
+            batch = batches_of(log)[0]
+            log.write_bytes(
+                data_batch(batch.offset, 1, **fields) + log.read_bytes()[batch.position + batch.size_bytes :]
+            )
+
+        self.check(campaign, "late-1", damage)
+
     def test_a_pipe_for_a_checkpoint_does_not_hang(self, campaign: Campaign) -> None:
         def damage(victim: Victim) -> None:
             (victim.log_dir / CHECKPOINTS[0]).unlink()
