@@ -77,6 +77,24 @@ def test_messages_and_short_tails_stay_within_the_window(path: CpuPath) -> None:
     assert in_child(work).error is None
 
 
+@PATHS
+def test_first_window_of_any_length_changes_nothing(path: CpuPath) -> None:
+    """Windows that lack a byte, a header or a batch, each at the end of the pages."""
+    warm_up(path)
+    log = builders.data_batch(0, value_bytes=3) + builders.message(1) + builders.data_batch(2)
+    pages = GuardedPages(len(log))
+
+    def work(_: object) -> None:
+        for size in range(len(log) + 1):
+            scanner = SegmentScanner(base_offset=0, size_bytes=len(log), cpu_path=path)
+            scanner.feed(pages.place(log[:size]))
+            if not scanner.finished:
+                scanner.feed(pages.place(log[scanner.position :]))
+            assert (scanner.result().batch_count, scanner.position) == (3, len(log)), size
+
+    assert in_child(work).error is None
+
+
 def test_tables_are_not_left_by_kernels_with_checked_bounds(tmp_path: Path) -> None:
     """Machine code of a folder of its own: the checks are compiled in. One path; the campaign takes all."""
     environment = {
