@@ -43,11 +43,12 @@ def plan_handoff(
     """
     if handoff == "none":
         return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
-    recovery_points = dict(_kept_lines(inventory, logs, inventory.recovery_points))
-    log_start_offsets = dict(_kept_lines(inventory, logs, inventory.log_start_offsets))
+    refused = _refused_keys(inventory, logs)
+    recovery_points = {key: at for key, at in inventory.recovery_points.items() if key in refused}
+    log_start_offsets = {key: at for key, at in inventory.log_start_offsets.items() if key in refused}
     for task, bounds in logs.values():
         key = (task.topic_partition.topic, task.topic_partition.partition)
-        if bounds.is_loaded:
+        if bounds.is_loaded and key not in refused:  # a future log has the key of its current one
             point = bounds.recovery_point
             recovery_points[key] = bounds.log_end_offset if point is None else point
             if bounds.checkpoints_log_start:
@@ -116,19 +117,15 @@ def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
             yield RemoveFile(name=name, size_bytes=os.path.getsize(path), kind=RemovalKind.LEFTOVER)
 
 
-def _kept_lines(
-    inventory: LogDirInventory,
-    logs: Mapping[str, tuple[PartitionTask, LogBounds]],
-    lines: Mapping[tuple[str, int], int],
-) -> Mapping[tuple[str, int], int]:
-    """Return the lines of partitions that were left alone: refused or failed ones keep what the broker knew of them."""
-    refused = {_key_of_folder(refusal.folder) for refusal in inventory.refused}
-    refused |= {
+def _refused_keys(
+    inventory: LogDirInventory, logs: Mapping[str, tuple[PartitionTask, LogBounds]]
+) -> set[tuple[str, int]]:
+    """Return topic and number of the partitions that were left alone: their lines stay as the broker knew them."""
+    return {_key_of_folder(refusal.folder) for refusal in inventory.refused} | {
         (task.topic_partition.topic, task.topic_partition.partition)
         for task in inventory.tasks
         if task.folder not in logs
     }
-    return {key: offset for key, offset in lines.items() if key in refused}
 
 
 def _key_of_folder(folder: str) -> tuple[str, int]:

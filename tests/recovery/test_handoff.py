@@ -173,8 +173,14 @@ class TestRefusedPartitions:
         log_dir.recovery_points = {("a-topic", 7): 70}
         assert written(log_dir.plan(), RECOVERY_POINTS) == b"0\n2\na-topic 7 70\nt 0 44\n"
 
+    def test_its_future_log_does_not_speak_for_it(self, tmp_path: Path) -> None:
+        log_dir = LogDir(tmp_path).recovered("t-1.0f-future", log_end_offset=44)
+        log_dir.task("t-1")
+        log_dir.recovery_points = {("t", 1): 2}
+        assert written(log_dir.plan(), RECOVERY_POINTS) == b"0\n1\nt 1 2\n"
+
     def test_a_refused_partition_without_a_line_gets_none(self, tmp_path: Path) -> None:
-        log_dir = LogDir(tmp_path)
+        log_dir = LogDir(tmp_path).recovered("t-2", log_end_offset=44, is_loaded=False)
         log_dir.task("t-1")
         assert written(log_dir.plan(), RECOVERY_POINTS) == b"0\n0\n"
 
