@@ -282,8 +282,8 @@ class TestBatches:
     def test_position_size_and_offsets(self, tmp_path: Path) -> None:
         one, two = data_batch(5, 3), data_batch(9, 1)
         assert self.spans(tmp_path, one + two) == [
-            (0, len(one), 5, 7),
-            (len(one), len(two), 9, 9),
+            (0, len(one), 5, 7, 2),
+            (len(one), len(two), 9, 9, 2),
         ]
 
     def test_from_a_position_and_in_a_part(self, tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ class TestBatches:
         data = one + two + three
         assert [span.base_offset for span in self.spans(tmp_path, data, len(one))] == [9, 10]
         part = {"origin_position": len(one), "size_bytes": len(two)}
-        assert self.spans(tmp_path, data, **part) == [(0, len(two), 9, 9)]
+        assert self.spans(tmp_path, data, **part) == [(0, len(two), 9, 9, 2)]
 
     @pytest.mark.parametrize("kept", [0, 5, 17, 18, 60])
     def test_a_torn_one_is_not_among_them(self, tmp_path: Path, kept: int) -> None:
