@@ -65,7 +65,9 @@ def test(arguments: list[str]) -> int:
             f"{', '.join(missing)} not found: the suites that need the real Kafka will be skipped",
             file=sys.stderr,
         )
-    return python("-m", "pytest", *arguments).returncode
+    # The suites are side by side by default; a JVM and whole brokers are with each of them.
+    workers = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist", "worksteal")
+    return python("-m", "pytest", *(arguments or workers)).returncode
 
 
 def check(_arguments: list[str]) -> int:

@@ -23,7 +23,15 @@ from recovery.actions import (
 )
 from recovery.apply import list_files, publish, stage
 from recovery.commit import Commit
-from recovery.durable import remove_empty_folder, remove_file, rename_anywhere, sync, sync_below
+from recovery.durable import (
+    copy_new,
+    remove_empty_folder,
+    remove_file,
+    rename_anywhere,
+    sync,
+    sync_all,
+    sync_below,
+)
 from recovery.errors import UnsafeError
 from recovery.journal import Journal
 from recovery.journal_record import Header
@@ -207,6 +215,8 @@ class _LogDirUndoing:
             for move in reversed(self._moves):
                 self._move_back(move)
             sync_below(self._log_dir)
+            if os.path.exists(self._kept_marker()):
+                rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
             with contextlib.suppress(FileNotFoundError):  # it was, when the undo was interrupted
                 shutil.rmtree(os.path.join(self._root, self._run))
             self._journal.remove()
@@ -219,11 +229,32 @@ class _LogDirUndoing:
         """Nobody may take the log dir for clean while it is neither."""
         path = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
         if os.path.exists(path):
+            if self._was_there(os.stat(path).st_ino):
+                self._keep(path)
             size_bytes = os.path.getsize(path)
             removal = RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=size_bytes, kind=RemovalKind.DERIVED)
             self._note(LOG_DIR_ITSELF, [removal])
             remove_file(path)
             sync(self._log_dir)
+
+    def _was_there(self, inode: int) -> bool:
+        """Whether the marker that is there now was there before the recovery, which did not need to touch it."""
+        for change in self._changes:
+            if change.commit.folder == LOG_DIR_ITSELF:
+                before = change.commit.before.get(CLEAN_SHUTDOWN_FILE)
+                return before is not None and before.inode == inode
+        return False
+
+    def _keep(self, marker: str) -> None:
+        """Put the marker aside until everything else is as it was."""
+        kept = self._kept_marker()
+        if not os.path.exists(kept):
+            copy_new(marker, kept, like=marker)
+            sync_all([kept, os.path.dirname(kept)])
+
+    def _kept_marker(self) -> str:
+        assert self._run is not None
+        return os.path.join(self._root, self._run, "kept-marker")
 
     def _header(self) -> Header:
         return Header(
