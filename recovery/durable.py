@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from recovery.actions import TEMPORARY_SUFFIX
-from recovery.file_system import is_local, naming
+from recovery.file_system import c_library, is_local, naming
 
 _COPY_BYTES = 1 << 20
 
@@ -194,7 +194,7 @@ def _tells_errors_of_file_system(path: str) -> bool:
 
 def _sync_file_system(path: str) -> None:
     with opened(path) as descriptor:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+        if c_library().syncfs(descriptor) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), path)
 

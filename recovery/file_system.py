@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,13 +55,19 @@ def naming(path: str) -> Iterator[None]:
         raise
 
 
+@functools.cache
+def c_library() -> ctypes.CDLL:
+    """Return the C library, for the calls that Python's `os` does not have; errno is kept."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def is_local(path: str) -> bool:
     """Return whether *path* lies on a file system of this machine.
 
     Raises:
         OSError: the path cannot be asked.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
+    libc = c_library()
     buffer = (ctypes.c_ulong * (_STATFS_BYTES // 8 + 1))()
     if libc.statfs(os.fsencode(path), ctypes.byref(buffer)) != 0:
         number = ctypes.get_errno()
