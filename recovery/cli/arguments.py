@@ -92,3 +92,24 @@ def topic_configs_of(arguments: argparse.Namespace) -> dict[str, dict[str, str]]
         except (OSError, ValueError) as error:
             raise UsageError(f"--topic-config {text}: {error}") from error
     return read_topic_configs(text)
+
+
+def port(text: str) -> int:
+    """Return *text* as a TCP port."""
+    return _integer(text, 0, 65535)
+
+
+def thread_count(text: str) -> int:
+    """Return *text* as a number of threads."""
+    return _integer(text, 1, 1 << 15)
+
+
+def milliseconds(text: str) -> int:
+    """Return *text* as a time, ms since 1970."""
+    return _integer(text, 0, (1 << 63) - 1)
+
+
+def _integer(text: str, minimum: int, maximum: int) -> int:
+    if text.isascii() and text.isdecimal() and len(text) < 20 and minimum <= int(text) <= maximum:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text}: expected an integer from {minimum} to {maximum}")

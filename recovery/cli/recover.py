@@ -10,7 +10,10 @@ from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_setting_arguments,
     log_dirs_of,
+    milliseconds,
+    port,
     properties_of,
+    thread_count,
     topic_configs_of,
 )
 from recovery.cli.session import Signals, print_result, watched_signals
@@ -45,13 +48,13 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     settings.add_argument(
         "--threads",
         metavar="N",
-        type=_thread_count,
+        type=thread_count,
         help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
     )
     settings.add_argument(
         "--now",
         metavar="MS",
-        type=_milliseconds,
+        type=milliseconds,
         help="the clock by which producers expire, ms since 1970 (default: now)",
     )
     outcome = parser.add_argument_group("outcome")
@@ -104,31 +107,13 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     watching.add_argument(
         "--metrics-port",
         metavar="P",
-        type=_port,
+        type=port,
         help="serve the KIP-831 gauges and more to Prometheus on 127.0.0.1:P",
     )
     watching.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
     )
     parser.set_defaults(run=run)
-
-
-def _port(text: str) -> int:
-    return _integer(text, 0, 65535)
-
-
-def _thread_count(text: str) -> int:
-    return _integer(text, 1, 1 << 15)
-
-
-def _milliseconds(text: str) -> int:
-    return _integer(text, 0, (1 << 63) - 1)
-
-
-def _integer(text: str, minimum: int, maximum: int) -> int:
-    if text.isascii() and text.isdecimal() and len(text) < 20 and minimum <= int(text) <= maximum:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text}: expected an integer from {minimum} to {maximum}")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,9 @@ from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_setting_arguments,
     log_dirs_of,
+    port,
     properties_of,
+    thread_count,
     topic_configs_of,
 )
 from recovery.cli.session import Signals, print_result, watched_signals
@@ -62,7 +64,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     settings.add_argument(
         "--threads",
         metavar="N",
-        type=_thread_count,
+        type=thread_count,
         help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
     )
     settings.add_argument(
@@ -80,7 +82,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
     )
     watching.add_argument(
-        "--metrics-port", metavar="P", type=_port, help="serve progress to Prometheus on 127.0.0.1:P"
+        "--metrics-port", metavar="P", type=port, help="serve progress to Prometheus on 127.0.0.1:P"
     )
     watching.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
@@ -95,20 +97,6 @@ def _rate(text: str) -> int:
             f"{text}: expected an integer above 0, with k, M or G behind it or without"
         )
     return int(match[1]) * _UNITS[match[2].lower()]
-
-
-def _thread_count(text: str) -> int:
-    return _integer(text, 1, 1 << 15)
-
-
-def _port(text: str) -> int:
-    return _integer(text, 0, 65535)
-
-
-def _integer(text: str, minimum: int, maximum: int) -> int:
-    if text.isascii() and text.isdecimal() and len(text) < 20 and minimum <= int(text) <= maximum:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text}: expected an integer from {minimum} to {maximum}")
 
 
 def run(arguments: argparse.Namespace) -> int:
