@@ -23,6 +23,7 @@ from recovery import journal_record, scan_record
 from recovery.actions import (
     TEMPORARY_SUFFIX,
 )
+from recovery.durable import sync
 from recovery.errors import JournalError
 from recovery.journal_file import (
     FoundRecord,
@@ -31,7 +32,6 @@ from recovery.journal_file import (
     make_folder,
     open_journal_file,
     remove_empty_folder,
-    sync_folder,
 )
 from recovery.journal_record import START, Document, Header, RecordKind
 from recovery.model import FileStat, ScanRequest
@@ -71,7 +71,7 @@ class Journal:
             file.sync()
             os.rename(file.path, path)
             file.path = path
-            sync_folder(folder)
+            sync(folder)
         except BaseException:
             if file is not None:
                 file.close()
@@ -242,7 +242,7 @@ class Journal:
         folder = os.path.dirname(self._path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
-        sync_folder(folder)
+        sync(folder)
         if self._made_folder:
             remove_empty_folder(folder)
 

@@ -11,12 +11,14 @@ import errno
 import os
 import stat as stat_module
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from recovery import journal_record
+from recovery.durable import sync
 from recovery.errors import JournalError
+from recovery.file_system import naming
 from recovery.journal_record import PREFIX, START, Document, Piece, RecordKind
 
 _CHUNK_BYTES: Final = 1 << 20  # holds the largest head
@@ -91,7 +93,7 @@ class JournalFile:
     def _write(self, *pieces: Piece) -> None:
         """Write *pieces* at the end; where that fails, the file ends where it did before."""
         try:
-            with _naming(self.path):
+            with naming(self.path):
                 if self._is_torn:
                     os.ftruncate(self._descriptor, self._end)
                     self._is_torn = False
@@ -118,7 +120,7 @@ class JournalFile:
         Raises:
             OSError: that failed.
         """
-        with _naming(self.path):
+        with naming(self.path):
             os.fsync(self._descriptor)
 
     def check(self, position: int) -> FoundRecord | None:
@@ -164,13 +166,13 @@ class JournalFile:
         return any(start) and journal_record.check_start(start, self.path)
 
     def _pread(self, size_bytes: int, position: int) -> bytes:
-        with _naming(self.path):
+        with naming(self.path):
             return _read_fully(self._descriptor, size_bytes, position)
 
     def cut(self, position: int) -> None:
         """Let the file end at *position*; where it is open for reading only, just read no further."""
         if self.may_write and position < self._end:
-            with _naming(self.path):
+            with naming(self.path):
                 os.ftruncate(self._descriptor, position)
         self._end = position
 
@@ -210,7 +212,7 @@ def make_folder(folder: str, log_dir: str) -> bool:
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     os.mkdir(folder)
     _adopt_owner(folder, log_dir)
-    sync_folder(os.path.dirname(folder))
+    sync(os.path.dirname(folder))
     return True
 
 
@@ -218,17 +220,7 @@ def remove_empty_folder(folder: str) -> None:
     """Remove *folder* where it is empty."""
     with contextlib.suppress(OSError):
         os.rmdir(folder)
-        sync_folder(os.path.dirname(folder))
-
-
-def sync_folder(folder: str) -> None:
-    """Bring the names in *folder* to disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with _naming(folder):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(os.path.dirname(folder))
 
 
 def _open(path: str, access: int) -> int | None:
@@ -265,15 +257,6 @@ def _write_fully(descriptor: int, pieces: Sequence[Piece], position: int) -> int
         if left:
             left[0] = left[0][count:]
     return position - begin
-
-
-@contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Let an error of a call on a descriptor say which file it is about."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _read_fully(descriptor: int, size_bytes: int, position: int) -> bytes:
