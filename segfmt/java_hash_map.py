@@ -226,7 +226,7 @@ def java_hash_map_order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
         intp, shape (n,): `keys[result]` is the order of iteration.
     """
     small: JavaLongMap[int] = JavaLongMap()
-    head = min(len(keys), MIN_TREEIFY_CAPACITY * 3 // 4 + 1)
+    head = min(len(keys), MIN_TREEIFY_CAPACITY * 3 // 4)  # one more may double a table that has trees
     for place, key in enumerate(keys[:head].tolist()):
         small[key] = place
     capacity = small.capacity

@@ -441,3 +441,17 @@ class TestFoundByTheCampaign:
                 log.write_bytes(data)
 
         self.check(campaign, "late-1", damage)
+
+    def test_producers_of_a_bucket_that_a_greater_table_takes_apart(self, campaign: Campaign) -> None:
+        """combined-100/1618: in a table of 64 they are a tree, in one of 128 two buckets of eight."""
+
+        def damage(victim: Victim) -> None:
+            ids = [*(number * 37 % 16 * 64 + 3 for number in range(16)), *range(4, 50)]
+            for path in victim.folder.glob("*.snapshot"):
+                path.unlink()
+            log = victim.unflushed()[-1]
+            log.write_bytes(
+                b"".join(data_batch(int(log.stem) + i, producer_id=pid) for i, pid in enumerate(ids))
+            )
+
+        self.check(campaign, "late-1", damage)

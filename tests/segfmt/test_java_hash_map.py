@@ -125,6 +125,32 @@ def test_order_of_all_at_once_is_that_of_one_by_one(keys):
     assert [keys[place] for place in order] == java_map.keys()
 
 
+@pytest.mark.parametrize("count", [1, 47, 48, 49, 50, 96, 97, 98])
+def test_a_tree_that_a_greater_table_takes_apart_leaves_its_order(count):
+    """Its halves have no more than eight keys each: nothing shows that there was a tree."""
+    crowd, others = [number * 64 + 3 for number in range(16)], [key for key in range(100) if key % 64 != 3]
+    rng = random.Random(count)
+    for _ in range(50):
+        keys = [*crowd, *others[: max(0, count - len(crowd))]][:count]
+        rng.shuffle(keys)
+        java_map = JavaLongMap()
+        for key in keys:
+            java_map[key] = None
+        order = java_hash_map_order(np.array(keys, dtype=np.int64))
+        assert [keys[place] for place in order] == java_map.keys(), keys
+
+
+@pytest.mark.java
+def test_order_of_all_at_once_is_that_of_java():
+    rng = random.Random(9)
+    sizes = [9, 13, 25, 48, 49, 50, 60, 97, 98, 200, 400]
+    lists = [crowded_ids(rng, rng.choice(sizes))[: rng.choice(sizes)] for _ in range(1500)]
+    orders = orders_of_java([[f"p{key}" for key in keys] for keys in lists])
+    for keys, order in zip(lists, orders, strict=True):
+        places = java_hash_map_order(np.array(keys, dtype=np.int64))
+        assert [keys[place] for place in places] == order, keys
+
+
 @pytest.mark.parametrize("count", [0, 1, 12, 13, 48, 49, 50, 97, 5000])
 def test_order_of_small_numbers_is_ascending(count):
     keys = np.random.default_rng(count).permutation(count).astype(np.int64)
