@@ -32,6 +32,33 @@ def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._Argument
     return settings
 
 
+def add_thread_argument(settings: argparse._ArgumentGroup) -> None:
+    """Declare `--threads` among the *settings*."""
+    settings.add_argument(
+        "--threads",
+        metavar="N",
+        type=thread_count,
+        help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
+    )
+
+
+def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> None:
+    """Declare `--progress`, `--metrics-port`, which serves what *served* says, and `--format`."""
+    watching = parser.add_argument_group("watching")
+    watching.add_argument(
+        "--progress",
+        choices=("auto", "bar", "log", "json", "none"),
+        default="auto",
+        help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
+    )
+    watching.add_argument(
+        "--metrics-port", metavar="P", type=port, help=f"serve {served} to Prometheus on 127.0.0.1:P"
+    )
+    watching.add_argument(
+        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
+    )
+
+
 def log_dirs_of(arguments: argparse.Namespace) -> list[str] | None:
     """Return the dirs of `--log-dirs`; None where the configuration names them.
 

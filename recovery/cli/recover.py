@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_setting_arguments,
+    add_thread_argument,
+    add_watching_arguments,
     log_dirs_of,
     milliseconds,
-    port,
     properties_of,
-    thread_count,
     topic_configs_of,
 )
 from recovery.cli.session import Signals, print_result, watched_signals
@@ -45,12 +45,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     add_log_dir_arguments(parser, "recover")
     settings = add_setting_arguments(parser)
-    settings.add_argument(
-        "--threads",
-        metavar="N",
-        type=thread_count,
-        help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
-    )
+    add_thread_argument(settings)
     settings.add_argument(
         "--now",
         metavar="MS",
@@ -97,22 +92,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         action="store_true",
         help="exit with 0 where the only thing to tell is a cut",
     )
-    watching = parser.add_argument_group("watching")
-    watching.add_argument(
-        "--progress",
-        choices=("auto", "bar", "log", "json", "none"),
-        default="auto",
-        help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
-    )
-    watching.add_argument(
-        "--metrics-port",
-        metavar="P",
-        type=port,
-        help="serve the KIP-831 gauges and more to Prometheus on 127.0.0.1:P",
-    )
-    watching.add_argument(
-        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
-    )
+    add_watching_arguments(parser, served="the KIP-831 gauges and more")
     parser.set_defaults(run=run)
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from recovery.cli.arguments import (
     add_log_dir_arguments,
     add_setting_arguments,
+    add_thread_argument,
+    add_watching_arguments,
     log_dirs_of,
-    port,
     properties_of,
-    thread_count,
     topic_configs_of,
 )
 from recovery.cli.session import Signals, print_result, watched_signals
@@ -61,12 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="only this partition; may be given more than once",
     )
     settings = add_setting_arguments(parser)
-    settings.add_argument(
-        "--threads",
-        metavar="N",
-        type=thread_count,
-        help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
-    )
+    add_thread_argument(settings)
     settings.add_argument(
         "--max-bytes-per-second",
         metavar="N",
@@ -74,19 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         help="read no more than so many bytes a second, all threads together; k, M, G are 1024's powers",
     )
     parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
-    watching = parser.add_argument_group("watching")
-    watching.add_argument(
-        "--progress",
-        choices=("auto", "bar", "log", "json", "none"),
-        default="auto",
-        help="on standard error: a bar on a terminal, log lines elsewhere (auto)",
-    )
-    watching.add_argument(
-        "--metrics-port", metavar="P", type=port, help="serve progress to Prometheus on 127.0.0.1:P"
-    )
-    watching.add_argument(
-        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
-    )
+    add_watching_arguments(parser, served="progress")
     parser.set_defaults(run=run, command="verify")
 
 
