@@ -36,12 +36,15 @@ def plan_handoff(
 ) -> PartitionPlan:
     """Return what to write into the log dir once its partitions are done: the marker is last.
 
+    Nothing where all of them were refused or failed: the dir then stays as it is, its checkpoints byte for byte.
+
     Args:
         logs: by folder, of the partitions that were neither refused nor failed.
         is_complete: whether that is all of them; without it there is no marker.
         is_changed: whether anything in the dir was changed, so that a marker of its own was taken away.
     """
-    if handoff == "none":
+    is_left_alone = not logs and bool(inventory.tasks or inventory.refused)
+    if handoff == "none" or is_left_alone:
         return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
     refused = _refused_keys(inventory, logs)
     recovery_points = {key: at for key, at in inventory.recovery_points.items() if key in refused}

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.report import PartitionReport, RecoveryReport
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.errors import MalformedCheckpointError
 from tests.kafka import Oracle, OracleOutcome
 from tests.mutilations.victim import CHECKPOINTS, topic_partition_of
 from tests.recovery.driving import (
@@ -225,6 +227,9 @@ class _Case:
         for name, one in left_out:
             trees[name] |= _folder_of(self._before[name], one.folder)
         for name in {name for name, _ in self._refused}:
+            if all(one.status == "refused" for found_in, one in self._partitions if found_in == name):
+                trees[name] = dict(self._before[name])  # nothing is recovered there, and nothing written
+                continue
             folders = [one.folder for refused_in, one in self._refused if refused_in == name]
             _keep_lines(trees[name], self._before[name], folders)
             if MARKER in self._after[name] and MARKER not in self._before[name]:
@@ -366,22 +371,18 @@ def _folder_of(tree: Tree, folder: str) -> Tree:
 
 
 def _keep_lines(tree: Tree, before: Tree, folders: Sequence[str]) -> None:
-    """Add the checkpoint lines of *folders*, which were left alone, as they were."""
-    keys = {_key(*topic_partition_of(folder)) for folder in folders} - {None}
+    """Add the checkpoint lines of *folders*, which were left alone, as a broker has read them."""
+    places = [topic_partition_of(folder) for folder in folders]
+    keys = {(topic, int(number)) for topic, number in places if re.fullmatch(r"[+-]?\d+", number)}  # t-00: 0
     for name in CHECKPOINTS:
-        lines = [
-            line
-            for line in before.get(name, b"").splitlines()[2:]
-            if _key(*line.decode(errors="replace").split()[:2]) in keys
-        ]
+        try:
+            offsets = read_offset_checkpoint(before.get(name, b"0\n0\n"))
+        except MalformedCheckpointError:  # the broker knows no line of it, and writes another
+            continue
+        lines = [b"%s %d %d" % (key[0].encode(), key[1], offsets[key]) for key in keys & offsets.keys()]
         if lines and name in tree:
             kept = sorted({*tree[name].splitlines()[2:], *lines})
             tree[name] = b"\n".join([b"0", str(len(kept)).encode(), *kept, b""])
-
-
-def _key(topic: str = "", number: str = "", *_: str) -> tuple[str, int] | None:
-    """Topic and partition as a broker reads them: `t-00` is partition 0 of t."""
-    return (topic, int(number)) if re.fullmatch(r"[+-]?\d+", number) else None
 
 
 def _live_bytes(tree: Tree) -> int:

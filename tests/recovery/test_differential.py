@@ -455,3 +455,17 @@ class TestFoundByTheCampaign:
             )
 
         self.check(campaign, "late-1", damage)
+
+    @pytest.mark.parametrize("is_clean", [False, True])
+    def test_where_all_is_refused_malformed_checkpoints_stay(
+        self, is_clean: bool, campaign: Campaign
+    ) -> None:
+        """again-100/795, combined-100/510: a broker writes others, but not where it dies."""
+
+        def damage(victim: Victim) -> None:
+            victim.set_marker(is_there=is_clean)
+            (victim.folder / "partition.metadata").write_text("no")
+            for name in CHECKPOINTS:
+                (victim.log_dir / name).write_text("0\n1\nlate 1 x\n")
+
+        self.check(campaign, "late-1", damage, REFUSED)

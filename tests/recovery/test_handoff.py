@@ -168,6 +168,21 @@ class TestRefusedPartitions:
         assert written(writes, RECOVERY_POINTS) == b"0\n2\nt 0 44\nt 1 2\n"
         assert written(writes, LOG_STARTS) == b"0\n1\nt 1 2\n"
 
+    @pytest.mark.parametrize("had_clean_shutdown", [False, True])
+    def test_where_all_of_them_are_refused_nothing_is_written(
+        self, tmp_path: Path, had_clean_shutdown: bool
+    ) -> None:
+        log_dir = LogDir(tmp_path, had_clean_shutdown=had_clean_shutdown).foreign("lost+found")
+        log_dir.task("t-1")
+        log_dir.recovery_points = {("t", 1): 2, ("gone", 3): 7}
+        for name in (RECOVERY_POINTS, LOG_STARTS, f"{LOG_STARTS}.tmp"):
+            (tmp_path / name).write_bytes(b"0\n1\nt 1 x\n")
+        assert log_dir.plan(is_changed=False).is_empty
+
+    def test_an_empty_log_dir_gets_its_files(self, tmp_path: Path) -> None:
+        writes = LogDir(tmp_path).plan(is_changed=False)
+        assert [write.name for write in writes_of(writes)] == [RECOVERY_POINTS, LOG_STARTS, MARKER]
+
     def test_a_duplicate_keeps_its_line(self, tmp_path: Path) -> None:
         log_dir = LogDir(tmp_path).recovered("t-0", log_end_offset=44).foreign("a-topic-7")
         log_dir.recovery_points = {("a-topic", 7): 70}
