@@ -46,9 +46,16 @@ class BrokerDirs:
 
 
 def find_broker_dirs(
-    log_dirs: Sequence[str] | None, properties: Mapping[str, str], *, quarantine_dir: str | None = None
+    log_dirs: Sequence[str] | None,
+    properties: Mapping[str, str],
+    *,
+    quarantine_dir: str | None = None,
+    may_be_foreign: bool = False,
 ) -> BrokerDirs:
     """Return the dirs that *log_dirs* names, or the properties do where it is None.
+
+    Args:
+        may_be_foreign: whether a folder that no broker has ever opened will do, as nothing is written.
 
     Raises:
         UsageError: a path that is missing, relative or named twice, or a quarantine inside of one.
@@ -58,7 +65,8 @@ def find_broker_dirs(
     if log_dirs is None:
         _refuse_relative(broker)
     paths = _log_dir_paths(broker)
-    _refuse_foreign(paths)
+    if not may_be_foreign:
+        _refuse_foreign(paths)
     locked_dirs = _with_metadata_dir(broker, paths)
     quarantine = None if quarantine_dir is None else os.path.abspath(quarantine_dir)
     if quarantine is not None:

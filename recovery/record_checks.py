@@ -19,7 +19,7 @@ from recovery.verdict import Finding
 from segfmt import layout
 from segfmt.compression import Codec, decompress
 from segfmt.control_record import ControlType, read_control_type
-from segfmt.errors import DecompressionError, FormatError
+from segfmt.errors import ContentTooLargeError, DecompressionError, FormatError
 from segfmt.message_set import read_messages
 from segfmt.record import read_records
 from segfmt.record_batch import RecordBatchHeader, read_record_batch_header
@@ -95,16 +95,14 @@ class RecordChecks:
         payload = batch[layout.RECORDS_POSITION :].tobytes()
         try:
             self._walk_opened(payload, header, row, SMALL_OPEN_BYTES)
-        except DecompressionError:
+        except ContentTooLargeError:
             with self._one_at_a_time:
                 self._open_large(payload, header, row)
 
     def _open_large(self, payload: bytes, header: RecordBatchHeader, row: np.void) -> None:
         try:
             self._walk_opened(payload, header, row, MOST_OPEN_BYTES)
-        except DecompressionError as error:
-            if not _is_too_large(error):
-                raise
+        except ContentTooLargeError:
             self._add(row, "too-large", f"opens to more than {MOST_OPEN_BYTES} bytes", is_unchecked=True)
 
     def _walk_opened(self, payload: bytes, header: RecordBatchHeader, row: np.void, most_bytes: int) -> None:
@@ -131,18 +129,14 @@ class RecordChecks:
     def _take_wrapper(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
         try:
             self._take_message(batch, row, SMALL_OPEN_BYTES)
-        except DecompressionError as error:
-            if not _is_too_large(error):
-                raise
+        except ContentTooLargeError:
             with self._one_at_a_time:
                 self._open_large_wrapper(batch, row)
 
     def _open_large_wrapper(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
         try:
             self._take_message(batch, row, MOST_WRAPPER_BYTES)
-        except DecompressionError as error:
-            if not _is_too_large(error):
-                raise
+        except ContentTooLargeError:
             self._add(row, "too-large", f"opens to more than {MOST_WRAPPER_BYTES} bytes", is_unchecked=True)
 
     def _take_message(self, batch: npt.NDArray[np.uint8], row: np.void, most_bytes: int) -> None:
@@ -177,9 +171,3 @@ class RecordChecks:
                 severity="unchecked" if is_unchecked else "damage",
             )
         )
-
-
-def _is_too_large(error: DecompressionError) -> bool:
-    """Whether the stream was given up for its size, not for damage."""
-    words = str(error).lower()
-    return any(sign in words for sign in ("exceed", "too much", "whole buffer"))

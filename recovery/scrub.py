@@ -6,15 +6,14 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from recovery.broker_dirs import find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
-from recovery.config import BrokerConfig
 from recovery.engine import StopRequest
 from recovery.errors import UsageError
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
 from recovery.scrub_report import ScrubReport
 from recovery.scrub_run import ScrubRun, TopicFacts
-from recovery.setting import Layer
 from recovery.topic_configs import TopicConfigs
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_TOPIC, PartitionFolder
@@ -55,32 +54,23 @@ def verify(
         One verdict a file; `exit_code` says it in a number.
 
     Raises:
-        UsageError: settings that Kafka does not accept, or no log dir.
+        UsageError: settings that Kafka does not accept; a log dir that is missing, relative, or named twice.
     """
-    properties = dict(config or {})
-    overrides = (
-        () if log_dirs is None else (Layer("--log-dirs", {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
-    )
-    if log_dirs is not None and not log_dirs:
-        raise UsageError("no log dir given")
-    broker = BrokerConfig.from_properties(properties, overrides=overrides)
+    dirs = find_broker_dirs(log_dirs, config or {}, may_be_foreign=True)
+    broker = dirs.broker
     if threads is not None and threads < 1:
         raise UsageError(f"--threads {threads}: expected at least 1")
     if max_bytes_per_second is not None and max_bytes_per_second < 1:
         raise UsageError(f"--max-bytes-per-second {max_bytes_per_second}: expected at least 1")
-    paths = tuple(dict.fromkeys(os.path.abspath(path) for path in broker.log_dirs))
-    for path in paths:
-        if not os.path.isdir(path):
-            raise UsageError(f"{path}: no such log dir")
     remarks: list[Remark] = []
-    metadata = _metadata((os.path.abspath(broker.metadata_log_dir), *paths), remarks)
+    metadata = _metadata((os.path.abspath(broker.metadata_log_dir), *dirs.log_dirs), remarks)
     configs = TopicConfigs(
         broker=broker if metadata is None else broker.with_dynamic(cluster_default=metadata.cluster_default),
         records={} if metadata is None else metadata.topic_configs,
         overrides=topic_configs or {},
     )
     return ScrubRun(
-        paths,
+        dirs.log_dirs,
         topic_facts=lambda topic: _topic_facts(topic, configs, metadata),
         is_chosen=_choice(topics, partitions),
         thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,

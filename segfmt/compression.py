@@ -21,7 +21,7 @@ import zlib
 import cramjam
 import numpy as np
 
-from segfmt.errors import DecompressionError, UnsupportedCodecError
+from segfmt.errors import ContentTooLargeError, DecompressionError, UnsupportedCodecError
 from segfmt.lz4_frame import encode_lz4_frame, read_lz4_frame
 
 MAX_BYTES = 2**31 - 1
@@ -32,6 +32,8 @@ _SNAPPY_BLOCK_BYTES = 32 * 1024
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE = 0x184D2A50
 _ZSTD_BLOCK_BYTES = 128 * 1024
+_ZSTD_UNTOUCHED = b"\xa7no content\x00ends\x1flike this\xe5"
+"""Put where a buffer ends, so that it shows whether it was filled."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 _GZIP_PIECE_BYTES = 512
@@ -73,7 +75,8 @@ def decompress(codec: Codec, data: bytes, *, magic: int = 2, max_bytes: int = MA
         max_bytes: give up beyond so many bytes.
 
     Raises:
-        DecompressionError: damaged, cut off, or beyond *max_bytes*.
+        ContentTooLargeError: beyond *max_bytes*.
+        DecompressionError: damaged or cut off.
     """
     if codec is Codec.NONE:
         return data
@@ -123,7 +126,7 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
             except zlib.error as error:
                 raise DecompressionError(f"gzip: {error}") from error
             if len(content) > max_bytes:
-                raise DecompressionError(f"gzip: content exceeds {max_bytes} bytes")
+                raise ContentTooLargeError(f"gzip: content exceeds {max_bytes} bytes")
         position -= len(member.unused_data)
         if view[position : position + 2] != _GZIP_MAGIC:
             return bytes(content)
@@ -153,19 +156,28 @@ def _unsnap_block(block: bytes, position: int, max_bytes: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         # Memory for all of it is taken before the first byte is read, and cannot be refused in order.
-        if size > max_bytes or size > _SNAPPY_MOST_GROWTH * len(block):
-            raise DecompressionError(f"snappy: content of {size} bytes is too much", position=position)
+        if size > _SNAPPY_MOST_GROWTH * len(block):
+            words = f"snappy: content of {size} bytes is too much for {len(block)}"
+            raise DecompressionError(words, position=position)
+        if size > max_bytes:
+            raise ContentTooLargeError(f"snappy: content of {size} bytes is too much", position=position)
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"snappy: {error}", position=position) from error
 
 
 def _unzstd(data: bytes, max_bytes: int) -> bytes:
+    bound = _zstd_bound(data)
     try:
         # The buffer is as large as the blocks could fill at most; pages that stay unused are never made.
-        content = np.empty(min(_zstd_bound(data), max_bytes), np.uint8)
+        content = np.empty(min(bound, max_bytes), np.uint8)
+        end = content[-len(_ZSTD_UNTOUCHED) :]
+        end[:] = np.frombuffer(_ZSTD_UNTOUCHED, np.uint8)[: len(end)]
         size = cramjam.zstd.decompress_into(data, content.data)
     except (cramjam.DecompressionError, OSError, MemoryError) as error:
+        # cramjam has one error for a full buffer and for damage; only the first one comes with the buffer full.
+        if bound > max_bytes and (not max_bytes or not _ZSTD_UNTOUCHED.startswith(end.tobytes())):
+            raise ContentTooLargeError(f"zstd: content exceeds {max_bytes} bytes") from error
         raise DecompressionError(f"zstd: {error}") from error
     return content[:size].tobytes()
 

@@ -82,6 +82,10 @@ class DecompressionError(FormatError):
     default_kafka = "KafkaException"
 
 
+class ContentTooLargeError(DecompressionError):
+    """Compressed bytes that hold more than the caller asked for: given up for that alone, not for damage."""
+
+
 class CorruptIndexError(FormatError):
     """An index whose entries contradict its segment."""
 

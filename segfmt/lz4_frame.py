@@ -14,7 +14,7 @@ from __future__ import annotations
 import cramjam
 import numpy as np
 
-from segfmt.errors import DecompressionError
+from segfmt.errors import ContentTooLargeError, DecompressionError
 from segfmt.xxhash32 import xxhash32
 
 MAGIC = 0x184D2204
@@ -40,7 +40,8 @@ def read_lz4_frame(data: bytes, *, is_header_checksum_broken: bool, max_bytes: i
         max_bytes: give up beyond so many bytes of content.
 
     Raises:
-        DecompressionError: Kafka's stream would throw an IOException, or the content exceeds *max_bytes*.
+        ContentTooLargeError: the content exceeds *max_bytes*.
+        DecompressionError: Kafka's stream would throw an IOException.
     """
     flags, block_bytes, position = _read_header(data, is_header_checksum_broken)
     content = bytearray()
@@ -57,7 +58,7 @@ def read_lz4_frame(data: bytes, *, is_header_checksum_broken: bool, max_bytes: i
         position += size
         content += body if stored else _decompress_block(body, block, position - size)
         if len(content) > max_bytes:
-            raise DecompressionError(f"LZ4 content exceeds {max_bytes} bytes", position=position)
+            raise ContentTooLargeError(f"LZ4 content exceeds {max_bytes} bytes", position=position)
         if flags & _BLOCK_CHECKSUM:
             if xxhash32(body) != _u32(data, position):
                 raise DecompressionError("LZ4 block checksum mismatch", position=position)

@@ -12,6 +12,7 @@ import pytest
 
 import recovery.batch_probe
 from recovery.engine import StopRequest
+from recovery.errors import UsageError
 from recovery.rate_limit import RateLimit
 from recovery.scrub_run import ScrubRun, TopicFacts
 from recovery.verdict import REMEDIES
@@ -298,6 +299,23 @@ class TestRules:
         (second / "lost+found").mkdir()
         rules = rules_of(scrub(sample))
         assert rules == {"meta-properties", "duplicate-partition", "foreign-folder"}
+
+    def test_the_dirs_are_those_of_a_broker(self, tmp_path: Path) -> None:
+        """As `recover` reads them, but that a dir which no broker has opened is looked into, and called damaged."""
+        (tmp_path / "d").mkdir()
+        (tmp_path / "link").symlink_to("d")
+        from recovery.scrub import verify
+
+        for given, words in {
+            (str(tmp_path / "d"), str(tmp_path / "link")): "are the same folder",
+            (str(tmp_path / "none"),): "no such log dir",
+            (): "no log dir given",
+        }.items():
+            with pytest.raises(UsageError, match=words):
+                verify(given)
+        with pytest.raises(UsageError, match="a relative path"):
+            verify(None, config={"log.dirs": "d"})
+        assert rules_of(verify([str(tmp_path / "d")])) == {"meta-properties"}
 
     def test_filters(self, samples: dict[str, Sample]) -> None:
         report = scrub(samples["stopped"], topics=["deleted-records"])

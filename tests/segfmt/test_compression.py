@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from segfmt.compression import Codec, codec_of, compress, decompress
-from segfmt.errors import DecompressionError, FormatError, UnsupportedCodecError
+from segfmt.errors import ContentTooLargeError, DecompressionError, FormatError, UnsupportedCodecError
 from segfmt.lz4_frame import encode_lz4_frame, read_lz4_frame
 from segfmt.varint import (
     encode_unsigned_varint,
@@ -51,8 +51,22 @@ def test_cut_anywhere_is_refused_or_ends_at_a_block(codec):
 def test_content_is_bounded(codec):
     bomb = compress(codec, bytes(1_000_000))
     assert len(decompress(codec, bomb, max_bytes=1_000_000)) == 1_000_000
-    with pytest.raises(DecompressionError):
+    with pytest.raises(ContentTooLargeError):
         decompress(codec, bomb, max_bytes=999_999)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED)
+@pytest.mark.parametrize("most_bytes", [0, 1, 300_000])
+def test_too_much_content_is_not_damage_and_damage_is_not_too_much(codec, most_bytes):
+    packed = compress(codec, LONG_TEXT)
+    assert len(LONG_TEXT) > 300_000
+    with pytest.raises(ContentTooLargeError):
+        decompress(codec, packed, max_bytes=most_bytes)
+    cut = packed[: len(packed) // 4]
+    if most_bytes:
+        with pytest.raises(DecompressionError) as caught:
+            decompress(codec, cut, max_bytes=300_000)
+        assert not isinstance(caught.value, ContentTooLargeError)
 
 
 @given(st.sampled_from(COMPRESSED), st.binary(max_size=60))
