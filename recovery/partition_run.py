@@ -121,7 +121,7 @@ class PartitionRun:
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and tell observers where it is part of a recovery."""
-        if request.mode is not ScanMode.RECOVER:
+        if request.mode is not ScanMode.RECOVER or self._is_left_alone():
             return self.scans.scan(request)
         log_dir, partition = self._task.log_dir, self._task.folder
         if request.count:
@@ -213,7 +213,7 @@ class PartitionRun:
         if self._journal.is_committed(self._task.folder):
             return self._finish_committed(quarantine)
         try:
-            outcome = fold_checked(self._task, self, peek=self.scans.scan)
+            outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
         finally:
@@ -259,14 +259,24 @@ class PartitionRun:
         return result
 
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:
-        """Return what to do in the folder.
-
-        Differs: a folder that waits for its deletion (`-delete`) in a cleanly shut down log dir is left as it is.
-        The broker would drop its snapshots and leader epochs, and the folder itself a minute later.
-        """
-        if self._task.had_clean_shutdown and self._task.is_delete_folder:
+        """Return what to do in the folder."""
+        if self._is_left_alone():
             return PartitionPlan(folder=self._task.folder, saves=(), actions=())
         return plan_partition(self._task, outcome, self._files.read, keep_deleted=self._keep_deleted)
+
+    def _is_left_alone(self) -> bool:
+        """Whether the folder waits for its deletion (`-delete`) in a log dir that was shut down cleanly.
+
+        Differs: the broker drops its snapshots and leader epochs, recovers segments without an index, and drops the
+        folder itself a minute later. Here it is loaded, to see whether a broker can, and left as it is.
+        """
+        return self._task.had_clean_shutdown and self._task.is_delete_folder
+
+    def _as_left(self, outcome: PartitionOutcome) -> PartitionOutcome:
+        """Return *outcome* without what is not done in a folder that is left alone."""
+        if not self._is_left_alone():
+            return outcome
+        return replace(outcome, cuts=(), warnings=(), recovered_segments=0, recovered_bytes=0)
 
     def _is_recovered(self) -> bool:
         return not (self._task.had_clean_shutdown or self._task.is_delete_folder)

@@ -79,8 +79,8 @@ class _Planner:
                     self._moves[content.file] = name
                 if content.size_bytes < task.files[content.file].size_bytes:
                     self._truncations[name] = content.size_bytes
-            elif not self._is_already_there(name, content, read):
-                self._writes[name] = content
+            elif keepers.get(name, name) != name or not self._is_already_there(name, content, read):
+                self._writes[name] = content  # what has the name goes by another one, or is other bytes
 
     def _is_already_there(self, name: str, content: Generated, read: Callable[[str], bytes]) -> bool:
         stat = self._task.files.get(name)

@@ -20,7 +20,15 @@ from recovery import log_dir_run, partition_run, source
 from recovery.engine import Engine, StopRequest
 from recovery.errors import LogDirLockedError
 from recovery.model import LogSettings
-from recovery.observer import BytesScanned, Event, PartitionFinished, RunFinished, SegmentRecovered
+from recovery.observer import (
+    BytesScanned,
+    CorruptionFound,
+    Event,
+    IndexFileProblem,
+    PartitionFinished,
+    RunFinished,
+    SegmentRecovered,
+)
 from recovery.report import RecoveryReport
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of
 from tests.recovery.memory import METADATA, Folded, name, partition
@@ -58,6 +66,19 @@ def checkpoint(path: Path) -> dict[str, int]:
 
 
 class TestPlainRun:
+    def test_a_folder_that_waits_for_its_deletion_is_left_alone_in_a_clean_dir(self, tmp_path: Path) -> None:
+        """Nothing is said to be cut there: a segment without an index would be, in an unclean dir."""
+        files = damaged()
+        del files[name(10, ".index")]
+        path = log_dir(tmp_path / "d", **{"t_0.0011_delete": files})
+        (path / MARKER).write_bytes(b"")
+        before, events = tree_of(path / "t-0.0011-delete"), []
+        (partition,) = run(path, observers=(events.append,)).partitions
+        assert tree_of(path / "t-0.0011-delete") == before
+        assert (partition.status, partition.cuts, partition.warnings) == ("unchanged", (), ())
+        assert (partition.recovered_segments, partition.recovered_bytes) == (0, 0)
+        assert not [event for event in events if isinstance(event, CorruptionFound | IndexFileProblem)]
+
     def test_a_crashed_dir_is_handed_over(self, tmp_path: Path) -> None:
         one = log_dir(tmp_path / "d1", t_0=three_segments(), t_1=damaged())
         report = run(one)

@@ -93,6 +93,14 @@ class TestAsText:
             "write 00.index (8 bytes)",
         ]
 
+    def test_an_index_that_is_made_again_as_the_one_that_goes(self) -> None:
+        """Of the same bytes, but the file by that name has become a `.deleted` one."""
+        recovered = Folded(three_segments()).tree | {name(10, ".index"): b""}
+        recovered[name(0)] = flipped(recovered[name(0)], 65)
+        actions = words(plan_of(Folded(recovered, log_start_offset=10)))
+        assert "rename 10.index to 10.index.deleted" in actions
+        assert "write 10.index (0 bytes)" in actions
+
     def test_a_finished_cleaning(self) -> None:
         recovered = Folded(three_segments()).tree
         swap = segment(10, 4)
