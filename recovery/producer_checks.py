@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from native.crc32c import crc32c_of_bytes
 from native.raw_scan import RawScan
-from recovery.producer_state import InvalidTxnStateError, ProducerState
+from recovery.producer_state import ProducerState
+from recovery.producer_transactions import InvalidTxnStateError
 from recovery.verdict import Finding
 from segfmt import layout
 from segfmt.filenames import snapshot_name

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from recovery.errors import PartitionRefusedError
 from recovery.log_reader import LogReader
-from recovery.producer_state import InvalidTxnStateError, ProducerState
+from recovery.producer_state import ProducerState
+from recovery.producer_transactions import InvalidTxnStateError
 from recovery.segment import Segment, SegmentMap
 
 
@@ -66,6 +67,6 @@ def _replay(
         raise PartitionRefusedError(
             file=segment.log,
             position=error.position,
-            rule=f"{error} (InvalidTxnStateException stops the broker)",
+            rule=str(error),
             remedy="restore the partition from another replica",
         ) from error

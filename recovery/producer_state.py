@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from native.crc32c import crc32c_of_bytes
-from native.raw_scan import RawScan, TxnEventKind
+from native.raw_scan import RawScan
+from recovery.producer_transactions import InvalidTxnStateError, TxnEnd, follow_transactions
 from segfmt.errors import CorruptSnapshotError
 from segfmt.java_hash_map import computed_hash_map_order, java_hash_map_order
 from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT, PRODUCER_ENTRY_DTYPE
@@ -40,15 +41,6 @@ class SnapshotFiles(Protocol):
     def delete_snapshot(self, name: str) -> None:
         """Delete a file if it is there."""
         ...
-
-
-class InvalidTxnStateError(Exception):
-    """A producer wrote without a transaction while its transaction was open: Kafka's InvalidTxnStateException."""
-
-    def __init__(self, producer_id: int, position: int) -> None:
-        super().__init__(f"producer {producer_id} writes outside its open transaction")
-        self.producer_id = producer_id
-        self.position = position
 
 
 @dataclass(slots=True)
@@ -250,15 +242,18 @@ class ProducerState:
         """
         aborted: list[tuple[int, int, int, int, int]] = []
 
-        def complete(producer_id: int, first_offset: int, marker_offset: int, marker_type: int) -> None:
-            if marker_type == CONTROL_TYPE_ABORT:
-                others = (first for first, other in self._ongoing.items() if other != producer_id)
-                last_stable_offset = min(others, default=marker_offset + 1)
-                aborted.append((0, producer_id, first_offset, marker_offset, last_stable_offset))
-            self._ongoing.pop(first_offset, None)
+        def begin(index: int, offset: int) -> None:
+            self._ongoing[offset] = producer_ids[index]
+
+        def complete(end: TxnEnd) -> None:
+            if end.marker_type == CONTROL_TYPE_ABORT:
+                others = (first for first, other in self._ongoing.items() if other != end.producer_id)
+                last_stable_offset = min(others, default=end.marker_offset + 1)
+                aborted.append((0, end.producer_id, end.first_offset, end.marker_offset, last_stable_offset))
+            self._close(end)
 
         producer_ids = scan.producers["producer_id"].tolist()
-        self._follow_transactions(scan, producer_ids, complete)
+        self._follow_transactions(scan, producer_ids, begin, complete)
         for row in _rows(scan):
             self._take_row(row, keeps_batches_on_return=False)
         if scan.producer_end_offset >= 0:
@@ -269,7 +264,7 @@ class ProducerState:
         """Take in the scan of a segment that is only read; the map's end stays.
 
         Kafka collects the read in a temporary HashMap by computeIfAbsent, and then puts what it iterates into its
-        own map.
+        own map. Transactions end after all of the read have begun: of two that begin at one offset, only one ends.
 
         Args:
             is_last_followed: whether a batch with a producer comes after the first one of the last new producer in
@@ -278,40 +273,34 @@ class ProducerState:
         Kafka: UnifiedLog.loadProducersFromRecords.
         """
         producer_ids = scan.producers["producer_id"].tolist()
-
-        def complete(_producer_id: int, first_offset: int, _marker_offset: int, _marker_type: int) -> None:
-            self._ongoing.pop(first_offset, None)
-            self._unreplicated.add(first_offset)
-
-        self._follow_transactions(scan, producer_ids, complete)
+        begins: list[list[int]] = [[] for _ in producer_ids]
+        ends: list[TxnEnd] = []
+        self._follow_transactions(
+            scan, producer_ids, lambda index, offset: begins[index].append(offset), ends.append
+        )
         rows = _rows(scan)
         for place in _replay_order(scan, is_last_followed).tolist():
             self._take_row(rows[place], keeps_batches_on_return=True)
+            self._ongoing.update(dict.fromkeys(begins[place], producer_ids[place]))
+        for end in ends:
+            self._close(end)
+            self._unreplicated.add(end.first_offset)
+
+    def _close(self, end: TxnEnd) -> None:
+        """Take a transaction from the open ones, whoever began it there. Kafka: ProducerStateManager.completeTxn."""
+        if self._ongoing.pop(end.first_offset, None) is None:
+            raise InvalidTxnStateError.of_end(end.producer_id, end.position, end.first_offset)
 
     def _follow_transactions(
-        self, scan: RawScan, producer_ids: list[int], complete: Callable[[int, int, int, int], object]
+        self,
+        scan: RawScan,
+        producer_ids: list[int],
+        begin: Callable[[int, int], object],
+        complete: Callable[[TxnEnd], object],
     ) -> None:
-        """Open and close transactions in log order; the other fields come from the rows afterwards."""
-        open_txns = {
-            pid: self._producers[pid].txn_first_offset for pid in producer_ids if pid in self._producers
-        }
-        # Column by column: lists of integers are made much faster than lists of rows.
-        columns = (scan.txn_events[name].tolist() for name in _EVENT_FIELDS)
-        for kind, index, offset, position, marker_type in zip(*columns, strict=True):
-            producer_id = producer_ids[index]
-            first_offset = open_txns.get(producer_id, -1)
-            if kind == _BEGIN:
-                if first_offset < 0:
-                    open_txns[producer_id] = offset
-                    self._ongoing[offset] = producer_id
-            elif kind == _NON_TRANSACTIONAL:
-                if first_offset >= 0:
-                    raise InvalidTxnStateError(producer_id, position)
-            elif first_offset >= 0:
-                if self._ongoing.get(first_offset) != producer_id:
-                    raise InvalidTxnStateError(producer_id, position)
-                complete(producer_id, first_offset, offset, marker_type)
-                open_txns[producer_id] = -1
+        known = self._producers
+        open_txns = {pid: known[pid].txn_first_offset for pid in producer_ids if pid in known}
+        follow_transactions(scan, producer_ids, open_txns, begin, complete)
         self._open_after_scan = open_txns
 
     def _take_row(self, row: _Row, *, keeps_batches_on_return: bool) -> None:
@@ -356,11 +345,6 @@ class _Row(NamedTuple):
     timestamp_ms: int
     has_marker: bool
     coordinator_epoch: int
-
-
-_EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type")
-# Plain integers: comparing with an enum's member costs more than all the rest that is done for an event.
-_BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANSACTIONAL)
 
 
 def _difference(one: int, other: int) -> int:

@@ -17,7 +17,8 @@ from recovery.leader_epochs import LeaderEpochs
 from recovery.log_reader import LogReader
 from recovery.model import Cut, Original, PartitionTask, ScanRequest
 from recovery.producer_rebuild import rebuild_producer_state
-from recovery.producer_state import InvalidTxnStateError, ProducerState
+from recovery.producer_state import ProducerState
+from recovery.producer_transactions import InvalidTxnStateError
 from recovery.segment import Segment, SegmentMap
 from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason, refusal_of_stop
 from recovery.tree import PartitionTree
@@ -175,7 +176,7 @@ class SegmentRecovery:
             raise PartitionRefusedError(
                 file=segment.log,
                 position=error.position,
-                rule=f"{error} (InvalidTxnStateException stops the broker)",
+                rule=str(error),
                 remedy="cut the log before this batch, or restore the partition from another replica",
             ) from error
         if np.any(np.diff(aborted["last_offset"]) <= 0):

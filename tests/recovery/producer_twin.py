@@ -132,4 +132,5 @@ class ProducerTwin:
             others = [offset for offset, other in self.ongoing.items() if other != batch.producer_id]
             stable = min(others, default=batch.last_offset + 1)
             self.aborted.append((batch.producer_id, first, batch.last_offset, stable))
-        del self.ongoing[first]
+        if self.ongoing.pop(first, None) is None:
+            raise InvalidTxnError

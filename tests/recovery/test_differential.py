@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from segfmt.record_batch import BatchSlice, walk_batches
-from tests.builders import BASE_TIMESTAMP_MS, data_batch
+from tests.builders import ABORT, BASE_TIMESTAMP_MS, data_batch, marker_batch
 from tests.campaign import Campaign
 from tests.judgement import IDENTICAL, IO_ERROR, LINK, OUT_OF_ORDER, REFUSED, UNEXPLAINED, promises
 from tests.kafka import Oracle
@@ -467,5 +467,22 @@ class TestFoundByTheCampaign:
             (victim.folder / "partition.metadata").write_text("no")
             for name in CHECKPOINTS:
                 (victim.log_dir / name).write_text("0\n1\nlate 1 x\n")
+
+        self.check(campaign, "late-1", damage, REFUSED)
+
+    def test_a_transaction_that_begins_again_where_it_has_ended(self, campaign: Campaign) -> None:
+        """combined-300/1155: a replay begins both before it ends the first; then none is open there."""
+
+        def damage(victim: Victim) -> None:
+            for path in (*victim.folder.glob("*.snapshot"), *victim.folder.glob("*.txnindex")):
+                path.unlink()
+            producer = {"producer_id": 7, "producer_epoch": 0}
+            begun = data_batch(0, transactional=True, **producer)
+            first, second, *others = victim.logs()
+            first.write_bytes(begun + marker_batch(1, ABORT, **producer) + begun)
+            base = int(second.stem)
+            second.write_bytes(data_batch(base) + marker_batch(base + 1, ABORT, **producer))
+            for log in others:
+                log.unlink()
 
         self.check(campaign, "late-1", damage, REFUSED)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import scan_segment
-from recovery.producer_state import InvalidTxnStateError, ProducerState
+from recovery.producer_state import ProducerState
+from recovery.producer_transactions import InvalidTxnStateError
 from segfmt.layout import PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from tests.builders import BASE_TIMESTAMP_MS, control_record, data_batch, record_batch
@@ -87,7 +88,7 @@ def bytes_of(batch: Batch) -> bytes:
 
 def scan_of(batches: list[Batch]) -> RawScan:
     data = b"".join(map(bytes_of, batches))
-    base_offset = batches[0].base_offset if batches else 0
+    base_offset = min((batch.base_offset for batch in batches), default=0)
     return scan_segment(np.frombuffer(data, np.uint8), base_offset=base_offset)
 
 
@@ -102,6 +103,7 @@ class TestAgainstTheTwin:
             "marker": st.sampled_from([None, None, 0, 1]),
             "coordinator_epoch": st.integers(0, 2),
             "count": st.integers(1, 3),
+            "step_back": st.sampled_from([0, 0, 0, 0, 0, 1, 2, 4]),
         }
     )
 
@@ -110,6 +112,7 @@ class TestAgainstTheTwin:
         offset, batches = 0, []
         for event in events:
             fields = dict(event)
+            offset = max(offset - fields.pop("step_back"), 0)
             count = fields.pop("count")
             if fields["producer_id"] < 0:
                 fields.update(is_transactional=False, marker=None, epoch=-1, base_sequence=-1)
@@ -243,6 +246,39 @@ class TestAgainstTheTwin:
         with pytest.raises(InvalidTxnStateError) as raised:
             state.recover(scan_of([first, second]))
         assert (raised.value.producer_id, raised.value.position) == (6, len(bytes_of(first)))
+
+
+class TestTransactionsOfOneOffset:
+    """Batches come twice where a segment is copied behind another: two transactions then begin at one offset."""
+
+    @staticmethod
+    def begun(producer_id: int) -> Batch:
+        return Batch(base_offset=5, last_offset=5, producer_id=producer_id, is_transactional=True)
+
+    @staticmethod
+    def ended(producer_id: int, offset: int) -> Batch:
+        return Batch(base_offset=offset, last_offset=offset, producer_id=producer_id, marker=0)
+
+    def test_of_two_producers_only_one_can_end(self) -> None:
+        state = new_state()
+        state.recover(scan_of([self.begun(1), self.begun(2), self.ended(1, 6)]))
+        with pytest.raises(InvalidTxnStateError, match="began at offset 5, where none is open"):
+            state.recover(scan_of([self.ended(2, 7)]))
+
+    def test_one_after_the_other_is_recovered(self) -> None:
+        batches = [self.begun(1), self.ended(1, 6), self.begun(1), self.ended(1, 6)]
+        state = new_state()
+        assert len(state.recover(scan_of(batches))) == 2
+        with pytest.raises(InvalidTxnStateError):  # both begin before the first ends
+            new_state().replay(scan_of(batches))
+
+    def test_a_replay_leaves_none_open_of_the_second(self) -> None:
+        state = new_state()
+        state.replay(scan_of([self.begun(1), self.ended(1, 6), self.begun(1)]))
+        assert rows_of(state)[0][-1] == 5
+        with pytest.raises(InvalidTxnStateError) as raised:
+            state.recover(scan_of([self.ended(2, 7), self.ended(1, 8)]))
+        assert raised.value.position == len(bytes_of(self.ended(2, 7)))
 
 
 class TestTakeSnapshot:
