@@ -17,7 +17,7 @@ from recovery.segment import Segment, SegmentMap
 from recovery.segment_recovery import SegmentOverflowedError, index_entries
 from recovery.tree import PartitionTree
 from segfmt.errors import FormatError
-from segfmt.filenames import DELETED_SUFFIX
+from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from segfmt.layout import MAGIC_V2
 from segfmt.offset_index import preallocated_bytes as offset_index_bytes
 from segfmt.time_index import encode_time_index
@@ -62,6 +62,7 @@ def split_segment(
         segments.remove(segment)
     for base_offset, part in parts.items():
         made = Segment(base_offset=base_offset, opened_indexes=set(), is_split=True)
+        _require_temporary_names(tree, made)
         scan = reader.index_scan(part, base_offset)
         if scan.stop is not Stop.END:
             raise _refusal(segment, f"its batches cannot be indexed anew ({scan.stop.name})")
@@ -70,6 +71,18 @@ def split_segment(
         tree.put(made.time_index, encode_time_index(scan.time_index))
         segments.add(made)
     return segment.base_offset in parts or not was_loaded
+
+
+def _require_temporary_names(tree: PartitionTree, made: Segment) -> None:
+    """Refuse the partition where something that is no file has a name under which a new segment is made first.
+
+    Differs: where that is a link, or a folder with nothing in it, a broker replaces it.
+
+    Kafka: LogSegment.open, LocalLog.replaceSegments.
+    """
+    for name in (made.log, made.offset_index, made.time_index):
+        for suffix in (CLEANED_SUFFIX, SWAP_SUFFIX):
+            tree.require_file(name + suffix)
 
 
 def _leave_unfinished_indexes(

@@ -68,12 +68,12 @@ class PartitionTree:
 
     def size_bytes(self, name: str) -> int:
         """Return the size of a file."""
-        self._require_file(name)
+        self.require_file(name)
         return self._nodes[name].size_bytes
 
     def read(self, name: str) -> bytes:
         """Return the bytes of a file, small ones only: indexes, snapshots, checkpoints."""
-        self._require_file(name)
+        self.require_file(name)
         node = self._nodes[name]
         if isinstance(node, Original):
             end = node.origin_position + node.size_bytes
@@ -87,13 +87,13 @@ class PartitionTree:
 
     def put(self, name: str, data: bytes, size_bytes: int | None = None) -> None:
         """Let *name* hold *data*, and zeros behind it up to *size_bytes*."""
-        self._require_file(name)
+        self.require_file(name)
         self._forget(name, RemovalKind.DERIVED)
         self._nodes[name] = Generated(data=data, size_bytes=len(data) if size_bytes is None else size_bytes)
 
     def put_part(self, name: str, part: Original) -> None:
         """Let *name* hold a copy of a part of a file of the start."""
-        self._require_file(name)
+        self.require_file(name)
         self._forget(name, RemovalKind.COMPACTED)
         self._nodes[name] = part
 
@@ -111,13 +111,13 @@ class PartitionTree:
 
     def rename(self, old: str, new: str) -> None:
         """Give the file *old* the name *new*, which loses what it stood for."""
-        self._require_file(old)
-        self._require_file(new)
+        self.require_file(old)
+        self.require_file(new)
         node = self._nodes.pop(old)
         self._forget(new, RemovalKind.COMPACTED)
         self._nodes[new] = node
 
-    def _require_file(self, name: str) -> None:
+    def require_file(self, name: str) -> None:
         """Refuse the partition where a file by *name* is opened or made and something else has that name.
 
         Differs: a 4.x broker meets an I/O error there, which makes it empty a segment or give up the log dir.

@@ -486,3 +486,26 @@ class TestFoundByTheCampaign:
                 log.unlink()
 
         self.check(campaign, "late-1", damage, REFUSED)
+
+    @pytest.mark.parametrize("suffix", [".log.swap", ".index.swap", ".timeindex.cleaned"])
+    @pytest.mark.parametrize("how", ["dangling", "loop", "folder", "full folder", "FIFO"])
+    def test_a_split_needs_the_names_of_its_temporary_files(
+        self, suffix: str, how: str, campaign: Campaign
+    ) -> None:
+        """combined-300/801: a link by such a name is replaced by the broker, and stays here."""
+
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[-1]
+            with log.open("ab") as file:
+                file.write(data_batch(int(log.stem) + 2**31 + 7, 3))
+            place = log.with_suffix(suffix)
+            if how in ("dangling", "loop"):
+                place.symlink_to(place.name if how == "loop" else "nowhere")
+            elif how == "FIFO":
+                os.mkfifo(place)
+            else:
+                place.mkdir()
+                if how == "full folder":
+                    (place / "file").write_text("")
+
+        self.check(campaign, "late-1", damage, REFUSED, IO_ERROR, LINK)
