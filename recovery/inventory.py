@@ -162,10 +162,10 @@ class _Listing:
             names = sorted(
                 entry.name
                 for entry in entries
-                if is_of_type(entry, os.DirEntry.is_dir) and entry.name not in self._without
+                if is_of_type(entry, os.DirEntry.is_dir)
+                and entry.name not in self._without | {CLEAN_SHUTDOWN_FILE}
             )
-        marker = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
-        had_clean_shutdown = is_there(marker) and not ignores_marker
+        had_clean_shutdown = self._has_marker() and not ignores_marker
         self._problems += mount_problems(self._log_dir)
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
@@ -207,6 +207,31 @@ class _Listing:
             problems=tuple(self._problems),
             notes=tuple(self._notes),
         )
+
+    def _has_marker(self) -> bool:
+        """Return whether the dir has a marker; what has its name and cannot be one goes among the dir's problems.
+
+        Differs: a broker takes anything by this name for a marker, deletes it if it can (no folder with something in
+        it), and writes the next one through a link that leads nowhere.
+
+        Kafka: CleanShutdownFileHandler.exists, delete, write.
+        """
+        path = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
+        if CLEAN_SHUTDOWN_FILE in self._without or not is_there(path):
+            return False
+        kind = other_kind(path)
+        is_link = os.path.islink(path)
+        if is_link or kind == "folder":
+            what = "a link, through which" if is_link else f"a {kind} where a file is needed:"
+            self._problems.append(
+                Problem(
+                    file=CLEAN_SHUTDOWN_FILE,
+                    rule=f"{what} a broker writes its clean-shutdown marker, and it takes this for one",
+                    remedy="move it away: the log dir is then recovered as after an unclean shutdown",
+                    repair=None if is_link else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
+                )
+            )
+        return True
 
     def _folder(self, name: str) -> PartitionFolder | None:
         """Return what the folder *name* is to a broker that loads it, None where it does not or cannot."""

@@ -184,7 +184,7 @@ class _Case:
             kinds.append(IDENTICAL if folder == _folder_of(self._before[name], one.folder) else WAITING)
         kinds += [OUT_OF_ORDER for _ in self._cuts]
         for name in self._offline():
-            kinds.append(IO_ERROR if self._is_io_error(name) else self._offline_kind())
+            kinds.append(self._offline_kind(name))
         if not kinds:
             return [IDENTICAL if self._outcome.outcome == "loaded" else UNEXPLAINED]
         return kinds
@@ -243,14 +243,10 @@ class _Case:
         reasons = " ".join(one.reasons)
         if NAME_REASON in reasons:
             return NAME
-        is_only_one = len(self._partitions) == 1 and len(self._before) == 1
         if DUPLICATE_REASON in reasons:
             return UNEXPLAINED if self._outcome.outcome == "loaded" else REFUSED
-        if re.search(r"a (dangling )?link\b", reasons):
-            kind = LINK
-        else:
-            kind = IO_ERROR if IN_THE_WAY.search(reasons) else UNEXPLAINED
-        if is_only_one:
+        kind = _kind_of(reasons)
+        if len(self._partitions) == 1 and len(self._before) == 1:
             return kind if self._outcome.outcome == "loaded" else REFUSED
         alone = {path: data for path, data in self._before[name].items() if "/" not in path}
         alone |= _folder_of(self._before[name], one.folder)
@@ -263,8 +259,11 @@ class _Case:
     def _is_io_error(self, name: str) -> bool:
         return "Errno" in (self._log_dirs[name].error or "")
 
-    def _offline_kind(self) -> str:
-        return UNEXPLAINED if self._outcome.outcome == "loaded" else REFUSED
+    def _offline_kind(self, name: str) -> str:
+        if self._is_io_error(name):
+            return IO_ERROR
+        is_loaded = self._outcome.outcome == "loaded"
+        return _kind_of(self._log_dirs[name].error or "") if is_loaded else REFUSED
 
     def _offline_differences(self, name: str) -> list[str]:
         """A log dir that a checkpoint takes offline is untouched; after an I/O error no `.log` is changed but as the
@@ -361,6 +360,12 @@ def _bad_refusals(report: RecoveryReport) -> list[str]:
     ):
         found.append(f"exit code {report.exit_code}")
     return found
+
+
+def _kind_of(reason: str) -> str:
+    if re.search(r"a (dangling )?link\b", reason):
+        return LINK
+    return IO_ERROR if IN_THE_WAY.search(reason) else UNEXPLAINED
 
 
 def _folder_of(tree: Tree, folder: str) -> Tree:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tests import builders
 from tests.edge_cases import Log
+from tests.samples import MARKER
 
 EPOCHS = "leader-epoch-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -91,6 +92,12 @@ def folder_instead(path: str, *moved: str, outcome: str = "offline", states: str
     )
 
 
+def full_folder_for_marker(log: Log) -> None:
+    (log.log_dir / MARKER).unlink(missing_ok=True)
+    (log.log_dir / MARKER).mkdir()
+    (log.log_dir / MARKER / "mine").write_text("keep this")
+
+
 def segment_file(base: int, suffix: str) -> str:
     return f"t-0/{base:020d}{suffix}"
 
@@ -127,6 +134,13 @@ SAFE = [
     text(RECOVERY_POINTS, b"0\n2\nt 0 1\n", "offline", "with a line too few"),
     text(LOG_STARTS, b"x\n", "offline", "without a version"),
     folder_instead(RECOVERY_POINTS, outcome="fatal"),
+    Damage(
+        name="a full folder for the marker",
+        make=full_folder_for_marker,
+        file=MARKER,
+        moved=(MARKER,),
+        outcome="offline",
+    ),
     unknown_version(12),
     unknown_version(24),
     folder_instead(segment_file(12, ".index"), states="U"),

@@ -509,3 +509,32 @@ class TestFoundByTheCampaign:
                     (place / "file").write_text("")
 
         self.check(campaign, "late-1", damage, REFUSED, IO_ERROR, LINK)
+
+    @pytest.mark.parametrize(
+        ("how", "verdict"),
+        [
+            ("folder", IO_ERROR),
+            ("full folder", REFUSED),
+            ("link to a folder", LINK),
+            ("link", LINK),
+            ("dangling", LINK),
+            ("loop", LINK),
+            ("FIFO", IDENTICAL),
+        ],
+    )
+    def test_what_is_no_marker(self, how: str, verdict: str, campaign: Campaign) -> None:
+        def damage(victim: Victim) -> None:
+            marker = victim.log_dir / MARKER
+            marker.unlink(missing_ok=True)
+            (victim.log_dir / "a-file").write_text("")
+            targets = {"link to a folder": "late-1", "link": "a-file", "dangling": "none", "loop": MARKER}
+            if how == "FIFO":
+                os.mkfifo(marker)
+            elif how in targets:
+                marker.symlink_to(targets[how])
+            else:
+                marker.mkdir()
+                if how == "full folder":
+                    (marker / "file").write_text("")
+
+        self.check(campaign, "late-1", damage, verdict)
