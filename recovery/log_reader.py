@@ -5,7 +5,7 @@ Names are those of the tree; the reader knows which file of the start each one s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +26,13 @@ MAX_LONG = 2**63 - 1
 class LogReader:
     """Reads the segments of one log as they stand in its tree."""
 
-    def __init__(self, tree: PartitionTree, source: PartitionSource) -> None:
+    def __init__(self, tree: PartitionTree, source: PartitionSource, remedy_of: Callable[[str], str]) -> None:
+        """Begin with nothing read.
+
+        Args:
+            remedy_of: what has a segment checked that cannot be loaded as it is, by its name.
+        """
+        self._remedy_of = remedy_of
         self._tree = tree
         self._source = source
         self._recovered_scans: dict[Original, RawScan] = {}
@@ -55,7 +61,7 @@ class LogReader:
             return None
         scan = self._source.scan(request)
         if scan.stop not in (Stop.END, Stop.TORN):
-            raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=True)
+            raise self._refusal(segment.log, segment.base_offset, scan)
         return scan
 
     def _replay_request(
@@ -114,7 +120,7 @@ class LogReader:
             )
         )
         if scan.stop not in (Stop.END, Stop.TORN):
-            raise refusal_of_stop(log, base_offset, scan, while_loading=True)
+            raise self._refusal(log, base_offset, scan)
         self._walked_bytes[log] = scan.valid_bytes
         return self._offset_behind(log, base_offset, entries, scan)
 
@@ -159,6 +165,9 @@ class LogReader:
             if self._translate(segment, target_offset) is not None:
                 return
 
+    def _refusal(self, log: str, base_offset: int, scan: RawScan) -> PartitionRefusedError:
+        return refusal_of_stop(log, base_offset, scan, while_loading=True, remedy=self._remedy_of(log))
+
     def _offset_behind(self, log: str, base_offset: int, entries: npt.NDArray[np.void], scan: RawScan) -> int:
         """Return the end that Kafka sees: without the last indexed offset it takes the segment for empty."""
         if not scan.batch_count:
@@ -198,7 +207,7 @@ class LogReader:
                 file=log,
                 position=error.position,
                 rule=f"{error}, met on the way to offset {target_offset} ({error.kafka} stops the broker)",
-                remedy="run recover --force, which ignores the clean-shutdown marker: the log is then checked",
+                remedy=self._remedy_of(log),
             ) from error
         if before is not None and before.last_offset >= target_offset:
             return before.position

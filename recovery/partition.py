@@ -10,6 +10,8 @@ Kafka: LogLoader.load, UnifiedLog.create, LogManager.shutdown.
 
 from __future__ import annotations
 
+from functools import partial
+
 from recovery.errors import PartitionRefusedError
 from recovery.log_reader import MAX_LONG, LogReader
 from recovery.model import PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
@@ -19,6 +21,7 @@ from recovery.segment import Segment, SegmentMap
 from recovery.segment_recovery import SegmentOverflowedError, SegmentRecovery
 from recovery.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
 from recovery.split import split_segment
+from recovery.stops import remedy_by_checking
 from recovery.swaps import settle_leftovers
 from recovery.tree import PartitionTree
 from segfmt.checkpoint import encode_leader_epoch_checkpoint
@@ -77,7 +80,7 @@ class _Loader:
     def __init__(self, task: PartitionTask, source: PartitionSource) -> None:
         self._task = task
         self._tree = PartitionTree(task.files, source, task.others)
-        self._reader = LogReader(self._tree, source)
+        self._reader = LogReader(self._tree, source, partial(remedy_by_checking, task))
         self._segments = SegmentMap()
         self._epochs = read_epochs(self._tree)
         self._main_state = self._new_state()

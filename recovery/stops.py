@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
+from recovery.model import PartitionTask
+from segfmt.filenames import LOG_SUFFIX, RECOVERY_POINT_CHECKPOINT, SWAP_SUFFIX, read_offset
 
 CUTTING_STOPS = frozenset({Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL})
 OUT_OF_ORDER_STOPS = frozenset({Stop.INVALID_OFFSET, Stop.TIME_INDEX_INVALID_OFFSET})
@@ -21,22 +23,23 @@ _CUT_REASONS = {
     Stop.TIME_INDEX_INVALID_OFFSET: "a batch whose offset is out of order",
 }
 
-_REFUSALS = {
+_FROM_A_REPLICA = "restore the partition from another replica"
+_REFUSALS: dict[Stop, tuple[str, str | None]] = {
     Stop.BAD_LENGTH: (
         "a batch length that cannot be, behind the last index entry (CorruptRecordException stops the broker)",
-        "run recover --force, which ignores the clean-shutdown marker: the tail is then cut",
+        None,
     ),
     Stop.SHORT_HEADER: (
         "a batch shorter than its header (KafkaException stops the broker)",
-        "run recover --force, which ignores the clean-shutdown marker: the tail is then cut",
+        None,
     ),
     Stop.INVALID_OFFSET: (
         "a batch whose offset is out of order, in a segment without an index (InvalidOffsetException stops the broker)",
-        "restore the partition from another replica",
+        _FROM_A_REPLICA,
     ),
     Stop.TIME_INDEX_INVALID_OFFSET: (
         "a batch whose offset is out of order, in a segment without an index (InvalidOffsetException stops the broker)",
-        "restore the partition from another replica",
+        _FROM_A_REPLICA,
     ),
     Stop.INDEX_FULL: (
         "more index entries than segment.index.bytes holds (IllegalArgumentException stops the broker at every start)",
@@ -49,15 +52,15 @@ _REFUSALS = {
     ),
     Stop.INVALID_TXN: (
         "a producer writes outside its open transaction (InvalidTxnStateException stops the broker)",
-        "restore the partition from another replica",
+        _FROM_A_REPLICA,
     ),
     Stop.INVALID_CONTROL: (
         "a control batch that does not parse (InvalidRecordException stops the broker at every start)",
-        "restore the partition from another replica",
+        _FROM_A_REPLICA,
     ),
     Stop.CONTROL_FATAL: (
         "a control batch with a good CRC and no sense: the broker stops at it at every start",
-        "restore the partition from another replica",
+        _FROM_A_REPLICA,
     ),
 }
 
@@ -68,11 +71,41 @@ def cut_reason(scan: RawScan) -> str:
 
 
 def refusal_of_stop(
-    file: str, base_offset: int, scan: RawScan, *, while_loading: bool
+    file: str, base_offset: int, scan: RawScan, *, while_loading: bool, remedy: str = _FROM_A_REPLICA
 ) -> PartitionRefusedError:
-    """Return the refusal for a stop from which the broker does not recover."""
-    rule, remedy = _REFUSALS.get(
-        scan.stop, (f"{scan.stop.name} (segment {base_offset})", "restore the partition from another replica")
+    """Return the refusal for a stop from which the broker does not recover.
+
+    Args:
+        remedy: where a check of the segment would cut it at this stop.
+    """
+    rule, own_remedy = _REFUSALS.get(
+        scan.stop, (f"{scan.stop.name} (segment {base_offset})", _FROM_A_REPLICA)
     )
     when = " while the log is loaded" if while_loading else ""
-    return PartitionRefusedError(file=file, position=scan.stop_position, rule=rule + when, remedy=remedy)
+    return PartitionRefusedError(
+        file=file, position=scan.stop_position, rule=rule + when, remedy=own_remedy or remedy
+    )
+
+
+def remedy_by_checking(task: PartitionTask, file: str) -> str:
+    """Return what has the segment *file* checked, and cut where it is bad, which a load does not do."""
+    if task.is_delete_folder:
+        return "move the folder out of the log dir: it only waits for its deletion"
+    if file.endswith(SWAP_SUFFIX):
+        return (
+            "move the .swap files of this offset away if the segments that they replace are there; "
+            f"otherwise {_FROM_A_REPLICA}"
+        )
+    stems = (name.removesuffix(LOG_SUFFIX) for name in task.files if name.endswith(LOG_SUFFIX))
+    bases = (int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+    first_unflushed = max((base for base in bases if base <= task.recovery_point), default=-1)
+    force = "run recover --force, which ignores the clean-shutdown marker"
+    if read_offset(file) >= first_unflushed:
+        return (
+            f"{force}: the segment is then checked, and cut here"
+            if task.had_clean_shutdown
+            else _FROM_A_REPLICA
+        )
+    whole = f"take the partition's line out of {RECOVERY_POINT_CHECKPOINT}, or move that file away"
+    and_force = f", and {force}" if task.had_clean_shutdown else ""
+    return f"{whole}{and_force}: the log is then checked from its first segment on, and cut here"
