@@ -51,22 +51,13 @@ class LogReader:
             self._recovered_scans[cut] = scan._replace(stop=Stop.END)
         return scan
 
-    def replay_scan(self, segment: Segment, start_offset: int, end_offset: int | None) -> RawScan | None:
-        """Return what producers did from *start_offset* to *end_offset*, or to the end; None if nothing.
+    def replay_request(
+        self, segment: Segment, start_offset: int, end_offset: int | None
+    ) -> ScanRequest | None:
+        """Return what is to be read of *segment* from *start_offset* to *end_offset*, or to its end; None if nothing.
 
         Kafka: LogSegment.read in UnifiedLog.rebuildProducerState.
         """
-        request = self._replay_request(segment, start_offset, end_offset)
-        if request is None:
-            return None
-        scan = self._source.scan(request)
-        if scan.stop not in (Stop.END, Stop.TORN):
-            raise self._refusal(segment.log, segment.base_offset, scan)
-        return scan
-
-    def _replay_request(
-        self, segment: Segment, start_offset: int, end_offset: int | None
-    ) -> ScanRequest | None:
         part = self.part(segment.log)
         if end_offset is not None:
             end_position = self._translate(segment, end_offset)
@@ -81,25 +72,26 @@ class LogReader:
             mode=ScanMode.REPLAY,
         )
 
-    def is_last_producer_followed(
-        self, segment: Segment, start_offset: int, end_offset: int | None, scan: RawScan
-    ) -> bool:
-        """Return whether, in what `replay_scan` has read, more follows the first batch of the last new producer.
+    def replay_scan(self, segment: Segment, request: ScanRequest) -> RawScan:
+        """Return what producers did in what is to be read of *segment*."""
+        scan = self._source.scan(request)
+        if scan.stop not in (Stop.END, Stop.TORN):
+            raise self._refusal(segment.log, segment.base_offset, scan)
+        return scan
 
-        Reads the log again: *scan* does not hold it, and it matters once in a blue moon.
+    def is_last_producer_followed(self, request: ScanRequest, scan: RawScan) -> bool:
+        """Return whether, in what *request* has read, more follows the first batch of the last new producer.
+
+        Reads the log again: *scan*, which has producers, does not hold it, and it matters once in a blue moon.
         """
-        request = self._replay_request(segment, start_offset, end_offset)
-        if request is None:
-            return False
         spans = list(self._source.batches(request.part, request.start_position))
-        for span in reversed(spans):
-            batch = replace(request.part.behind(span.position), size_bytes=span.size_bytes)
-            last = self._source.scan(replace(request, part=batch, start_position=0))
-            if len(last.producers):
-                before = replace(request.part, size_bytes=span.position)
-                known = self._source.scan(replace(request, part=before)).producers
-                return len(known) == len(scan.producers)
-        return False
+        last = next(span for span in reversed(spans) if self._has_producer(request, span))
+        before = replace(request.part, size_bytes=last.position)
+        return len(self._source.scan(replace(request, part=before)).producers) == len(scan.producers)
+
+    def _has_producer(self, request: ScanRequest, span: BatchSpan) -> bool:
+        batch = replace(request.part.behind(span.position), size_bytes=span.size_bytes)
+        return bool(len(self._source.scan(replace(request, part=batch, start_position=0)).producers))
 
     def next_offset(self, segment: Segment) -> int:
         """Return the offset behind the last batch of *segment*. Kafka: LogSegment.readNextOffset."""

@@ -37,8 +37,6 @@ from segfmt.filenames import (
 )
 
 MAX_LOG_BYTES = 2**31 - 1
-
-
 _EPOCHS_BEFORE_RENAME = f"{LEADER_EPOCH_CHECKPOINT}.tmp"
 
 
@@ -225,10 +223,7 @@ class _Loader:
         end, count = self._reader.bytes_behind(active.log)
         remedy = "Remedy: recover --force, which ignores the marker"
         if log_end_offset == active.base_offset and end:
-            end, count = (
-                0,
-                end + count,
-            )  # its index leads behind its last batch: the broker takes it for empty
+            end, count = 0, end + count  # its index leads behind its last batch: it passes for empty
         if count:
             self._warnings.append(
                 f"the clean-shutdown marker is wrong: {count} bytes of {active.log} from byte {end} on are no "
@@ -385,7 +380,13 @@ class _Loader:
             self._tree.put(name, self._tree.read(name), size_bytes=size_bytes)
 
     def _open_flushed_indexes(self, recovery_point: int) -> None:
-        """Flushing maps the indexes of all segments behind the recovery point. Kafka: LocalLog.flush."""
+        """Flushing maps the indexes of all segments behind the recovery point.
+
+        Those that were recovered and the active one are mapped before, so it shows only where a log that was shut
+        down cleanly ends before the base offset of its active segment.
+
+        Kafka: LocalLog.flush.
+        """
         if recovery_point <= self._log_end_offset:
             for segment in self._segments.values(recovery_point, self._log_end_offset + 1):
                 segment.opened_indexes.update(name for name, _ in segment.mapped_indexes)

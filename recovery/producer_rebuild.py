@@ -53,16 +53,12 @@ def rebuild_producer_state(
 def _replay(
     state: ProducerState, segment: Segment, reader: LogReader, start_offset: int, end_offset: int | None
 ) -> None:
-    scan = reader.replay_scan(segment, start_offset, end_offset)
-    if scan is None:
+    request = reader.replay_request(segment, start_offset, end_offset)
+    if request is None:
         return
+    scan = reader.replay_scan(segment, request)
     try:
-        state.replay(
-            scan,
-            is_last_followed=lambda: reader.is_last_producer_followed(
-                segment, start_offset, end_offset, scan
-            ),
-        )
+        state.replay(scan, is_last_followed=lambda: reader.is_last_producer_followed(request, scan))
     except InvalidTxnStateError as error:
         raise PartitionRefusedError(
             file=segment.log,

@@ -538,3 +538,17 @@ class TestFoundByTheCampaign:
                     (marker / "file").write_text("")
 
         self.check(campaign, "late-1", damage, verdict)
+
+    def test_the_flush_opens_indexes_where_a_log_ends_before_its_active_segment(
+        self, campaign: Campaign
+    ) -> None:
+        def damage(victim: Victim) -> None:
+            *flushed, active = victim.logs()
+            with active.open("ab") as log:
+                log.write(data_batch(-1, 35))
+            for log in flushed:
+                for suffix in (".index", ".timeindex"):
+                    index = log.with_suffix(suffix)
+                    index.write_bytes(index.read_bytes() + b"\1\2\3")
+
+        self.check(campaign, "plain-1", damage, sample_name="intact")
