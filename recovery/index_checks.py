@@ -12,6 +12,7 @@ Kafka: OffsetIndex.append, TimeIndex.maybeAppend, LogSegment.append.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,56 +51,86 @@ def _ascending(values: npt.NDArray[np.int64], *, strictly: bool) -> int:
 
 
 @dataclass(slots=True)
-class OffsetIndexChecks:
-    """`.index` against the batches of its segment, chunk by chunk.
+class _IndexChecks:
+    """What the checks of both indexes share: entries that ascend, and the way through them.
 
     Attributes:
-        entries: OFFSET_INDEX_DTYPE, without preallocated zeros.
+        file: the index's name.
+        entries: of the dtype of the index, without preallocated zeros.
+        _offsets: int64, of the entries that can be judged.
+        _values: int64, what an entry says of its offset: a position, or a timestamp.
+        _next: the first entry that was not looked at yet.
     """
+
+    VALUE: ClassVar[str]
+    """The field beside the offset."""
+    HAS_EACH_OFFSET_ONCE: ClassVar[bool]
+    DTYPE: ClassVar[np.dtype[np.void]]
 
     file: str
     base_offset: int
     entries: Entries
     findings: list[Finding] = field(default_factory=list)
     _offsets: npt.NDArray[np.int64] = field(init=False)
-    _positions: npt.NDArray[np.int64] = field(init=False)
+    _values: npt.NDArray[np.int64] = field(init=False)
     _next: int = 0
-    _open: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Look at the entries alone."""
         self._offsets = self.entries["relative_offset"].astype(np.int64) + self.base_offset
-        self._positions = self.entries["position"].astype(np.int64)
-        count = min(_ascending(self._offsets, strictly=True), _ascending(self._positions, strictly=True))
+        self._values = self.entries[self.VALUE].astype(np.int64)
+        count = min(
+            _ascending(self._values, strictly=True),
+            _ascending(self._offsets, strictly=self.HAS_EACH_OFFSET_ONCE),
+        )
         if count < len(self.entries):
             self._add(
-                count,
-                "index-order",
-                f"entry {count} (offset {self._offsets[count]}, position "
-                f"{self._positions[count]}) is not above the one before",
+                count, "index-order", f"entry {count} ({self._words(count)}) is not above the one before"
             )
-            self._offsets, self._positions = self._offsets[:count], self._positions[:count]
-        if count and (self._positions[0] < 0 or self._offsets[0] < self.base_offset):
-            self._add(0, "index-entry", f"offset {self._offsets[0]}, position {self._positions[0]}")
-            self._offsets, self._positions = self._offsets[:0], self._positions[:0]
+            self._keep(count)
+        if count and (self._values[0] < 0 or self._offsets[0] < self.base_offset):
+            self._add(0, "index-entry", self._words(0))
+            self._keep(0)
+
+    def _words(self, entry: int) -> str:
+        return f"offset {self._offsets[entry]}, {self.VALUE.removesuffix('_ms')} {self._values[entry]}"
+
+    def _keep(self, count: int) -> None:
+        """Judge no more than the first *count* entries."""
+        self._offsets, self._values = self._offsets[:count], self._values[:count]
+
+    def _add(self, entry: int, rule: str, detail: str) -> None:
+        position = entry * self.DTYPE.itemsize
+        self.findings.append(Finding(file=self.file, position=position, rule=rule, detail=detail))
+
+
+@dataclass(slots=True)
+class OffsetIndexChecks(_IndexChecks):
+    """`.index` against the batches of its segment, chunk by chunk."""
+
+    VALUE = "position"
+    HAS_EACH_OFFSET_ONCE = True
+    DTYPE = layout.OFFSET_INDEX_DTYPE
+
+    _open: list[int] = field(default_factory=list)
 
     def take(self, rows: HeaderRows, end_position: int) -> None:
         """Check the entries that lead into *rows*, which end at *end_position* of the log."""
         first = self._next
-        self._next = int(np.searchsorted(self._positions, end_position))
+        self._next = int(np.searchsorted(self._values, end_position))
         lasts = rows["last_offset"]
         if self._open:
             self._close(lasts, rows)
         count = self._next - first
         if not count or not len(rows):
             return
-        places = np.searchsorted(rows["position"], self._positions[first : self._next])
+        places = np.searchsorted(rows["position"], self._values[first : self._next])
         found = np.minimum(places, len(rows) - 1)
         offsets = self._offsets[first : self._next]
-        is_start = (places < len(rows)) & (rows["position"][found] == self._positions[first : self._next])
+        is_start = (places < len(rows)) & (rows["position"][found] == self._values[first : self._next])
         for bad in np.flatnonzero(~is_start)[:1]:
             self._add(
-                first + int(bad), "index-entry", f"position {self._positions[first + bad]} is inside a batch"
+                first + int(bad), "index-entry", f"position {self._values[first + bad]} is inside a batch"
             )
         others = np.flatnonzero(is_start & (offsets != lasts[found]))
         for other in others.tolist():  # an append of several batches, or damage
@@ -108,7 +139,7 @@ class OffsetIndexChecks:
                 self._add(
                     entry,
                     "index-entry",
-                    f"offset {offsets[other]}, the batch at {self._positions[entry]} ends at {lasts[found[other]]}",
+                    f"offset {offsets[other]}, the batch at {self._values[entry]} ends at {lasts[found[other]]}",
                 )
             else:
                 self._open.append(entry)
@@ -116,7 +147,7 @@ class OffsetIndexChecks:
 
     def skip(self, position: int) -> None:
         """Leave out the entries before *position*: the log is damaged there."""
-        self._next = max(self._next, int(np.searchsorted(self._positions, position)))
+        self._next = max(self._next, int(np.searchsorted(self._values, position)))
         self._open = []
 
     def finish(self, end_position: int, *, is_whole: bool) -> list[Finding]:
@@ -124,11 +155,11 @@ class OffsetIndexChecks:
         if is_whole:
             for entry in self._open:
                 self._add(entry, "index-entry", f"no batch ends at offset {self._offsets[entry]}")
-            if self._next < len(self._positions):
+            if self._next < len(self._values):
                 self._add(
                     self._next,
                     "index-entry",
-                    f"position {self._positions[self._next]} is behind the end of the log, {end_position}",
+                    f"position {self._values[self._next]} is behind the end of the log, {end_position}",
                 )
         return self.findings
 
@@ -141,54 +172,26 @@ class OffsetIndexChecks:
             if place == len(lasts):
                 still_open.append(entry)
                 continue
-            following = self._positions[entry + 1] if entry + 1 < len(self._positions) else None
+            following = self._values[entry + 1] if entry + 1 < len(self._values) else None
             if lasts[place] != offset or (following is not None and rows["position"][place] >= following):
                 self._add(
                     entry,
                     "index-entry",
-                    f"offset {offset} is not the last of an append at {self._positions[entry]}",
+                    f"offset {offset} is not the last of an append at {self._values[entry]}",
                 )
         self._open = still_open
 
-    def _add(self, entry: int, rule: str, detail: str) -> None:
-        position = entry * layout.OFFSET_INDEX_DTYPE.itemsize
-        self.findings.append(Finding(file=self.file, position=position, rule=rule, detail=detail))
-
 
 @dataclass(slots=True)
-class TimeIndexChecks:
-    """`.timeindex` against the batches of its segment, chunk by chunk.
+class TimeIndexChecks(_IndexChecks):
+    """`.timeindex` against the batches of its segment, chunk by chunk."""
 
-    Attributes:
-        entries: TIME_INDEX_DTYPE, without preallocated zeros.
-    """
+    VALUE = "timestamp_ms"
+    HAS_EACH_OFFSET_ONCE = False
+    DTYPE = layout.TIME_INDEX_DTYPE
 
-    file: str
-    base_offset: int
-    entries: Entries
-    findings: list[Finding] = field(default_factory=list)
-    _offsets: npt.NDArray[np.int64] = field(init=False)
-    _times_ms: npt.NDArray[np.int64] = field(init=False)
-    _next: int = 0
     _max_ms: int = layout.NO_TIMESTAMP_MS
     _last_offset: int = -1
-
-    def __post_init__(self) -> None:
-        """Look at the entries alone."""
-        self._offsets = self.entries["relative_offset"].astype(np.int64) + self.base_offset
-        self._times_ms = self.entries["timestamp_ms"].astype(np.int64)
-        count = min(_ascending(self._times_ms, strictly=True), _ascending(self._offsets, strictly=False))
-        if count < len(self.entries):
-            self._add(
-                count,
-                "index-order",
-                f"entry {count} (timestamp {self._times_ms[count]}, offset {self._offsets[count]}) is not above the "
-                "one before",
-            )
-            self._offsets, self._times_ms = self._offsets[:count], self._times_ms[:count]
-        if count and (self._offsets[0] < self.base_offset or self._times_ms[0] < 0):
-            self._add(0, "index-entry", f"timestamp {self._times_ms[0]}, offset {self._offsets[0]}")
-            self._offsets, self._times_ms = self._offsets[:0], self._times_ms[:0]
 
     def take(self, rows: HeaderRows) -> None:
         """Check the entries whose offsets lie in *rows*."""
@@ -203,19 +206,19 @@ class TimeIndexChecks:
         if not len(offsets):
             return
         places = np.searchsorted(lasts, offsets)
-        wrong = np.flatnonzero(greatest[places] != self._times_ms[first : self._next])
+        wrong = np.flatnonzero(greatest[places] != self._values[first : self._next])
         if wrong.size and not self.findings:
             entry = first + int(wrong[0])
             self._add(
                 entry,
                 "index-entry",
-                f"timestamp {self._times_ms[entry]} at offset {self._offsets[entry]}, the greatest up to there is "
+                f"timestamp {self._values[entry]} at offset {self._offsets[entry]}, the greatest up to there is "
                 f"{greatest[places[wrong[0]]]}",
             )
 
     def skip(self) -> None:
         """Judge nothing behind this: a part of the log is damaged, and its timestamps are not known."""
-        self._offsets, self._times_ms = self._offsets[: self._next], self._times_ms[: self._next]
+        self._keep(self._next)
 
     def finish(self, *, is_whole: bool) -> list[Finding]:
         """Return the findings; *is_whole*: the log was read to its end."""
@@ -226,10 +229,6 @@ class TimeIndexChecks:
                 f"offset {self._offsets[self._next]} is behind the end of the log, {self._last_offset}",
             )
         return self.findings
-
-    def _add(self, entry: int, rule: str, detail: str) -> None:
-        position = entry * layout.TIME_INDEX_DTYPE.itemsize
-        self.findings.append(Finding(file=self.file, position=position, rule=rule, detail=detail))
 
 
 def check_transaction_index(
@@ -289,12 +288,6 @@ def check_transaction_index(
         )
         findings.append(Finding(file=file, position=None, rule="transaction-index-missing", detail=detail))
     return findings
-
-
-def _is_wrong_first_offset(entry: np.void, known: np.void, *, is_compacted: bool) -> bool:
-    """The first batches of a transaction may have been compacted away."""
-    said, seen = int(entry["first_offset"]), int(known["first_offset"])
-    return said > seen if is_compacted else said != seen
 
 
 def _is_wrong_stable_offset(entry: np.void, known: np.void | None, *, is_complete: bool) -> bool:
