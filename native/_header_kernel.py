@@ -59,6 +59,9 @@ def walk_headers(address, window_bytes, position, end_position, rows):
             row.max_timestamp_ms = load_be64(at + layout.MAX_TIMESTAMP_POSITION)
             row.leader_epoch = load_be32(at + layout.PARTITION_LEADER_EPOCH_POSITION)
             row.record_count = load_be32(at + layout.RECORD_COUNT_POSITION)
+            row.producer_id = load_be64(at + layout.PRODUCER_ID_POSITION)
+            row.producer_epoch = load_be16(at + layout.PRODUCER_EPOCH_POSITION)
+            row.base_sequence = load_be32(at + layout.BASE_SEQUENCE_POSITION)
             row.attributes = load_be16(at + layout.ATTRIBUTES_POSITION)
         else:
             row.last_offset = offset
@@ -68,6 +71,9 @@ def walk_headers(address, window_bytes, position, end_position, rows):
                 row.max_timestamp_ms = load_be64(at + layout.MESSAGE_TIMESTAMP_POSITION)
             row.leader_epoch = layout.NO_PARTITION_LEADER_EPOCH
             row.record_count = -1
+            row.producer_id = layout.NO_PRODUCER_ID
+            row.producer_epoch = layout.NO_PRODUCER_EPOCH
+            row.base_sequence = layout.NO_SEQUENCE
             row.attributes = load_u8(at + layout.MESSAGE_ATTRIBUTES_POSITION)
         count += 1
         at += size

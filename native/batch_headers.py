@@ -28,6 +28,9 @@ HEADER_ROW_DTYPE: Final = np.dtype(
         ("last_offset_delta", "<i4"),  # 0 for a message
         ("leader_epoch", "<i4"),  # -1 for a message
         ("record_count", "<i4"),  # -1 for a message
+        ("producer_id", "<i8"),  # -1 for a message, as for a batch of no producer
+        ("base_sequence", "<i4"),  # -1 for a message
+        ("producer_epoch", "<i2"),  # -1 for a message
         ("attributes", "<i2"),
         ("magic", "i1"),
         ("_unused", "u1"),

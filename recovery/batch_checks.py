@@ -94,6 +94,29 @@ class BatchChecks:
             lambda row: f"{row['record_count']} records, last offset delta {row['last_offset_delta']}",
         )
         self.has_compacted |= bool((is_v2 & (count <= delta)).any())
+        self._check_producers(rows)
+
+    def _check_producers(self, rows: HeaderRows) -> None:
+        """Kafka: MemoryRecordsBuilder.validateProducerState, LogValidator.validateBatch."""
+        known = rows["producer_id"] >= 0
+        is_control = rows["attributes"] & layout.CONTROL_MASK != 0
+        is_transactional = rows["attributes"] & layout.TRANSACTIONAL_MASK != 0
+        no_numbers = (rows["producer_epoch"] < 0) | ((rows["base_sequence"] < 0) & ~is_control)
+        is_bad = (rows["magic"] >= layout.MAGIC_V2) & (
+            (rows["producer_id"] < layout.NO_PRODUCER_ID)
+            | (known & no_numbers)
+            | (known & is_control & ~is_transactional)
+            | (~known & is_transactional)
+        )
+        self._first(
+            rows,
+            is_bad,
+            "producer-fields",
+            lambda row: (
+                f"producer {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['base_sequence']}, "
+                f"attributes {int(row['attributes']) & 0xFFFF:#06x}"
+            ),
+        )
 
     def _check_offsets(self, rows: HeaderRows) -> None:
         first, last = rows["base_offset"], rows["last_offset"]
@@ -132,14 +155,14 @@ class BatchChecks:
             "offset-order",
             lambda row: f"base offset {row['base_offset']} is not above the last offset of the batch before",
         )
-        is_gap = (first > before + 1) & ~is_wrapper
+        is_gap = (first > before) & (first - 1 > before) & ~is_wrapper
         for place in np.flatnonzero(is_gap)[: _MOST_GAPS - len(self.gaps)]:
             self.gaps.append(
                 Finding(
                     file=self.file,
                     position=int(rows["position"][place]),
                     rule="offset-gap",
-                    detail=f"offsets {before[place] + 1} to {first[place] - 1} are missing before this batch",
+                    detail=f"offsets {int(before[place]) + 1} to {int(first[place]) - 1} are missing before this batch",
                 )
             )
 

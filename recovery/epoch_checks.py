@@ -85,13 +85,22 @@ def _check_runs(runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry]) 
         ):
             continue
         says = ", ".join("nothing" if epoch is None else str(epoch) for epoch in sorted(expected, key=str))
-        if run.epoch in known and rises:
+        if rises and (run.epoch in known or _is_confirmed(runs, place)):
             words = f"batches from {run.first_offset} to {run.last_offset} have epoch {run.epoch}, the file says {says}"
             findings.append(_of_file("epoch-content", words))
         else:
             words = f"leader epoch {run.epoch} at offset {run.first_offset}, {LEADER_EPOCH_CHECKPOINT} says {says}"
             findings.append(Finding(file=file, position=run.position, rule="leader-epoch", detail=words))
     return findings
+
+
+def _is_confirmed(runs: Sequence[PlacedRun], place: int) -> bool:
+    """Return whether several batches have the epoch of a run: one damaged field is in one batch."""
+    run = runs[place][1]
+    neighbours = [
+        other.epoch for _, other in (*runs[max(0, place - 1) : place], *runs[place + 1 : place + 2])
+    ]
+    return run.first_offset != run.last_offset or run.epoch in neighbours
 
 
 def _epoch_at(starts: list[int], entries: Sequence[LeaderEpochEntry], offset: int) -> int | None:

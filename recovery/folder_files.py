@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
+from recovery.listing import is_of_type, is_written_to, other_kind
 from recovery.model import FileStat
-from recovery.verdict import Finding
+from recovery.verdict import Finding, Severity
 from segfmt import layout
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FileNameError, FormatError
@@ -63,24 +64,29 @@ class FolderFiles:
     checked_bytes: dict[str, int] = field(default_factory=dict)
 
 
-def list_folder(path: str) -> dict[str, FileStat]:
-    """Return the regular files of a folder, links to such included; FIFOs and folders are left out.
+def list_folder(path: str) -> tuple[dict[str, FileStat], dict[str, str]]:
+    """Return the regular files of a folder, links to such included, and in words what is a link or no file.
 
     Raises:
         OSError: it cannot be listed.
     """
     files: dict[str, FileStat] = {}
+    others: dict[str, str] = {}
     with os.scandir(path) as entries:
         for entry in entries:
             try:
-                if entry.is_file():
+                if is_of_type(entry, os.DirEntry.is_file):
                     found = entry.stat()
                     files[entry.name] = FileStat(
                         size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino
                     )
+                    if entry.is_symlink():
+                        others[entry.name] = "link, through which a broker writes outside of the log dir"
+                elif os.path.lexists(entry.path):
+                    others[entry.name] = f"{other_kind(entry.path)} where a file is needed"
             except OSError:
-                continue  # a live broker has removed it, or it is a link in circles
-    return files
+                continue  # a live broker has removed it
+    return files, others
 
 
 def read_folder(
@@ -115,12 +121,16 @@ class _FolderReader:
 
     def read(self) -> FolderFiles:
         files = self._files
-        files.names = list_folder(self._path)
+        files.names, others = list_folder(self._path)
+        self._judge_types(others)
         kinds = {name: file_kind(name) for name in files.names}
         for name, kind in sorted(kinds.items()):
             if kind is FileKind.OTHER:
                 if self._is_metadata_log and name.endswith(KRAFT_SNAPSHOT_SUFFIX):
                     files.kraft_snapshots.append(name)
+                continue
+            if kind is FileKind.DELETED:  # a broker removes it, whatever it is called
+                self._add_leftover(name)
                 continue
             try:
                 offset = read_offset(name)
@@ -131,7 +141,7 @@ class _FolderReader:
                 self._add_log(name, offset)
             elif kind is FileKind.SNAPSHOT:
                 self._add_snapshot(name, offset)
-            elif kind in (FileKind.DELETED, FileKind.CLEANED, FileKind.SWAP):
+            elif kind in (FileKind.CLEANED, FileKind.SWAP):
                 self._add_leftover(name)
         files.base_offsets.sort()
         for name, kind in sorted(kinds.items()):
@@ -140,6 +150,13 @@ class _FolderReader:
         self._read_epochs()
         self._read_metadata()
         return files
+
+    def _judge_types(self, others: Mapping[str, str]) -> None:
+        for name, words in sorted(others.items()):
+            if is_written_to(name) or name == f"{LEADER_EPOCH_CHECKPOINT}.tmp":
+                self._find(name, "file-type", f"a {words}")
+            elif file_kind(name) is FileKind.DELETED and name not in self._files.names and not self._is_live:
+                self._find(name, "leftover", f"a {words}", severity="note")
 
     def _add_log(self, name: str, offset: int) -> None:
         if name == log_name(offset):
@@ -206,6 +223,8 @@ class _FolderReader:
         if self._is_metadata_log:
             return
         if PARTITION_METADATA not in self._files.names:
+            if any(found.file == PARTITION_METADATA for found in self._files.findings):
+                return
             self._find(PARTITION_METADATA, "topic-id", "the file is missing: a broker calls the log stray")
             return
         data = self._bytes(PARTITION_METADATA)
@@ -227,16 +246,16 @@ class _FolderReader:
             with open(os.path.join(self._path, name), "rb", buffering=0) as file:
                 data = file.read(MOST_SMALL_FILE_BYTES + 1) or b""
         except OSError as error:
-            self._find(name, "unreadable", str(error.strerror), is_unchecked=True)
+            self._find(name, "unreadable", str(error.strerror), severity="unchecked")
             return None
         self._files.checked_bytes[name] = len(data)
         if len(data) > MOST_SMALL_FILE_BYTES:
-            self._find(name, "unreadable", f"larger than {MOST_SMALL_FILE_BYTES} bytes", is_unchecked=True)
+            self._find(name, "unreadable", f"larger than {MOST_SMALL_FILE_BYTES} bytes", severity="unchecked")
             return None
         return data
 
     def _find(
-        self, name: str, rule: str, detail: str, position: int | None = None, *, is_unchecked: bool = False
+        self, name: str, rule: str, detail: str, position: int | None = None, *, severity: Severity = "damage"
     ) -> None:
         self._files.findings.append(
             Finding(
@@ -244,6 +263,6 @@ class _FolderReader:
                 position=position,
                 rule=rule,
                 detail=detail,
-                severity="unchecked" if is_unchecked else "damage",
+                severity=severity,
             )
         )

@@ -60,6 +60,7 @@ class _IndexChecks:
         _offsets: int64, of the entries that can be judged.
         _values: int64, what an entry says of its offset: a position, or a timestamp.
         _next: the first entry that was not looked at yet.
+        is_beyond: whether an entry leads behind the end of the log.
     """
 
     VALUE: ClassVar[str]
@@ -74,6 +75,7 @@ class _IndexChecks:
     _offsets: npt.NDArray[np.int64] = field(init=False)
     _values: npt.NDArray[np.int64] = field(init=False)
     _next: int = 0
+    is_beyond: bool = False
 
     def __post_init__(self) -> None:
         """Look at the entries alone."""
@@ -155,7 +157,8 @@ class OffsetIndexChecks(_IndexChecks):
         if is_whole:
             for entry in self._open:
                 self._add(entry, "index-entry", f"no batch ends at offset {self._offsets[entry]}")
-            if self._next < len(self._values):
+            self.is_beyond = self._next < len(self._values)
+            if self.is_beyond:
                 self._add(
                     self._next,
                     "index-entry",
@@ -222,7 +225,8 @@ class TimeIndexChecks(_IndexChecks):
 
     def finish(self, *, is_whole: bool) -> list[Finding]:
         """Return the findings; *is_whole*: the log was read to its end."""
-        if is_whole and self._next < len(self._offsets):
+        self.is_beyond = is_whole and self._next < len(self._offsets)
+        if self.is_beyond:
             self._add(
                 self._next,
                 "index-entry",

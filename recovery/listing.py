@@ -57,7 +57,7 @@ def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
             if not is_of_type(entry, os.DirEntry.is_file):
                 contents.others[entry.name] = other_kind(entry.path) or "file"
                 continue
-            if entry.is_symlink() and _is_written_to(entry.name):
+            if entry.is_symlink() and is_written_to(entry.name):
                 contents.problems.append(_link(entry.name))
             found = entry.stat()
             contents.files[entry.name] = FileStat(
@@ -74,7 +74,7 @@ def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
     return contents
 
 
-def _is_written_to(name: str) -> bool:
+def is_written_to(name: str) -> bool:
     """Return whether a load may write into the file *name*, or give it another name."""
     kind = file_kind(name)
     if kind is FileKind.OTHER:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from recovery.listing import other_kind
 from recovery.verdict import Finding
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.clean_shutdown import read_clean_shutdown
@@ -13,6 +16,7 @@ from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_FOLDER,
     CLUSTER_METADATA_TOPIC,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
@@ -31,6 +35,8 @@ OFFSET_CHECKPOINTS = (
     REPLICATION_OFFSET_CHECKPOINT,
     CLEANER_OFFSET_CHECKPOINT,
 )
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,6 +117,7 @@ def _read_marker(found: LogDirFiles, take: Callable[[int], None]) -> None:
 def _list_folders(found: LogDirFiles) -> None:
     for entry in sorted(os.scandir(found.log_dir), key=lambda entry: entry.name):
         if not os.path.isdir(entry.path):
+            _judge_link(found, entry)
             continue
         if entry.name == REMOTE_INDEX_CACHE_FOLDER:
             found.skipped.append(entry.name)
@@ -120,11 +127,36 @@ def _list_folders(found: LogDirFiles) -> None:
         except FileNameError as error:
             _add(found, entry.name, "foreign-folder", f"{error} ({error.kafka} stops the broker)")
             continue
+        _judge_name(found, folder)
         is_other_metadata = folder.topic == CLUSTER_METADATA_TOPIC and folder.state is not FolderState.CURRENT
         if folder.state is FolderState.DELETE or is_other_metadata:
             found.skipped.append(entry.name)
         else:
             found.folders.append(folder)
+
+
+def _judge_link(found: LogDirFiles, entry: os.DirEntry[str]) -> None:
+    """Find a link with the name of a log that leads to no folder: a broker passes it over without a word."""
+    if not entry.is_symlink():
+        return
+    with contextlib.suppress(FileNameError):
+        read_folder_name(entry.name)
+        words = f"a {other_kind(entry.path) or 'link to a file'} where a partition's folder is needed"
+        _add(found, entry.name, "file-type", f"{words}: a broker passes it over")
+
+
+def _judge_name(found: LogDirFiles, folder: PartitionFolder) -> None:
+    """Find names that a broker reads, and never gives. Kafka: Topic.validate, LocalLog.logDirName."""
+    stem = folder.name if folder.state is FolderState.CURRENT else folder.name.rpartition(".")[0]
+    if not _TOPIC_NAME.fullmatch(folder.topic) or folder.topic in (".", ".."):
+        _add(found, folder.name, "foreign-folder", f"no topic can be called {folder.topic!r}")
+    elif folder.partition < 0 or stem != f"{folder.topic}-{folder.partition}":
+        words = (
+            f"a broker takes it for partition {folder.partition} of {folder.topic}, and never gives this name"
+        )
+        _add(found, folder.name, "foreign-folder", words)
+    elif folder.topic == CLUSTER_METADATA_TOPIC and folder.name != CLUSTER_METADATA_FOLDER:
+        _add(found, folder.name, "foreign-folder", "a broker passes it over", is_note=True)
 
 
 def _read(found: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes | None:
@@ -134,12 +166,15 @@ def _read(found: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes |
         size = os.stat(path).st_size
         if not os.path.isfile(path):  # a FIFO would never end
             found.sizes[name] = 0
-            _add(found, name, "checkpoint", "it is no regular file")
+            _add(found, name, "file-type", f"a {other_kind(path)} where a file is needed")
             return None
         take(size)
         with open(path, "rb") as file:
             data = file.read(64 << 20)
     except FileNotFoundError:
+        if os.path.islink(path):
+            found.sizes[name] = 0
+            _add(found, name, "file-type", "a dangling link where a file is needed")
         return None
     except OSError as error:
         found.sizes[name] = 0

@@ -16,14 +16,18 @@ from recovery.epoch_checks import check_epochs
 from recovery.folder_files import FolderFiles
 from recovery.index_checks import check_transaction_index
 from recovery.producer_checks import ProducerChecks
+from recovery.row_checks import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
 from recovery.segment_task import SegmentResult, SegmentTask, Tail
 from recovery.verdict import Finding
 from segfmt import layout
 from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    FileKind,
+    file_kind,
     log_name,
     offset_index_name,
     read_offset,
@@ -47,6 +51,7 @@ class PartitionFacts:
         is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
         is_metadata_log: `__cluster_metadata-0`: no checkpoint and no marker concerns it.
         is_preallocated: whether new logs get their full size at once.
+        segment_index_bytes: of the topic, None where it is not known.
         expiration_ms: `producer.id.expiration.ms`.
     """
 
@@ -63,6 +68,7 @@ class PartitionFacts:
     topic_id: UUID | None = None
     is_metadata_log: bool = False
     is_preallocated: bool = False
+    segment_index_bytes: int | None = None
     is_deep: bool = False
     now_ms: int = 0
     expiration_ms: int = 86_400_000
@@ -185,8 +191,7 @@ class PartitionScrub:
         end_offset = self._log_end_offset()
         self._judge_producers(end_offset if is_whole else None)
         self._judge_topic_id()
-        self._judge_gaps()
-        self._judge_swaps()
+        self._judge_row(end_offset if is_whole else None)
         self._judge_indexes()
         runs = [(result.task.log, run) for result in self._results for run in result.epoch_runs]
         if self.files.epochs is not None:
@@ -230,45 +235,33 @@ class PartitionScrub:
             words = f"topic id {format_uuid(found)}, the metadata log says {format_uuid(known)}"
             self._add(PARTITION_METADATA, "topic-id", words)
 
-    def _judge_gaps(self) -> None:
-        gaps = [gap for result in self._results for gap in result.gaps]
-        before: SegmentResult | None = None
-        for result in self._results:
-            first, base = result.first_offset, result.task.base_offset
-            if first is not None and first > base and before is not None and before.is_whole:
-                gaps.append(self._gap(result, f"offsets {base} to {first - 1} are missing at its start"))
-            if before is not None and before.is_whole:
-                last = before.last_offset
-                end = before.task.base_offset if last is None else last + 1
-                if end < base:
-                    words = f"offsets {end} to {base - 1} are missing between the segments"
-                    gaps.append(self._gap(result, words))
-            before = result
-        is_damage = self.facts.is_contiguous and not self._is_compacted
-        self.findings += gaps if is_damage else []
+    def _judge_row(self, end_offset: int | None) -> None:
+        """Judge the segments beside each other."""
+        swaps = [one for one in self._others if one.task.log in self.files.swaps]
+        if self.facts.is_contiguous and not self._is_compacted:
+            self.findings += find_gaps(self._results, swaps, self.files.names)
+        if self.facts.is_contiguous:
+            self.findings += find_lossy_swaps(self._results, swaps)
+        if end_offset is not None and not self.facts.is_live:
+            self.findings += find_cut_ends(self._results, self._files_beyond(end_offset))
+        if not self.files.base_offsets and not swaps:
+            start = max(0, self.facts.log_start_offset or 0)
+            kinds = {file_kind(name) for name in self.files.names}
+            has_traces = bool(self.files.epochs or self.facts.recovery_point or kinds - {FileKind.OTHER})
+            self.findings.append(find_no_segment(start, has_traces=has_traces))
 
-    def _judge_swaps(self) -> None:
-        """Find what a broker would lose by putting a `.log.swap` in place, where nothing is compacted."""
-        if not self.facts.is_contiguous:
-            return
-        ends = {result.task.base_offset: result.last_offset for result in self._results}
-        for swap in (one for one in self._others if one.task.log in self.files.swaps):
-            end = ends.get(swap.task.base_offset)
-            if swap.gaps or (end is not None and (swap.last_offset is None or swap.last_offset < end)):
-                words = f"it would replace {log_name(swap.task.base_offset)}, and has not all of its batches"
-                self._add(swap.task.log, "swap", words)
-
-    def _gap(self, result: SegmentResult, words: str) -> Finding:
-        return Finding(
-            file=result.task.log,
-            position=0,
-            rule="offset-gap",
-            detail=words,
-            is_flushed=result.task.is_flushed,
-        )
+    def _files_beyond(self, end_offset: int) -> list[str]:
+        """Return the files that know of offsets behind the end of the log."""
+        beyond = [snapshot_name(offset) for offset in self.files.snapshots if offset > end_offset]
+        if self.facts.recovery_point is not None and self.facts.recovery_point > end_offset:
+            beyond.append(RECOVERY_POINT_CHECKPOINT)
+        if self.files.epochs and self.files.epochs[-1].start_offset > end_offset:
+            beyond.append(LEADER_EPOCH_CHECKPOINT)
+        return beyond
 
     def _judge_indexes(self) -> None:
         names = self.files.names
+        self._judge_active_indexes()
         for result, aborts in zip(self._results, self._aborts, strict=True):
             base, is_flushed = result.task.base_offset, result.task.is_flushed
             for name in (offset_index_name(base), time_index_name(base)):
@@ -291,6 +284,26 @@ class PartitionScrub:
                 is_compacted=self._is_compacted,
             )
             self.findings += [replace(one, is_flushed=is_flushed) for one in found]
+
+    def _judge_active_indexes(self) -> None:
+        """Find indexes that a broker does not map at a clean start. Kafka: AbstractIndex.resize."""
+        facts = self.facts
+        if (
+            not self.files.base_offsets
+            or not facts.had_clean_shutdown
+            or facts.is_live
+            or facts.is_metadata_log
+        ):
+            return
+        base, most_bytes = self.files.base_offsets[-1], facts.segment_index_bytes
+        for name, dtype in (
+            (offset_index_name(base), layout.OFFSET_INDEX_DTYPE),
+            (time_index_name(base), layout.TIME_INDEX_DTYPE),
+        ):
+            size = self.files.names[name].size_bytes if name in self.files.names else 0
+            if most_bytes is not None and size // dtype.itemsize > most_bytes // dtype.itemsize:
+                words = f"{size} bytes, segment.index.bytes allows {most_bytes}: a broker stops at it"
+                self._add(name, "index-size", words)
 
     def _judge_offsets(self, end_offset: int) -> None:
         """Judge the lines of the log dir's checkpoints that concern this log."""

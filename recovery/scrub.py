@@ -104,6 +104,7 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
     return TopicFacts(
         is_contiguous=is_plain or topic == CLUSTER_METADATA_TOPIC,
         is_preallocated=config.preallocate,
+        segment_index_bytes=config.segment_index_bytes if is_known else None,
         topic_id=None if metadata is None else metadata.topic_ids.get(topic),
     )
 

@@ -71,6 +71,7 @@ class TopicFacts:
 
     is_contiguous: bool = False
     is_preallocated: bool = False
+    segment_index_bytes: int | None = None
     topic_id: UUID | None = None
 
 
@@ -208,6 +209,7 @@ class ScrubRun:
             topic_id=topic.topic_id,
             is_metadata_log=folder.topic == CLUSTER_METADATA_TOPIC,
             is_preallocated=topic.is_preallocated,
+            segment_index_bytes=topic.segment_index_bytes,
             is_deep=self._is_deep,
             now_ms=self._now_ms,
             expiration_ms=self._expiration_ms,

@@ -86,6 +86,7 @@ class _SegmentScrub:
         result.findings += self._batches.findings
         result.findings += self._index.finish(self._end, is_whole=result.is_whole)
         result.findings += self._time_index.finish(is_whole=result.is_whole)
+        result.indexes_beyond = [one.file for one in (self._index, self._time_index) if one.is_beyond]
         if self._records is not None:
             result.findings += self._records.findings
         result.findings = [replace(found, is_flushed=task.is_flushed) for found in result.findings]
@@ -130,20 +131,15 @@ class _SegmentScrub:
         task, result = self._task, self._result
         if not task.has_indexes or not result.is_whole or not self._batches.batch_count:
             return
+        name = time_index_name(task.base_offset)
         if (
             not len(self._time_index.entries)
             and self._batches.max_timestamp_ms >= 0
             and task.tail is Tail.CLOSED
+            and name in result.checked_bytes
         ):
-            name = time_index_name(task.base_offset)
-            if name in result.checked_bytes:
-                self._find(
-                    None,
-                    "index-sparse",
-                    "no entry, although batches have timestamps",
-                    file=name,
-                    is_note=True,
-                )
+            words = "no entry, although batches have timestamps"
+            self._find(None, "index-sparse", words, file=name, is_note=True)
 
     # -- the log ---------------------------------------------------------------------------------------------
 

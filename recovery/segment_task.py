@@ -71,6 +71,7 @@ class SegmentResult:
 
     Attributes:
         checked_bytes: by file name.
+        indexes_beyond: the indexes with an entry behind the end of the log.
         is_whole: whether the log was read to its end.
     """
 
@@ -80,6 +81,7 @@ class SegmentResult:
     epoch_runs: list[EpochRun] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     checked_bytes: dict[str, int] = field(default_factory=dict)
+    indexes_beyond: list[str] = field(default_factory=list)
     has_compacted: bool = False
     first_offset: int | None = None
     last_offset: int | None = None

@@ -42,6 +42,9 @@ def log_of(count: int) -> bytes:
             last_offset_delta=5,
             base_timestamp_ms=1000,
             max_timestamp_ms=1500 + number,
+            producer_id=(1 << 40) + number,
+            producer_epoch=number,
+            base_sequence=70_000 + number,
             record_count=3,
         )
         batches.append(encode_record_batch(header, BODY))
@@ -68,6 +71,7 @@ class TestHeaders:
         for row, batch in zip(rows, expected, strict=True):
             if batch.magic < 2:
                 assert (row["magic"], row["max_timestamp_ms"], row["record_count"]) == (1, 77, -1)
+                assert (row["producer_id"], row["producer_epoch"], row["base_sequence"]) == (-1, -1, -1)
                 assert row["last_offset"] == batch.offset
                 continue
             header = read_record_batch_header(data, batch.position)
@@ -76,6 +80,9 @@ class TestHeaders:
             assert row["leader_epoch"] == header.partition_leader_epoch
             assert row["max_timestamp_ms"] == header.max_timestamp_ms
             assert row["record_count"] == header.record_count
+            assert row["producer_id"] == header.producer_id
+            assert row["producer_epoch"] == header.producer_epoch
+            assert row["base_sequence"] == header.base_sequence
 
     def test_windows_do_not_matter(self) -> None:
         data = np.frombuffer(log_of(9), np.uint8)
