@@ -17,6 +17,7 @@ from recovery.verdict import Finding
 from segfmt import layout
 
 _MAX_INT32 = 2**31 - 1
+_MIN_INT64 = -(2**63)
 _MOST_GAPS = 20
 
 
@@ -146,7 +147,7 @@ class BatchChecks:
             self.first_offset = None if is_wrapper[0] else int(first[0])
         before = np.empty(len(rows), np.int64)
         before[1:] = last[:-1]
-        before[0] = first[0] - 1
+        before[0] = max(int(first[0]) - 1, _MIN_INT64)
         if self.last_offset is not None and not self._is_behind_damage:
             before[0] = self.last_offset
         self._first(

@@ -65,6 +65,7 @@ class _IndexChecks:
 
     VALUE: ClassVar[str]
     """The field beside the offset."""
+    LEAST_VALUE: ClassVar[int]
     HAS_EACH_OFFSET_ONCE: ClassVar[bool]
     DTYPE: ClassVar[np.dtype[np.void]]
 
@@ -90,7 +91,7 @@ class _IndexChecks:
                 count, "index-order", f"entry {count} ({self._words(count)}) is not above the one before"
             )
             self._keep(count)
-        if count and (self._values[0] < 0 or self._offsets[0] < self.base_offset):
+        if count and (self._values[0] < self.LEAST_VALUE or self._offsets[0] < self.base_offset):
             self._add(0, "index-entry", self._words(0))
             self._keep(0)
 
@@ -111,6 +112,7 @@ class OffsetIndexChecks(_IndexChecks):
     """`.index` against the batches of its segment, chunk by chunk."""
 
     VALUE = "position"
+    LEAST_VALUE = 1  # an entry comes after bytes that are not indexed, so never for the first batch
     HAS_EACH_OFFSET_ONCE = True
     DTYPE = layout.OFFSET_INDEX_DTYPE
 
@@ -190,6 +192,7 @@ class TimeIndexChecks(_IndexChecks):
     """`.timeindex` against the batches of its segment, chunk by chunk."""
 
     VALUE = "timestamp_ms"
+    LEAST_VALUE = 0
     HAS_EACH_OFFSET_ONCE = False
     DTYPE = layout.TIME_INDEX_DTYPE
 
