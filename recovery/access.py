@@ -13,6 +13,7 @@ import pwd
 import stat
 from dataclasses import dataclass
 
+from recovery.file_system import look_at
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 
 
@@ -56,14 +57,12 @@ def broker_user(log_dir: str) -> BrokerUser:
     """Return the user to whom the broker of *log_dir* belongs.
 
     Raises:
-        OSError: there is no such dir.
+        OSError: there is no such dir, or it cannot be looked at.
     """
     found = os.stat(log_dir)
-    try:
-        written = os.stat(os.path.join(log_dir, RECOVERY_POINT_CHECKPOINT))
-        found = found if written.st_uid == 0 else written
-    except OSError:
-        pass
+    written = look_at(os.path.join(log_dir, RECOVERY_POINT_CHECKPOINT))
+    if written is not None and written.st_uid != 0:
+        found = written
     return _user(found.st_uid, found.st_gid)
 
 

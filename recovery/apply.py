@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from recovery.actions import (
     TEMPORARY_SUFFIX,
@@ -63,6 +63,8 @@ def apply_partition(
         for action in plan.actions
         if isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION
     }
+    if any(save.name in pending for save in plan.saves):  # kept ones go only once they are safe
+        quarantine.sync()
     for name in sorted(pending):
         remove_file(os.path.join(folder, name))
     commit = stage(
@@ -74,13 +76,9 @@ def apply_partition(
             for action in plan.actions
             if not (isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION)
         ),
+        bring_to_disk=quarantine.sync,  # what is staged and what is saved by one wait
         has_removed=bool(pending),
     )
-    try:
-        quarantine.sync()
-    except BaseException:
-        unstage(folder)
-        raise
     enter(commit, saved)  # where it fails it may count all the same, so what is staged stays for the next run
     publish(folder, commit)
     quarantine.note_change(commit, list_files(folder))
@@ -93,6 +91,7 @@ def stage(
     files: Mapping[str, FileStat],
     actions: tuple[Action, ...],
     *,
+    bring_to_disk: Callable[[Iterable[str]], None] = sync_all,
     has_removed: bool = False,
 ) -> Commit:
     """Write what *actions* make in *folder* under temporary names, durably, and return the commit over all.
@@ -100,6 +99,7 @@ def stage(
     Args:
         name: of the folder, for the commit.
         files: what lies there.
+        bring_to_disk: waits for what was written, and for what else must be on disk before the commit.
         has_removed: whether something was removed there that must not come back after a power failure.
     """
     unstage(folder)
@@ -110,8 +110,9 @@ def stage(
                 path = os.path.join(folder, action.name)
                 _stage_action(folder, action, path + TEMPORARY_SUFFIX, path)
                 staged[action.name] = _stat(path + TEMPORARY_SUFFIX)
-        if staged or has_removed:
-            sync_all([*(os.path.join(folder, made + TEMPORARY_SUFFIX) for made in staged), folder])
+        is_changed = bool(staged) or has_removed
+        made = [os.path.join(folder, name + TEMPORARY_SUFFIX) for name in staged]
+        bring_to_disk([*made, folder] if is_changed else [])
     except BaseException:
         unstage(folder)
         raise

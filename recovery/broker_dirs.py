@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from recovery.config import BrokerConfig
 from recovery.errors import UnsafeError, UsageError
+from recovery.file_system import is_folder
 from recovery.setting import Layer
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
@@ -105,7 +106,7 @@ def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
     paths: dict[tuple[int, int], str] = {}
     for entry in broker.log_dirs:
         path = os.path.abspath(entry)
-        if not os.path.isdir(path):
+        if not is_folder(path):
             raise UsageError(f"{path}: no such log dir")
         found = os.stat(path)
         other = paths.setdefault((found.st_dev, found.st_ino), entry)
@@ -138,7 +139,7 @@ def _refuse_foreign(paths: tuple[str, ...]) -> None:
 def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
     """Return the dirs to lock: a separate metadata.log.dir is one of them."""
     metadata_dir = os.path.abspath(broker.metadata_log_dir)
-    if not os.path.isdir(metadata_dir) or any(os.path.samefile(metadata_dir, path) for path in paths):
+    if not is_folder(metadata_dir) or any(os.path.samefile(metadata_dir, path) for path in paths):
         return paths
     return (*paths, metadata_dir)
 

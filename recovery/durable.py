@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from recovery.actions import TEMPORARY_SUFFIX
-from recovery.file_system import c_library, is_local, naming
+from recovery.file_system import c_library, is_local, look_at, naming
 
 _COPY_BYTES = 1 << 20
 
@@ -143,9 +143,28 @@ def rename_anywhere(old: str, new: str) -> None:
 
 
 def remove_empty_folder(folder: str) -> None:
-    """Remove *folder* where it is there and empty."""
+    """Remove *folder* where it is there and empty, durably."""
     with contextlib.suppress(OSError):
         os.rmdir(folder)
+        sync(os.path.dirname(folder))
+
+
+def give_to_owner_of(log_dir: str, path: str, descriptor: int | None = None) -> None:
+    """Give a file or folder of ours to the owner of *log_dir*, where this user may: a broker must be able to open it.
+
+    Args:
+        descriptor: of the file, where it is open.
+
+    Raises:
+        OSError: one of them cannot be looked at.
+    """
+    owner = os.stat(log_dir)
+    with naming(path):
+        target = path if descriptor is None else descriptor
+        found = os.stat(target)
+        if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+            with contextlib.suppress(PermissionError):
+                os.chown(target, owner.st_uid, owner.st_gid)
 
 
 def remove_file(path: str) -> None:
@@ -179,11 +198,15 @@ def sync_below(folder: str) -> None:
     if _tells_errors_of_file_system(folder):
         _sync_file_system(folder)
         return
-    for below, _, names in os.walk(folder):
+    for below, _, names in os.walk(folder, onerror=_raise):
         for name in names:
             if stat.S_ISREG(os.lstat(os.path.join(below, name)).st_mode):
                 sync(os.path.join(below, name))
         sync(below)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _tells_errors_of_file_system(path: str) -> bool:
@@ -214,8 +237,8 @@ def _new_file(path: str, like: str | None) -> Iterator[int]:
 
 def _adopt(descriptor: int, path: str, like: str | None) -> None:
     """Take owner, group and mode from the file *like*, else from the folder of *path*."""
-    if like is not None and os.path.exists(like):
-        model = os.stat(like)
+    model = None if like is None else look_at(like)
+    if model is not None:
         mode = stat.S_IMODE(model.st_mode)
     else:
         model = os.stat(os.path.dirname(path))

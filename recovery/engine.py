@@ -6,7 +6,6 @@ Settings, the clock and the locks are settled before the first byte is read.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,7 @@ from functools import partial
 
 from native.segment_scan import warm_up
 from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError, UnsafeError
-from recovery.handoff import Handoff
+from recovery.handoff import Handoff, reported_marker
 from recovery.inventory import LogDirInventory, list_log_dir
 from recovery.lock import LogDirLocks
 from recovery.log_dir_run import LogDirRun, log_count
@@ -322,7 +321,7 @@ class Engine:
                 log_dir=log_dir,
                 status="offline",
                 had_clean_shutdown=False,
-                marker=os.path.exists(os.path.join(log_dir, ".kafka_cleanshutdown")),
+                marker=reported_marker(log_dir),
                 partitions=(),
                 error=str(error.error),
                 problems=error.problems,

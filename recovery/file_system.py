@@ -1,10 +1,16 @@
-"""What file systems tell: which are local, for only there may a segment be mapped, and the file of an error."""
+"""What file systems tell: what is there, which are local, for only there may a segment be mapped, the file of an error.
+
+`os.path.exists` and its like answer "no" where they cannot look. What is decided by such an answer is decided by the
+functions here, which raise.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,8 +38,6 @@ _STATFS_BYTES = 120  # struct statfs of 64-bit Linux; the type is its first word
 def is_there(path: str) -> bool:
     """Return whether something has the name *path*, a link that leads nowhere included.
 
-    Unlike `os.path.exists`, which takes what cannot be looked at for missing.
-
     Raises:
         OSError: it cannot be told.
     """
@@ -44,13 +48,56 @@ def is_there(path: str) -> bool:
     return True
 
 
+def look_at(path: str) -> os.stat_result | None:
+    """Return what *path* leads to, None where it leads to nothing: missing, or a link to nowhere or in circles.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+
+
+def is_file(path: str) -> bool:
+    """Return whether *path* leads to a regular file. Raises OSError where it cannot be told."""
+    found = look_at(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def is_folder(path: str) -> bool:
+    """Return whether *path* leads to a folder. Raises OSError where it cannot be told."""
+    found = look_at(path)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def is_link(path: str) -> bool:
+    """Return whether *path* itself is a link. Raises OSError where it cannot be told."""
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def nearest(path: str) -> str:
+    """Return *path*, or the nearest folder above it that is there. Raises OSError where it cannot be told."""
+    while look_at(path) is None:
+        path = os.path.dirname(path)
+    return path
+
+
 @contextmanager
 def naming(path: str) -> Iterator[None]:
     """Put *path* into errors of the block that name no file: those of calls on a descriptor."""
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None or isinstance(error.filename, int):  # a descriptor's number
             error.filename = path
         raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
+from recovery.file_system import is_there
 from recovery.listing import is_of_type, is_written_to, other_kind
 from recovery.model import FileStat
 from recovery.verdict import Finding, Severity
@@ -82,10 +84,12 @@ def list_folder(path: str) -> tuple[dict[str, FileStat], dict[str, str]]:
                     )
                     if entry.is_symlink():
                         others[entry.name] = "link, through which a broker writes outside of the log dir"
-                elif os.path.lexists(entry.path):
+                elif is_there(entry.path):
                     others[entry.name] = f"{other_kind(entry.path)} where a file is needed"
-            except OSError:
-                continue  # a live broker has removed it
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ELOOP):
+                    raise
+                continue  # a live broker has removed it, or it is a link in circles
     return files, others
 
 

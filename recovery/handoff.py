@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
 from recovery.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, SaveFile, WriteFile
-from recovery.file_system import naming
+from recovery.file_system import is_file, is_there, look_at, naming
 from recovery.inventory import LogDirInventory
 from recovery.model import LogBounds, PartitionTask, RemovalKind
 from segfmt.checkpoint import encode_offset_checkpoint
@@ -64,19 +64,34 @@ def plan_handoff(
         )
         if (data := _changed_checkpoint(inventory.log_dir, name, offsets)) is not None
     }
-    has_marker = os.path.exists(os.path.join(inventory.log_dir, CLEAN_SHUTDOWN_FILE))
-    needs_marker = (
-        is_changed or not has_marker
-    )  # one that was ignored and turned out to be true stays as it is
+    # A marker that was ignored and turned out to be true stays as it is.
+    needs_marker = is_changed or not has_marker(inventory.log_dir)
     if handoff == "clean-shutdown" and is_complete and needs_marker:
         writes[CLEAN_SHUTDOWN_FILE] = encode_clean_shutdown()
     return _plan(inventory.log_dir, writes)
 
 
+def has_marker(log_dir: str) -> bool:
+    """Return whether the clean-shutdown marker is there. Kafka: CleanShutdownFileHandler.exists.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    return look_at(os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)) is not None
+
+
+def reported_marker(log_dir: str) -> bool | None:
+    """Return whether the marker is there, for the report on a log dir that is offline; None where it cannot be told."""
+    try:
+        return has_marker(log_dir)
+    except OSError:
+        return None
+
+
 def plan_unmarking(log_dir: str) -> PartitionPlan:
     """Return how the marker of a clean log dir goes, which is then unclean. Kafka: LogManager.loadLogs."""
     path = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
-    if not os.path.exists(path):
+    if not has_marker(log_dir):
         return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
     size_bytes = os.path.getsize(path)
     return PartitionPlan(
@@ -93,13 +108,13 @@ def plan_unmarking(log_dir: str) -> PartitionPlan:
 
 
 def _plan(log_dir: str, writes: Mapping[str, bytes]) -> PartitionPlan:
-    replaced = {name for name in writes if os.path.exists(os.path.join(log_dir, name))}
+    replaced = {name for name in writes if is_there(os.path.join(log_dir, name))}
     return PartitionPlan(
         folder=LOG_DIR_ITSELF,
         saves=tuple(
             SaveFile(
                 name=name,
-                size_bytes=os.path.getsize(os.path.join(log_dir, name)),
+                size_bytes=os.lstat(os.path.join(log_dir, name)).st_size,
                 reason="overwritten by the hand-off",
             )
             for name in writes
@@ -116,7 +131,7 @@ def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
     """Yield what a broker that was killed while it wrote a checkpoint has left: the next one writes over it."""
     for name in TEMPORARY_CHECKPOINTS:
         path = os.path.join(log_dir, name)
-        if os.path.isfile(path) and not os.path.islink(path):
+        if is_file(path) and not os.path.islink(path):
             yield RemoveFile(name=name, size_bytes=os.path.getsize(path), kind=RemovalKind.LEFTOVER)
 
 
@@ -140,7 +155,7 @@ def _changed_checkpoint(log_dir: str, name: str, offsets: Mapping[tuple[str, int
     """Return the checkpoint that is to be written, None where it is there with these lines in any order."""
     data = encode_offset_checkpoint(dict(sorted(offsets.items())))
     path = os.path.join(log_dir, name)
-    if not os.path.isfile(path):  # a dry run may find there what a repair would have moved away
+    if not is_file(path):  # a dry run may find there what a repair would have moved away
         return data
     with naming(path), open(path, "rb") as file:
         found = file.read()

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from recovery.file_system import is_folder, is_there, naming
 from recovery.listing import other_kind
 from recovery.problem import Problem
 from segfmt.errors import FormatError
@@ -47,8 +48,16 @@ def identify(
     identity = Identity()
     found: dict[str, MetaProperties] = {}
     problems: dict[str, list[Problem]] = {}
-    for log_dir in filter(os.path.isdir, log_dirs):
-        meta = _read(log_dir)
+    with_metadata: list[str] = []
+    for log_dir in log_dirs:
+        try:
+            if not is_folder(log_dir):
+                continue
+            if is_folder(os.path.join(log_dir, CLUSTER_METADATA_FOLDER)):
+                with_metadata.append(log_dir)
+            meta = _read(log_dir)
+        except OSError as error:
+            meta = _problem(f"{error} (IOException takes the log dir offline)", "make it readable")
         if isinstance(meta, MetaProperties):
             found[log_dir] = meta
         elif isinstance(meta, Problem):
@@ -67,27 +76,23 @@ def identify(
         problems.setdefault(log_dir, []).append(problem)
     identity.node_id = next((one for one in node_ids.values() if one is not None), None)
     identity.problems = {log_dir: tuple(of_dir) for log_dir, of_dir in problems.items()}
-    identity.notes += _misplaced(log_dirs, metadata_log_dir)
+    identity.notes += _misplaced(with_metadata, metadata_log_dir)
     return identity
 
 
 def _read(log_dir: str) -> MetaProperties | Problem | None:
     path = os.path.join(log_dir, META_PROPERTIES)
-    if not os.path.lexists(path):
+    if not is_there(path):
         return None
     remedy = "write it again from that of another log dir of this node, without its directory.id"
     kind = other_kind(path)
+    if kind is not None:
+        return _problem(f"a {kind}, which cannot be read (the broker starts without this log dir)", remedy)
     try:
-        if kind is not None:
-            return _problem(
-                f"a {kind}, which cannot be read (the broker starts without this log dir)", remedy
-            )
-        with open(path, "rb") as file:
+        with naming(path), open(path, "rb") as file:
             return read_meta_properties(file.read())
     except FormatError as error:
         return _problem(f"{error} ({error.kafka}: the broker starts without this log dir)", remedy)
-    except OSError as error:
-        return _problem(f"{error.strerror} (IOException takes the log dir offline)", "make it readable")
 
 
 def _of_others(values: Mapping[str, object], key: str, expected: object) -> Iterable[tuple[str, Problem]]:
@@ -127,7 +132,10 @@ def _copies(directory_ids: Mapping[str, object]) -> Iterable[tuple[str, Problem]
 
 
 def _misplaced(log_dirs: Iterable[str], metadata_log_dir: str | None) -> list[str]:
-    """Return a note for each metadata log outside of its place. Kafka: KafkaRaftServer.initializeLogDirs."""
+    """Return a note for each of *log_dirs*, which hold a metadata log, that is not the place of one.
+
+    Kafka: KafkaRaftServer.initializeLogDirs.
+    """
     if metadata_log_dir is None:
         return []
     place = os.path.realpath(metadata_log_dir)
@@ -135,8 +143,7 @@ def _misplaced(log_dirs: Iterable[str], metadata_log_dir: str | None) -> list[st
         f"{os.path.join(log_dir, CLUSTER_METADATA_FOLDER)} is not in metadata.log.dir ({metadata_log_dir}): "
         "a broker does not start (KafkaException). Remedy: set metadata.log.dir to where it is, or move it"
         for log_dir in log_dirs
-        if os.path.isdir(os.path.join(log_dir, CLUSTER_METADATA_FOLDER))
-        and os.path.realpath(log_dir) != place
+        if os.path.realpath(log_dir) != place
     ]
 
 

@@ -23,7 +23,7 @@ from recovery.listing import (
     mount_problems,
     other_kind,
 )
-from recovery.model import FileStat, LogSettings, PartitionTask, TopicPartition
+from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
 from recovery.problem import Problem, Repair
 from segfmt.checkpoint import read_offset_checkpoint
@@ -267,7 +267,7 @@ class _Listing:
         try:
             contents = look_into(path, self._user)
         except PermissionError as error:
-            rule = f"the folder may not be read: {error.strerror} (IOException takes the log dir offline)"
+            rule = f"the folder may not be read: {error} (IOException takes the log dir offline)"
             self._refuse(name, Problem(file=name, rule=rule, remedy=f"{self._user.chown} {path}"))
             return None
         for gone in self._without:
@@ -308,11 +308,6 @@ class _Listing:
                     )
                 )
             return {}  # otherwise Kafka warns and goes on with no lines at all
-
-
-def list_files(folder: str) -> dict[str, FileStat]:
-    """Return the regular files of a partition's folder, links to such included."""
-    return look_into(folder).files
 
 
 def refuse_duplicates(inventories: Iterable[LogDirInventory]) -> list[LogDirInventory]:

@@ -23,7 +23,7 @@ from recovery import journal_record, scan_record
 from recovery.actions import (
     TEMPORARY_SUFFIX,
 )
-from recovery.durable import sync
+from recovery.durable import remove_empty_folder, sync
 from recovery.errors import JournalError
 from recovery.journal_file import (
     FoundRecord,
@@ -31,7 +31,6 @@ from recovery.journal_file import (
     create_journal_file,
     make_folder,
     open_journal_file,
-    remove_empty_folder,
 )
 from recovery.journal_record import START, Document, Header, RecordKind
 from recovery.model import FileStat, ScanRequest

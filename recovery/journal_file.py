@@ -16,9 +16,9 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from recovery import journal_record
-from recovery.durable import sync
+from recovery.durable import give_to_owner_of, sync
 from recovery.errors import JournalError
-from recovery.file_system import naming
+from recovery.file_system import is_folder, naming
 from recovery.journal_record import PREFIX, START, Document, Piece, RecordKind
 
 _CHUNK_BYTES: Final = 1 << 20  # holds the largest head
@@ -45,7 +45,8 @@ class JournalFile:
         self.path = path
         self.may_write = may_write
         self._descriptor = descriptor
-        self._end = os.fstat(descriptor).st_size
+        with naming(path):
+            self._end = os.fstat(descriptor).st_size
         self._is_torn = False
         self._lock = Lock()
 
@@ -185,7 +186,13 @@ def open_journal_file(path: str, *, read_only: bool) -> JournalFile | None:
         OSError: it cannot be opened.
     """
     descriptor = _open(path, os.O_RDONLY if read_only else os.O_RDWR)
-    return None if descriptor is None else JournalFile(path, descriptor, may_write=not read_only)
+    if descriptor is None:
+        return None
+    try:
+        return JournalFile(path, descriptor, may_write=not read_only)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def create_journal_file(path: str, log_dir: str) -> JournalFile:
@@ -193,12 +200,13 @@ def create_journal_file(path: str, log_dir: str) -> JournalFile:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = JournalFile(path, os.open(path, flags, 0o600), may_write=True)
+    descriptor = os.open(path, flags, 0o600)
     try:
-        _adopt_owner(file._descriptor, log_dir)
+        give_to_owner_of(log_dir, path, descriptor)
+        file = JournalFile(path, descriptor, may_write=True)
         file._write(journal_record.encode_start())
     except BaseException:
-        file.close()
+        os.close(descriptor)
         with contextlib.suppress(OSError):
             os.unlink(path)
         raise
@@ -207,20 +215,13 @@ def create_journal_file(path: str, log_dir: str) -> JournalFile:
 
 def make_folder(folder: str, log_dir: str) -> bool:
     """Make *folder* for the owner of *log_dir*; return False where it is there."""
-    if os.path.isdir(folder):
+    if is_folder(folder):
         return False
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     os.mkdir(folder)
-    _adopt_owner(folder, log_dir)
+    give_to_owner_of(log_dir, folder)
     sync(os.path.dirname(folder))
     return True
-
-
-def remove_empty_folder(folder: str) -> None:
-    """Remove *folder* where it is empty."""
-    with contextlib.suppress(OSError):
-        os.rmdir(folder)
-        sync(os.path.dirname(folder))
 
 
 def _open(path: str, access: int) -> int | None:
@@ -233,10 +234,15 @@ def _open(path: str, access: int) -> int | None:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise _not_a_file(path) from error
         raise
-    if stat_module.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
-    os.close(descriptor)
-    raise _not_a_file(path)
+    try:
+        with naming(path):
+            is_file = stat_module.S_ISREG(os.fstat(descriptor).st_mode)
+        if not is_file:
+            raise _not_a_file(path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _not_a_file(path: str) -> JournalError:
@@ -266,9 +272,3 @@ def _read_fully(descriptor: int, size_bytes: int, position: int) -> bytes:
         chunks.append(chunk)
         size_bytes, position = size_bytes - len(chunk), position + len(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _adopt_owner(target: int | str, log_dir: str) -> None:
-    owner = os.stat(log_dir)
-    with contextlib.suppress(PermissionError):
-        os.chown(target, owner.st_uid, owner.st_gid)

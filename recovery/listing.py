@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from recovery.access import BrokerUser, broker_user, mode_words
+from recovery.file_system import is_there
 from recovery.model import FileStat
 from recovery.problem import Problem
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOCK_FILE, PARTITION_METADATA, FileKind, file_kind
@@ -110,7 +111,7 @@ def mount_problems(log_dir: str) -> Iterator[Problem]:
             remedy="find out why (dmesg: an I/O error may have done it), check the file system, mount it read-write",
         )
     lock = os.path.join(log_dir, LOCK_FILE)
-    kind = other_kind(lock) if os.path.lexists(lock) else None
+    kind = other_kind(lock) if is_there(lock) else None
     if kind not in (None, "dangling link"):
         yield Problem(
             file=LOCK_FILE,
@@ -120,13 +121,19 @@ def mount_problems(log_dir: str) -> Iterator[Problem]:
 
 
 def other_kind(path: str) -> str | None:
-    """Return what stands at *path* where it is no regular file and no link to one."""
+    """Return what stands at *path* where it is no regular file and no link to one.
+
+    Raises:
+        OSError: it cannot be told.
+    """
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
         return "dangling link"
-    except OSError:
-        return "link that leads nowhere"  # in circles
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "link that leads nowhere"  # in circles
+        raise
     if stat.S_ISREG(mode):
         return None
     kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))

@@ -19,11 +19,12 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import TracebackType
 
+from recovery.durable import give_to_owner_of
 from recovery.errors import LogDirLockedError, LogDirOfflineError
-from recovery.file_system import naming
+from recovery.file_system import is_file, look_at
 from recovery.work_lock import WorkLocks
 from segfmt.filenames import LOCK_FILE
 
@@ -63,8 +64,8 @@ class LogDirLocks:
                 for log_dir in self._log_dirs:
                     if log_dir not in self._held and log_dir not in self.offline:
                         self._lock(log_dir, create=True)
-                for log_dir, descriptor in self._held.items():
-                    _adopt_owner(descriptor, log_dir)
+                for log_dir, descriptor in [*self._held.items()]:
+                    self._give_to_owner(log_dir, descriptor)
                 self._work = WorkLocks(self._held).__enter__()
         except BaseException:
             self._release(self._created)
@@ -79,12 +80,8 @@ class LogDirLocks:
     def _lock(self, log_dir: str, *, create: bool) -> None:
         path = os.path.join(log_dir, LOCK_FILE)
         flags = os.O_CLOEXEC | (os.O_RDONLY if self._dry_run else os.O_RDWR) | (os.O_CREAT if create else 0)
-        if os.path.exists(path) and not os.path.isfile(path):
-            error = OSError(errno.EINVAL, "not a regular file", path)  # to open a pipe would wait for ever
-            self.offline[log_dir] = LogDirOfflineError(log_dir, error)
-            return
         try:
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = _open(path, flags)
         except OSError as error:
             if not (isinstance(error, FileNotFoundError) and not create):
                 self.offline[log_dir] = LogDirOfflineError(log_dir, error)
@@ -107,14 +104,32 @@ class LogDirLocks:
         if create:
             self._created.add(log_dir)
 
-    def _release(self, removed: Iterable[str]) -> None:
+    def _give_to_owner(self, log_dir: str, descriptor: int) -> None:
+        """Give the lock file to the dir's owner: a kill must not leave one behind that the broker cannot open."""
+        try:
+            give_to_owner_of(log_dir, os.path.join(log_dir, LOCK_FILE), descriptor)
+        except OSError as error:
+            self.offline[log_dir] = LogDirOfflineError(log_dir, error)
+            self._release_one(log_dir, is_removed=log_dir in self._created)
+
+    def _release(self, removed: Collection[str]) -> None:
         """Unlink the lock files of the dirs *removed*, then unlock all."""
-        for log_dir in removed:
+        self._work.release()
+        for log_dir in [*self._held]:
+            self._release_one(log_dir, is_removed=log_dir in removed)
+
+    def _release_one(self, log_dir: str, *, is_removed: bool) -> None:
+        if is_removed:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(log_dir, LOCK_FILE))
-        self._work.release()
-        while self._held:
-            os.close(self._held.popitem()[1])
+        os.close(self._held.pop(log_dir))
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a lock file; to open a pipe would wait for ever."""
+    if look_at(path) is not None and not is_file(path):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return os.open(path, flags, 0o644)
 
 
 def is_locked(log_dir: str) -> bool:
@@ -134,13 +149,3 @@ def is_locked(log_dir: str) -> bool:
         return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
     finally:
         os.close(descriptor)
-
-
-def _adopt_owner(descriptor: int, log_dir: str) -> None:
-    """Give the lock file to the dir's owner: a kill must not leave one behind that the broker cannot open."""
-    owner = os.stat(log_dir)
-    with naming(os.path.join(log_dir, LOCK_FILE)):
-        found = os.fstat(descriptor)
-        if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
-            with contextlib.suppress(PermissionError):
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)

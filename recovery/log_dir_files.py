@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from recovery.file_system import is_folder, is_link
 from recovery.listing import other_kind
 from recovery.verdict import Finding
 from segfmt.checkpoint import read_offset_checkpoint
@@ -98,8 +100,8 @@ def read_log_dir(log_dir: str, *, take: Callable[[int], None] = lambda _: None) 
 
 
 def _read_marker(found: LogDirFiles, take: Callable[[int], None]) -> None:
-    found.had_clean_shutdown = os.path.exists(os.path.join(found.log_dir, CLEAN_SHUTDOWN_FILE))
     data = _read(found, CLEAN_SHUTDOWN_FILE, take)
+    found.had_clean_shutdown = CLEAN_SHUTDOWN_FILE in found.sizes
     if data is None:
         return
     if not data:
@@ -116,8 +118,12 @@ def _read_marker(found: LogDirFiles, take: Callable[[int], None]) -> None:
 
 def _list_folders(found: LogDirFiles) -> None:
     for entry in sorted(os.scandir(found.log_dir), key=lambda entry: entry.name):
-        if not os.path.isdir(entry.path):
-            _judge_link(found, entry)
+        try:
+            if not is_folder(entry.path):
+                _judge_link(found, entry)
+                continue
+        except OSError as error:
+            found.findings.append(_unreadable(entry.name, error))
             continue
         if entry.name == REMOTE_INDEX_CACHE_FOLDER:
             found.skipped.append(entry.name)
@@ -163,27 +169,29 @@ def _read(found: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes |
     """Return the bytes of a file of the log dir; None where it is missing or cannot be read."""
     path = os.path.join(found.log_dir, name)
     try:
-        size = os.stat(path).st_size
-        if not os.path.isfile(path):  # a FIFO would never end
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # a FIFO would never end
             found.sizes[name] = 0
             _add(found, name, "file-type", f"a {other_kind(path)} where a file is needed")
             return None
-        take(size)
+        take(status.st_size)
         with open(path, "rb") as file:
             data = file.read(64 << 20)
     except FileNotFoundError:
-        if os.path.islink(path):
+        if is_link(path):
             found.sizes[name] = 0
             _add(found, name, "file-type", "a dangling link where a file is needed")
         return None
     except OSError as error:
         found.sizes[name] = 0
-        found.findings.append(
-            Finding(file=name, position=None, rule="unreadable", detail=str(error), severity="unchecked")
-        )
+        found.findings.append(_unreadable(name, error))
         return None
     found.sizes[name] = len(data)
     return data
+
+
+def _unreadable(name: str, error: OSError) -> Finding:
+    return Finding(file=name, position=None, rule="unreadable", detail=str(error), severity="unchecked")
 
 
 def _add(

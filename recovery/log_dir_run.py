@@ -23,7 +23,7 @@ from recovery.apply import apply_partition, list_files, publish, unstage
 from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
-from recovery.handoff import Handoff, plan_handoff, plan_unmarking
+from recovery.handoff import Handoff, has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.inventory import LogDirInventory
 from recovery.model import PartitionTask
 from recovery.observer import (
@@ -283,7 +283,7 @@ class LogDirRun:
         if not self._dry_run:
             self._write(plan, is_changed=is_changed)
         written = [action.name for action in plan.actions if isinstance(action, WriteFile)]
-        had_marker = os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE))
+        had_marker = has_marker(self._inventory.log_dir)
         marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
         self._notify(
             LogDirHandedOver(log_dir=self._inventory.log_dir, handoff=self._handoff, wrote_marker=marker)
@@ -360,7 +360,7 @@ class LogDirRun:
             log_dir=self._inventory.log_dir,
             status=status,
             had_clean_shutdown=self._inventory.had_clean_shutdown,
-            marker=os.path.exists(os.path.join(self._inventory.log_dir, CLEAN_SHUTDOWN_FILE)),
+            marker=reported_marker(self._inventory.log_dir),
             partitions=tuple(sorted(partitions, key=lambda report: report.folder)),
             actions=self._repairs,
             quarantine=self._quarantine.run_folder,

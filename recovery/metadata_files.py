@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from native.crc32c import crc32c_of_bytes
 from recovery.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from recovery.file_system import naming
+from recovery.file_system import is_folder, naming
 from segfmt.errors import FileNameError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
 
@@ -22,7 +22,7 @@ def find_metadata_folder(dirs: Iterable[str]) -> str | None:
     """Return the first `__cluster_metadata-0` in *dirs*, None without one."""
     for one in dirs:
         folder = os.path.join(one, CLUSTER_METADATA_FOLDER)
-        if os.path.isdir(folder):
+        if is_folder(folder):
             return folder
     return None
 

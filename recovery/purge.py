@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import JournalError, UnsafeError
+from recovery.file_system import is_folder
 from recovery.journal import Journal
 from recovery.manifest import names_of
 from recovery.quarantine import JOURNAL, JOURNALS, MANIFEST
@@ -103,7 +104,7 @@ def purge(
         OSError: quarantine cannot be read.
     """
     log_dirs = tuple(log_dirs)
-    with WorkLocks(path for path in log_dirs if os.path.isdir(path)):
+    with WorkLocks(path for path in log_dirs if is_folder(path)):
         for log_dir in log_dirs:
             _refuse_unfinished(log_dir, quarantine_dir)
         releases = Releases()

@@ -30,8 +30,8 @@ from recovery.actions import (
     SaveFile,
 )
 from recovery.commit import Commit
-from recovery.durable import copy_new, opened, sync, sync_all, write_fully
-from recovery.file_system import naming
+from recovery.durable import copy_new, give_to_owner_of, opened, sync, sync_all, write_fully
+from recovery.file_system import is_file, is_folder, is_there, naming
 from recovery.model import FileStat
 
 MANIFEST = "manifest.jsonl"
@@ -65,7 +65,8 @@ class Quarantine:
         self._root = quarantine_root(log_dir, root)
         self._run = None if run is None else os.path.join(self._root, run)
         self._on_created = on_created
-        self._unsynced: set[str] = set()
+        self._unsynced: dict[str, int] = {}  # path -> number of its last change
+        self._change_count = 0
         self._noted = set() if self._run is None else {_digest(entry) for entry in _read_changes(self._run)}
         self._lock = Lock()
 
@@ -126,7 +127,7 @@ class Quarantine:
                 target = os.path.join(self._folder(folder), save.name)
             if os.stat(os.path.dirname(target)).st_dev != found.st_dev or os.path.ismount(path):
                 raise OSError(errno.EXDEV, "quarantine is on another file system", path)
-            if os.path.lexists(target):
+            if is_there(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
             self._record(path, save, 0, target, folder, kind="moved", is_linked=False)
             self.sync()
@@ -150,11 +151,25 @@ class Quarantine:
                 self._noted.add(_digest(entry))
                 self._enter(entry)
 
-    def sync(self) -> None:
-        """Bring all names and the manifest to disk; only then may anything be touched."""
+    def sync(self, others: Iterable[str] = ()) -> None:
+        """Bring all that was saved, the manifest and the paths *others* to disk; only then may anything be touched.
+
+        Where others wait for the same paths, each waits for itself: nobody goes on before what it saved is on disk.
+
+        Raises:
+            OSError: that failed; nothing counts as synced then.
+        """
         with self._lock:
-            paths, self._unsynced = self._unsynced, set()
-            sync_all(sorted(paths))
+            unsynced = dict(self._unsynced)
+        sync_all([*others, *sorted(unsynced)])
+        with self._lock:
+            for path, number in unsynced.items():
+                if self._unsynced.get(path) == number:
+                    del self._unsynced[path]
+
+    def _note_unsynced(self, *paths: str) -> None:
+        self._change_count += 1
+        self._unsynced.update(dict.fromkeys(paths, self._change_count))
 
     def _save(self, path: str, folder: str, save: Save, *, kind: str | None = None) -> str:
         with self._lock:
@@ -179,7 +194,7 @@ class Quarantine:
         self, path: str, save: Save, position: int, target: str, folder: str, *, kind: str, is_linked: bool
     ) -> None:
         assert self._run is not None
-        is_file = os.path.isfile(target)  # a folder is moved as a whole, after its line is written
+        is_whole_file = is_file(target)  # a folder is moved as a whole, after its line is written
         entry = {
             "version": MANIFEST_VERSION,
             "log_dir": self._log_dir,
@@ -187,17 +202,18 @@ class Quarantine:
             "partition": folder,
             "file": os.path.basename(path),
             "position": position,
-            "size_bytes": os.stat(target).st_size if is_file else 0,
+            "size_bytes": os.stat(target).st_size if is_whole_file else 0,
             "first_offset": save.first_offset if save.first_offset >= 0 else None,
             "last_offset": save.last_offset if save.last_offset >= 0 else None,
             "stored": os.path.relpath(target, self._run),
             "linked": is_linked,
             "derived": save.is_derived,
-            "sha256": _sha256(target) if is_file and not save.is_derived else None,
+            "sha256": _sha256(target) if is_whole_file and not save.is_derived else None,
             "reason": save.reason,
         }
         with self._lock:
-            self._unsynced.update({target, os.path.dirname(target)} if is_file else ())
+            if is_whole_file:
+                self._note_unsynced(target, os.path.dirname(target))
             self._enter(entry)
 
     def _enter(self, entry: Mapping[str, Any]) -> None:
@@ -207,7 +223,7 @@ class Quarantine:
         with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes == 0:
-                self._adopt_owner(path)
+                give_to_owner_of(self._log_dir, path, descriptor)
             is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
             try:
                 write_fully(descriptor, b"\n" * is_torn + json.dumps(entry).encode() + b"\n")
@@ -215,14 +231,14 @@ class Quarantine:
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, size_bytes)
                 raise
-        self._unsynced.update((path, folder))
+        self._note_unsynced(path, folder)
 
     def _folder(self, partition: str) -> str:
         folder = os.path.join(self._run_folder(), partition)
-        if not os.path.isdir(folder):
+        if not is_folder(folder):
             os.makedirs(folder)
-            self._adopt_owner(folder)
-            self._unsynced.add(os.path.dirname(folder))
+            give_to_owner_of(self._log_dir, folder)
+            self._note_unsynced(os.path.dirname(folder))
         return folder
 
     def _run_folder(self) -> str:
@@ -240,23 +256,18 @@ class Quarantine:
                 os.mkdir(run)
             except FileExistsError:
                 continue
-            self._adopt_owner(run)
-            self._unsynced.update((run, self._root))
+            give_to_owner_of(self._log_dir, run)
+            self._note_unsynced(run, self._root)
             return run
         raise FileExistsError(f"{self._root}: a thousand runs in one second")
 
     def make_root(self) -> str:
         """Make the folder of all runs unless it is there, and return it."""
-        if not os.path.isdir(self._root):
+        if not is_folder(self._root):
             os.makedirs(self._root)
-            self._adopt_owner(self._root)
-            self._unsynced.add(os.path.dirname(self._root))
+            give_to_owner_of(self._log_dir, self._root)
+            self._note_unsynced(os.path.dirname(self._root))
         return self._root
-
-    def _adopt_owner(self, path: str) -> None:
-        owner = os.stat(self._log_dir)
-        with contextlib.suppress(PermissionError):
-            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
@@ -266,9 +277,7 @@ def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
     """
     if quarantine_dir is None:
         places = (log_dir.rstrip("/") + SIBLING_SUFFIX, os.path.join(log_dir, INSIDE_FOLDER))
-        begun = (
-            place for place in places if any(os.path.lexists(os.path.join(place, one)) for one in JOURNALS)
-        )
+        begun = (place for place in places if any(is_there(os.path.join(place, one)) for one in JOURNALS))
         return next(begun, None) or default_root(log_dir)
     return os.path.join(
         quarantine_dir, quote(os.fsencode(log_dir.strip("/")), safe="")
@@ -276,15 +285,15 @@ def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
 
 
 def default_root(log_dir: str) -> str:
-    """Return where quarantine lies unless the operator says otherwise: beside *log_dir*, else inside it."""
+    """Return where quarantine lies unless the operator says otherwise: beside *log_dir*, else inside it.
+
+    Raises:
+        OSError: the device of one of them cannot be told.
+    """
     parent = os.path.dirname(log_dir) or "/"
-    with contextlib.suppress(OSError):
-        if (
-            os.stat(parent).st_dev == os.stat(log_dir).st_dev
-            and not os.path.ismount(log_dir)
-            and os.access(parent, os.W_OK)
-        ):
-            return log_dir.rstrip("/") + SIBLING_SUFFIX
+    is_same_device = os.stat(parent).st_dev == os.stat(log_dir).st_dev
+    if is_same_device and not os.path.ismount(log_dir) and os.access(parent, os.W_OK):
+        return log_dir.rstrip("/") + SIBLING_SUFFIX
     return os.path.join(log_dir, INSIDE_FOLDER)
 
 
@@ -328,7 +337,7 @@ def _link(path: str, target: str) -> bool:
 def _free_name(target: str) -> str:
     """Return *target*, or a name like it that nothing has: what an interrupted run has saved stays."""
     name, count = target, 0
-    while os.path.lexists(name):
+    while is_there(name):
         count += 1
         name = f"{target}~{count}"
     return name

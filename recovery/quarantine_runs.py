@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from recovery.file_system import is_there
 from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
-from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, Quarantine
+from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, quarantine_root
 
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 _BLOCK_BYTES: Final = 512  # of st_blocks
@@ -107,7 +108,7 @@ def exclusive_bytes(run: QuarantineRun) -> int:
 def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
     """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it."""
     if quarantine_dir is not None:
-        return (Quarantine(log_dir, root=quarantine_dir).root,)
+        return (quarantine_root(log_dir, quarantine_dir),)
     beside = log_dir.rstrip("/") + SIBLING_SUFFIX
     inside = os.path.join(log_dir, INSIDE_FOLDER)
     return (beside, inside) if log_dir.rstrip("/") else (inside,)
@@ -243,7 +244,7 @@ def _is_still_in_place(run: QuarantineRun, entry: StoredEntry) -> bool:
     if entry.kind != "moved" or log_dir is None:
         return False
     places = (os.path.join(log_dir, entry.partition, entry.file), os.path.join(log_dir, entry.file))
-    return any(os.path.lexists(place) for place in places)
+    return any(is_there(place) for place in places)
 
 
 def _raise(error: OSError) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import LogDirOfflineError
+from recovery.file_system import is_file, nearest
 from recovery.inventory import LogDirInventory
 from recovery.preflight import notes_of, problems_of
 from recovery.problem import Problem
@@ -127,10 +128,8 @@ def _refuse_far_folder(path: str, quarantine: Quarantine) -> None:
     Raises:
         OSError: EXDEV.
     """
-    if os.path.isfile(path):
+    if is_file(path):
         return
-    place = quarantine.root
-    while not os.path.exists(place):
-        place = os.path.dirname(place)
+    place = nearest(quarantine.root)
     if os.path.ismount(path) or os.stat(place).st_dev != os.lstat(path).st_dev:
         raise OSError(errno.EXDEV, "a folder cannot be moved to another file system", path)

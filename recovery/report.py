@@ -110,7 +110,7 @@ class LogDirReport:
     Attributes:
         status: unchanged, recovered, partial (some partitions refused or failed), offline (an I/O error
             ended the work) or interrupted (a signal did).
-        marker: whether `.kafka_cleanshutdown` is there now, or would be.
+        marker: whether `.kafka_cleanshutdown` is there now, or would be; None where an I/O error keeps from looking.
         actions: on the files of the log dir itself.
         passed_over: folders that are not the tool's to touch.
         warnings: why a broker will go on to take the dir offline although its logs are recovered.
@@ -123,7 +123,7 @@ class LogDirReport:
     log_dir: str
     status: Literal["unchanged", "recovered", "partial", "offline", "interrupted"]
     had_clean_shutdown: bool
-    marker: bool
+    marker: bool | None
     partitions: tuple[PartitionReport, ...]
     actions: tuple[str, ...] = ()
     quarantine: str | None = None

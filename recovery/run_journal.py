@@ -20,6 +20,7 @@ from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.commit import Commit, plain_name
 from recovery.durable import remove_empty_folder
 from recovery.errors import JournalError, UnsafeError
+from recovery.file_system import is_folder, is_there
 from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
 from recovery.journal import Journal, listing_digest
@@ -190,7 +191,7 @@ class RunJournal:
             folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
         )
         begun = Commit(folder=LOG_DIR_ITSELF, before=own_files(self._log_dir), staged={}, actions=())
-        self._has_made_place = not os.path.isdir(os.path.dirname(self._root))
+        self._has_made_place = not is_folder(os.path.dirname(self._root))
         journal = Journal.create(self.path, header)
         try:
             journal.note(_LOG_DIR_NOTE, begun.to_json())
@@ -243,7 +244,7 @@ class RunJournal:
 
 def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
     """Raise UnsafeError where an undo was interrupted: half of the log dir is as it was before."""
-    if os.path.lexists(os.path.join(quarantine_root(log_dir, quarantine_dir), UNDO_JOURNAL)):
+    if is_there(os.path.join(quarantine_root(log_dir, quarantine_dir), UNDO_JOURNAL)):
         raise UnsafeError(
             f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
         )

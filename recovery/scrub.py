@@ -111,14 +111,14 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
 
 def _metadata(dirs: Sequence[str], remarks: list[Remark]) -> ClusterMetadata | None:
     """Return what the metadata log says of topics, None where there is none or it cannot be read."""
-    folder = find_metadata_folder(dirs)
-    if folder is None:
-        words = "no __cluster_metadata-0 in the log dirs"
-    else:
-        try:
+    words = "no __cluster_metadata-0 in the log dirs"
+    try:
+        folder = find_metadata_folder(dirs)
+        if folder is not None:
+            words = folder
             return load_cluster_metadata(folder)
-        except (FormatError, OSError) as error:
-            words = f"{folder}: {error}"
+    except (FormatError, OSError) as error:
+        words = f"{words}: {error}"
     remarks.append(
         Remark(
             text=f"{words}: which topics are compacted is not known, so gaps in the offsets are not judged",

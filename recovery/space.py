@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from recovery.actions import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
+from recovery.file_system import nearest
 from recovery.model import RemovalKind
 from recovery.problem import Problem
 
@@ -158,8 +159,7 @@ def _block_bytes(path: str) -> int:
 
 def _places(need: SpaceNeed, log_dir: str, quarantine: str) -> list[tuple[int, str, int, int]]:
     """Return (device, a path on it, bytes needed, bytes that come back) for each file system."""
-    while not os.path.exists(quarantine):
-        quarantine = os.path.dirname(quarantine)
+    quarantine = nearest(quarantine)
     device, far = os.stat(log_dir).st_dev, os.stat(quarantine).st_dev
     if device == far:
         return [(device, log_dir, need.written_bytes + need.copied_bytes, need.returned_bytes)]

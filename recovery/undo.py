@@ -33,6 +33,7 @@ from recovery.durable import (
     sync_below,
 )
 from recovery.errors import UnsafeError
+from recovery.file_system import is_file, is_there
 from recovery.journal import Journal
 from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
@@ -117,9 +118,7 @@ class _LogDirUndoing:
         runs: list[str] = []
         with contextlib.suppress(FileNotFoundError):
             runs = sorted(
-                name
-                for name in os.listdir(self._root)
-                if os.path.exists(os.path.join(self._root, name, MANIFEST))
+                name for name in os.listdir(self._root) if is_file(os.path.join(self._root, name, MANIFEST))
             )
         if run is not None and run not in runs:
             raise UnsafeError(f"{self._log_dir}: no run {run} in {self._root}. Remedy: see quarantine list")
@@ -135,7 +134,7 @@ class _LogDirUndoing:
         """
         if self._run is None or self._journal is not None:
             return
-        if os.path.exists(os.path.join(self._root, JOURNAL)):
+        if is_there(os.path.join(self._root, JOURNAL)):
             raise UnsafeError(
                 f"{self._log_dir}: its recovery was interrupted. Nothing was changed. "
                 "Remedy: let recover finish it, then undo"
@@ -184,7 +183,7 @@ class _LogDirUndoing:
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
         """Whether the place of *move* is taken, and not by what the recovery has made there: that goes first."""
         is_made = last is not None and move.name in last.commit.made
-        return os.path.lexists(move.path) and os.path.lexists(self._place(move)) and not is_made
+        return is_there(move.path) and is_there(self._place(move)) and not is_made
 
     # -- at work --------------------------------------------------------------------------------------------
 
@@ -215,7 +214,7 @@ class _LogDirUndoing:
             for move in reversed(self._moves):
                 self._move_back(move)
             sync_below(self._log_dir)
-            if os.path.exists(self._kept_marker()):
+            if is_there(self._kept_marker()):
                 rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
             with contextlib.suppress(FileNotFoundError):  # it was, when the undo was interrupted
                 shutil.rmtree(os.path.join(self._root, self._run))
@@ -228,7 +227,7 @@ class _LogDirUndoing:
     def _remove_marker(self) -> None:
         """Nobody may take the log dir for clean while it is neither."""
         path = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
-        if os.path.exists(path):
+        if is_there(path):
             if self._was_there(os.stat(path).st_ino):
                 self._keep(path)
             size_bytes = os.path.getsize(path)
@@ -248,7 +247,7 @@ class _LogDirUndoing:
     def _keep(self, marker: str) -> None:
         """Put the marker aside until everything else is as it was."""
         kept = self._kept_marker()
-        if not os.path.exists(kept):
+        if not is_there(kept):
             copy_new(marker, kept, like=marker)
             sync_all([kept, os.path.dirname(kept)])
 
@@ -279,7 +278,7 @@ class _LogDirUndoing:
         publish(path, commit)
 
     def _move_back(self, move: Moved) -> None:
-        if os.path.lexists(move.path):
+        if is_there(move.path):
             rename_anywhere(move.path, self._place(move))
 
     def _note(self, folder: str, actions: Iterable[Action]) -> None:

@@ -148,6 +148,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
         UsageError: neither of them is there.
     """
     from recovery.config import BrokerConfig
+    from recovery.file_system import is_folder
     from recovery.quarantine_runs import quarantine_roots
 
     log_dirs = log_dirs_of(arguments)
@@ -164,7 +165,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     paths = list(dict.fromkeys(map(os.path.abspath, log_dirs)))
     place = None if arguments.quarantine_dir is None else os.path.abspath(arguments.quarantine_dir)
     for path in paths:
-        if not any(os.path.isdir(one) for one in (path, *quarantine_roots(path, place))):
+        if not any(is_folder(one) for one in (path, *quarantine_roots(path, place))):
             raise UsageError(f"{path}: no such log dir, and nothing in quarantine from it")
     return paths, place
 

@@ -56,11 +56,10 @@ def _failed_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]
     if fault.action is Action.SHORTEN:
         return [*problems, f"exit code {ended.exit_code} for a short read or write: {ended.stderr.strip()}"]
     said = error_words(ended)
-    is_lookup = ended.hit.startswith("stat ")  # what cannot be looked at is taken for missing here and there
-    if not is_lookup and os.strerror(fault.error) not in said:
+    if os.strerror(fault.error) not in said:
         problems.append(f"errno is not named: {said}")
     hits = [os.path.basename(ended.hit_path.removesuffix(" (deleted)"))]
-    if is_lookup or fault.is_persistent:  # then it may be another call that tells
+    if fault.is_persistent:  # then it may be another call that tells
         hits.append(str(bench.work))
     if not any(hit in said for hit in hits):
         problems.append(f"{ended.hit_path} is not named: {said}")

@@ -7,7 +7,7 @@ import json
 import os
 import random
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -15,6 +15,7 @@ from unittest import mock
 import pytest
 
 from recovery import apply as module
+from recovery import quarantine as quarantine_module
 from recovery.actions import (
     CopyPart,
     LinkFile,
@@ -156,7 +157,7 @@ class TestDurability:
             call = getattr(where, name)
 
             def telling(*arguments: object, **more: object) -> object:
-                told.append(words(*arguments))
+                told.extend(filter(None, [words(*arguments)]))
                 return call(*arguments, **more)
 
             monkeypatch.setattr(where, name, telling)
@@ -167,7 +168,11 @@ class TestDurability:
         tell(os, "rename", lambda old, new: f"rename {base(new)}")
         tell(os, "ftruncate", lambda _fd, size: f"size {size}")
         tell(module, "sync", lambda path: f"sync {base(path)}")
-        tell(module, "sync_all", lambda paths: f"sync {', '.join(map(base, paths))}")
+        tell(
+            quarantine_module,
+            "sync_all",
+            lambda paths: f"sync {', '.join(map(base, paths))}" if paths else "",
+        )
         return told
 
     def test_what_is_staged_is_on_disk_before_the_commit_and_that_before_the_first_change(
@@ -200,16 +205,53 @@ class TestDurability:
             "sync t-0",
         ]
 
-    def test_quarantine_is_durable_before_the_commit(
-        self, tmp_path: Path, told: list[str], monkeypatch
+    def test_quarantine_and_what_is_staged_are_durable_by_one_wait_before_the_commit(
+        self, tmp_path: Path, told: list[str]
     ) -> None:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
-        quarantine = Quarantine(str(folder.log_dir))
-        monkeypatch.setattr(quarantine, "sync", lambda: told.append("quarantine"))
         save = SaveTail(name="a", position=1, size_bytes=3, reason="why")
-        plans = plan(TruncateFile(name="a", size_bytes=1), saves=(save,))
-        folder.apply(plans, quarantine, enter=lambda *_: told.append("commit"))
-        assert told[-4:] == ["quarantine", "commit", "size 1", "sync t-0"]
+        actions = [WriteFile(name="c", data=b"new", size_bytes=3), TruncateFile(name="a", size_bytes=1)]
+        folder.apply(plan(*actions, saves=(save,)), enter=lambda *_: told.append("commit"))
+        waits = [words for words in told[: told.index("commit")] if words.startswith("sync")]
+        assert len(waits) == 1
+        names = waits[0].removeprefix("sync ").split(", ")
+        assert {"c.recovery-tmp", "t-0", "a.from-1", "manifest.jsonl"} <= set(names)
+        assert told[told.index("commit") :] == ["commit", "rename c", "size 1", "sync t-0"]
+
+    def test_a_kept_deletion_goes_when_quarantine_is_durable(self, tmp_path: Path, told: list[str]) -> None:
+        folder = Folder(tmp_path / "d1", {"a.deleted": b"aaaa"})
+        removal = RemoveFile(name="a.deleted", size_bytes=4, kind=RemovalKind.PENDING_DELETION)
+        save = SaveFile(name="a.deleted", size_bytes=4, reason="why")
+        there: list[bool] = []
+        quarantine = Quarantine(str(folder.log_dir))
+        sync = quarantine.sync
+
+        def told_sync(others: Iterable[str] = ()) -> None:
+            there.append((folder.path / "a.deleted").exists())
+            sync(others)
+
+        quarantine.sync = told_sync
+        folder.apply(plan(removal, saves=(save,)), quarantine)
+        assert there[0]
+        assert not (folder.path / "a.deleted").exists()
+
+    def test_what_could_not_be_synced_is_synced_by_the_next_one(self, tmp_path: Path, monkeypatch) -> None:
+        def fail(_paths: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
+        quarantine = Quarantine(str(folder.log_dir))
+        quarantine.save_file(str(folder.path / "a"), folder="t-0", reason="why")
+        synced: list[str] = []
+        monkeypatch.setattr(quarantine_module, "sync_all", fail)
+        with pytest.raises(OSError, match="Input/output error"):
+            quarantine.sync()
+        monkeypatch.setattr(quarantine_module, "sync_all", synced.extend)
+        quarantine.sync()
+        assert {"a", "manifest.jsonl"} <= set(map(os.path.basename, synced))
+        synced.clear()
+        quarantine.sync()
+        assert synced == []
 
     def test_nothing_to_do_syncs_nothing(self, tmp_path: Path, told: list[str]) -> None:
         folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
