@@ -234,14 +234,15 @@ def _open(path: str, access: int) -> int | None:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise _not_a_file(path) from error
         raise
+    is_file = False
     try:
         with naming(path):
             is_file = stat_module.S_ISREG(os.fstat(descriptor).st_mode)
+    finally:
         if not is_file:
-            raise _not_a_file(path)
-    except BaseException:
-        os.close(descriptor)
-        raise
+            os.close(descriptor)
+    if not is_file:
+        raise _not_a_file(path)
     return descriptor
 
 

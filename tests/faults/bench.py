@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from recovery.quarantine import INSIDE_FOLDER, MANIFEST
+from recovery.quarantine import INSIDE_FOLDER, JOURNAL, MANIFEST
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Call, Fault, read_trace
 from tests.faults.states import State
@@ -94,6 +94,14 @@ class StateBench:
         self.exact = self._whole_tree()
         self.run()
         self.expected_again = self._live_tree(self.work)
+        self.expected_unmarked = self._end_without_markers() if state.is_clean else self.expected
+
+    def _end_without_markers(self) -> dict[str, bytes]:
+        self.fresh()
+        for log_dir in self.log_dirs:
+            (log_dir / MARKER).unlink()
+        self.run()
+        return self._live_tree(self.work)
 
     # -- runs ------------------------------------------------------------------------------------------------
 
@@ -152,10 +160,24 @@ class StateBench:
             and not differences_below(self.expected, self.live_tree(), log_dir.name)
         )
 
-    def differences(self, over: Collection[str] = ()) -> list[str]:
+    def unmarked(self) -> frozenset[str]:
+        """The log dirs that were clean, and of which a run has left a part for the next one, to be loaded as unclean.
+
+        The marker went before the first change, as with a broker; the journal went with the end of the run.
+        """
+        return frozenset(
+            log_dir.name
+            for log_dir in self.log_dirs
+            if self.state.is_clean
+            and not (log_dir / MARKER).exists()
+            and not any((place / JOURNAL).exists() for place in quarantines_of(log_dir))
+        )
+
+    def differences(self, over: Collection[str] = (), unmarked: Collection[str] = ()) -> list[str]:
         """How the log dirs differ from the end of the undisturbed run, or in those *over* from the next run's.
 
-        Locks and `.deleted` files are left out.
+        Those *unmarked* may also be what a run makes of the state without markers. Locks and `.deleted` files are left
+        out.
         """
         found = self.live_tree()
         wrong = []
@@ -163,6 +185,8 @@ class StateBench:
             here = differences_below(self.expected, found, log_dir.name)
             if here and log_dir.name in over:
                 here = differences_below(self.expected_again, found, log_dir.name)
+            if here and log_dir.name in unmarked:
+                here = differences_below(self.expected_unmarked, found, log_dir.name)
             wrong += here
         return wrong
 
@@ -204,11 +228,18 @@ class StateBench:
         """What is not in quarantine as the manifests say."""
         return [f"quarantine: {error}" for log_dir in self.log_dirs for error in quarantine_errors(log_dir)]
 
-    def end_problems(self, ended: Ended, over: Collection[str] = (), *, is_crash: bool = False) -> list[str]:
+    def end_problems(
+        self,
+        ended: Ended,
+        over: Collection[str] = (),
+        unmarked: Collection[str] = (),
+        *,
+        is_crash: bool = False,
+    ) -> list[str]:
         """What is wrong at the end of a run that nothing disturbed, whatever befell the one before.
 
         Args:
-            over: see `differences`.
+            over, unmarked: see `differences`.
             is_crash: whether the disk crashed before: a line of the manifest may be there without its file, which
                 is then still live.
         """
@@ -216,14 +247,16 @@ class StateBench:
             return [
                 f"exit code {ended.exit_code}: {ended.stderr.strip()[-300:]} {ended.stdout.strip()[-300:]}"
             ]
-        found = self.differences(over)
+        found = self.differences(over, unmarked)
         if found:
             return [f"not the same end: {'; '.join(found[:4])}"]
         return [*self.losses(), *self.leftovers(), *([] if is_crash else self.quarantine_problems())]
 
-    def rerun_problems(self, over: Collection[str] = (), *, is_crash: bool = False) -> list[str]:
+    def rerun_problems(
+        self, over: Collection[str] = (), unmarked: Collection[str] = (), *, is_crash: bool = False
+    ) -> list[str]:
         """Run once more, undisturbed, and return what is wrong then."""
-        return self.end_problems(self.run(), over, is_crash=is_crash)
+        return self.end_problems(self.run(), over, unmarked, is_crash=is_crash)
 
     # -- trees -----------------------------------------------------------------------------------------------
 

@@ -82,9 +82,9 @@ def check_full_disk(bench: StateBench, free_bytes: int, *, is_seen: bool) -> lis
     with _short_disk(bench, free_bytes):
         ended = bench.run(before="" if is_seen else f"{__name__}:hide_shortage")
         problems = shortage_problems(bench, ended)
-        over = bench.over()
+        over, unmarked = bench.over(), bench.unmarked()
         _mount(bench, f"remount,size={_PLENTY_BYTES}")
-        problems += [f"then: {problem}" for problem in bench.rerun_problems(over)]
+        problems += [f"then: {problem}" for problem in bench.rerun_problems(over, unmarked)]
     return [f"{free_bytes} bytes free: {problem}" for problem in problems]
 
 

@@ -38,8 +38,7 @@ def check_fault(bench: StateBench, fault: Fault) -> list[str]:
     bench.fresh()
     ended = bench.run(fault)
     problems = _failed_problems(bench, ended, fault)
-    over = bench.over()
-    problems += [f"then: {problem}" for problem in bench.rerun_problems(over)]
+    problems += [f"then: {problem}" for problem in bench.rerun_problems(bench.over(), bench.unmarked())]
     return [f"{fault} at {ended.hit}: {problem}" for problem in problems]
 
 
