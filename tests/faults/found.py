@@ -13,5 +13,19 @@ FOUND = (
         "EIO@80",
         "a checkpoint that could not be looked at was taken for missing",
     ),
+    ("faults", "torn with transactions", "EIO@319", "a descriptor's number was named for the manifest"),
+    (
+        "faults",
+        "interrupted compaction",
+        "EIO@266",
+        "a new journal that could not be looked at was left behind",
+    ),
+    ("faults", "log start beyond the end", "EACCES@113", "a refused folder did not say which file it was"),
+    (
+        "faults",
+        "clean, one of two is damaged",
+        "EACCES@153",
+        "what is left of a clean log dir is loaded as unclean by the next run",
+    ),
 )
 """Kind, state, point, and what it was."""

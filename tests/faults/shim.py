@@ -8,13 +8,14 @@ from __future__ import annotations
 import ctypes
 import enum
 import errno
+import importlib.util
 import mmap
 import os
 import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -271,25 +272,25 @@ def shim_library() -> Path:
     """Return the built shim, for LD_PRELOAD."""
 
     def build(into: Path) -> None:
-        command = [
-            *_compiler(),
-            *_COMPILER_FLAGS,
-            "-o",
-            str(into / "shim.so"),
-            str(SOURCE),
-            "-ldl",
-            "-pthread",
-        ]
-        subprocess.run(command, check=True)
+        build_shim((installed_compilers() or [_fetched_compiler()])[0], into / "shim.so")
 
     return cached("fault-shim", [SOURCE], [sys.platform, os.uname().machine], build) / "shim.so"
 
 
-def _compiler() -> list[str]:
-    for name in ("cc", "gcc", "clang"):
-        if shutil.which(name):
-            return [name]
+def build_shim(compiler: Sequence[str], into: Path) -> None:
+    """Build the shim as the library *into*."""
+    command = [*compiler, *_COMPILER_FLAGS, "-o", str(into), str(SOURCE), "-ldl", "-pthread"]
+    subprocess.run(command, check=True)
 
+
+def installed_compilers() -> list[list[str]]:
+    """The commands of the C compilers that are there."""
+    commands = [[name] for name in ("cc", "gcc", "clang") if shutil.which(name)]
+    has_zig = importlib.util.find_spec("ziglang") is not None
+    return [*commands, *([[sys.executable, "-m", "ziglang", "cc"]] if has_zig else [])]
+
+
+def _fetched_compiler() -> list[str]:
     def fetch(into: Path) -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(into), "ziglang"]
         subprocess.run(pip, check=True)

@@ -25,6 +25,8 @@ from tests.faults.shim import (
     Control,
     Fault,
     Op,
+    build_shim,
+    installed_compilers,
     open_control,
     read_trace,
     shim_library,
@@ -193,6 +195,17 @@ def test_a_disk_that_stands_still_is_what_a_kill_leaves(
     assert done.returncode == 0
     assert (shimmed.work / "a").read_bytes() == left
     assert shimmed.control.frozen
+
+
+@pytest.mark.parametrize("compiler", installed_compilers() or [None])
+def test_each_compiler_builds_the_same_shim(shimmed: Shimmed, tmp_path: Path, compiler, monkeypatch) -> None:
+    if compiler is not None:  # else the one that was fetched has built it
+        build_shim(compiler, tmp_path / "shim.so")
+        monkeypatch.setitem(globals(), "shim_library", lambda: tmp_path / "shim.so")
+    done = shimmed.run(three_writes, Fault(action=Action.TEAR, at=3))
+    assert done.returncode == -signal.SIGKILL
+    assert (shimmed.work / "a").read_bytes() == b"first-sec"
+    assert [call.data for call in shimmed.calls()] == [b"", b"first-", b"sec"]
 
 
 @pytest.mark.parametrize("is_persistent", [False, True])

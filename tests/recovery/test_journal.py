@@ -594,7 +594,7 @@ class TestFailingWrites:
                 Journal.create(path, a_header(log_dir))
             assert not os.path.lexists(os.path.dirname(path))
 
-    @pytest.mark.parametrize("call", ["fsync", "rename"])
+    @pytest.mark.parametrize("call", ["fsync", "rename", "fstat"])
     def test_nor_does_one_that_cannot_be_brought_to_disk(
         self, path: str, log_dir: Path, monkeypatch: pytest.MonkeyPatch, call: str
     ) -> None:
@@ -602,8 +602,8 @@ class TestFailingWrites:
             raise OSError(errno.EIO, "no")
 
         os.mkdir(os.path.dirname(path))
-        monkeypatch.setattr(journal_file.os, call, refuse)
-        with pytest.raises(OSError, match="no"):
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="no"):
+            patch.setattr(journal_file.os, call, refuse)
             Journal.create(path, a_header(log_dir))
         assert os.listdir(os.path.dirname(path)) == []
 

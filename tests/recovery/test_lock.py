@@ -186,6 +186,24 @@ class TestTrouble:
             with other_process(dirs[2] / ".lock") as answer:
                 assert answer == "refused"
 
+    def test_a_dir_that_cannot_be_looked_at_is_offline_and_its_lock_is_let_go(
+        self, dirs: list[Path], monkeypatch
+    ) -> None:
+        stat = os.stat
+
+        def fail(path: object, *more: object, **named: object) -> os.stat_result:
+            if str(path) == str(dirs[0]):
+                raise OSError(errno.EIO, "Input/output error", str(path))
+            return stat(path, *more, **named)
+
+        monkeypatch.setattr(os, "stat", fail)
+        with LogDirLocks(map(str, dirs)) as locks:
+            assert set(locks.offline) == {str(dirs[0])}
+            with other_process(dirs[0] / ".lock") as answer:
+                assert answer == "held"
+            with other_process(dirs[1] / ".lock") as answer:
+                assert answer == "refused"
+
     def test_a_file_system_without_locks_takes_the_dir_offline(self, dirs: list[Path], monkeypatch) -> None:
         def refuse(*_args: object) -> None:
             raise OSError(errno.ENOLCK, "No locks available")
