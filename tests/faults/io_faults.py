@@ -11,7 +11,8 @@ import json
 import os
 from collections.abc import Iterable
 
-from tests.faults.bench import CLEAN_CODES, StateBench
+from segfmt.filenames import CLUSTER_METADATA_FOLDER
+from tests.faults.bench import CLEAN_CODES, StateBench, differences_below
 from tests.faults.fork_server import Ended
 from tests.faults.shim import OPS_OF_ERROR, Action, Call, Fault, Op
 
@@ -62,9 +63,27 @@ def _failed_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]
         hits.append(str(bench.work))
     if not any(hit in said for hit in hits):
         problems.append(f"{ended.hit_path} is not named: {said}")
+    if not fault.is_persistent:
+        problems += _others_held_up(bench, ended)
     if "an error in the tool itself" in said:
         problems.append(f"an unexpected error: {said}")
     return problems
+
+
+def _others_held_up(bench: StateBench, ended: Ended) -> list[str]:
+    """The log dirs that a failure in another one has kept from being recovered.
+
+    The metadata log is asked for everybody's settings.
+    """
+    if CLUSTER_METADATA_FOLDER in ended.hit_path:
+        return []
+    found = bench.live_tree()
+    return [
+        f"{log_dir.name} is held up: {'; '.join(wrong[:2])}"
+        for log_dir in bench.log_dirs
+        if any(ended.hit_path.startswith(f"{one}/") for one in bench.log_dirs if one != log_dir)
+        and (wrong := differences_below(bench.expected, found, log_dir.name))
+    ]
 
 
 def error_words(ended: Ended) -> str:

@@ -602,9 +602,10 @@ class TestFailingWrites:
             raise OSError(errno.EIO, "no")
 
         os.mkdir(os.path.dirname(path))
-        with monkeypatch.context() as patch, pytest.raises(OSError, match="no"):
+        with monkeypatch.context() as patch:
             patch.setattr(journal_file.os, call, refuse)
-            Journal.create(path, a_header(log_dir))
+            with pytest.raises(OSError, match="no"):
+                Journal.create(path, a_header(log_dir))
         assert os.listdir(os.path.dirname(path)) == []
 
     def test_a_read_that_fails_costs_a_scan_and_names_the_file(
