@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
 from recovery.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, SaveFile, WriteFile
-from recovery.file_system import is_file, is_there, look_at, naming
+from recovery.file_system import is_file, is_link, is_there, look_at, naming
 from recovery.inventory import LogDirInventory
 from recovery.model import LogBounds, PartitionTask, RemovalKind
 from segfmt.checkpoint import encode_offset_checkpoint
@@ -131,7 +131,7 @@ def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
     """Yield what a broker that was killed while it wrote a checkpoint has left: the next one writes over it."""
     for name in TEMPORARY_CHECKPOINTS:
         path = os.path.join(log_dir, name)
-        if is_file(path) and not os.path.islink(path):
+        if is_file(path) and not is_link(path):
             yield RemoveFile(name=name, size_bytes=os.path.getsize(path), kind=RemovalKind.LEFTOVER)
 
 

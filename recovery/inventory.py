@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from recovery.access import broker_user
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
-from recovery.file_system import is_there, naming
+from recovery.file_system import is_link, is_there, naming
 from recovery.listing import (
     FolderContents,
     access_problem,
@@ -220,15 +220,15 @@ class _Listing:
         if CLEAN_SHUTDOWN_FILE in self._without or not is_there(path):
             return False
         kind = other_kind(path)
-        is_link = os.path.islink(path)
-        if is_link or kind == "folder":
-            what = "a link, through which" if is_link else f"a {kind} where a file is needed:"
+        leads_away = is_link(path)
+        if leads_away or kind == "folder":
+            what = "a link, through which" if leads_away else f"a {kind} where a file is needed:"
             self._problems.append(
                 Problem(
                     file=CLEAN_SHUTDOWN_FILE,
                     rule=f"{what} a broker writes its clean-shutdown marker, and it takes this for one",
                     remedy="move it away: the log dir is then recovered as after an unclean shutdown",
-                    repair=None if is_link else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
+                    repair=None if leads_away else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
                 )
             )
         return True

@@ -292,6 +292,7 @@ def default_root(log_dir: str) -> str:
     """
     parent = os.path.dirname(log_dir) or "/"
     is_same_device = os.stat(parent).st_dev == os.stat(log_dir).st_dev
+    # The other two say no where they cannot look, which leaves inside: any of the two places will do.
     if is_same_device and not os.path.ismount(log_dir) and os.access(parent, os.W_OK):
         return log_dir.rstrip("/") + SIBLING_SUFFIX
     return os.path.join(log_dir, INSIDE_FOLDER)

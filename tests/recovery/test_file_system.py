@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.file_system import is_file, is_folder, is_there, look_at, naming, nearest
+from recovery.file_system import is_file, is_folder, is_link, is_there, look_at, naming, nearest
 
-ASKING: list[Callable[[str], object]] = [is_there, look_at, is_file, is_folder, nearest]
+ASKING: list[Callable[[str], object]] = [is_there, look_at, is_file, is_folder, is_link, nearest]
 
 
 @pytest.fixture
