@@ -67,15 +67,16 @@ class FileKind(enum.Enum):
     OTHER = "other"
 
 
-_KIND_BY_SUFFIX = (
-    (CLEANED_SUFFIX, FileKind.CLEANED),
-    (SWAP_SUFFIX, FileKind.SWAP),
-    (TIME_INDEX_SUFFIX, FileKind.TIME_INDEX),
-    (TXN_INDEX_SUFFIX, FileKind.TXN_INDEX),
-    (INDEX_SUFFIX, FileKind.OFFSET_INDEX),
-    (LOG_SUFFIX, FileKind.LOG),
-    (SNAPSHOT_SUFFIX, FileKind.SNAPSHOT),
-)
+_KIND_BY_SUFFIX = {
+    CLEANED_SUFFIX: FileKind.CLEANED,
+    SWAP_SUFFIX: FileKind.SWAP,
+    TIME_INDEX_SUFFIX: FileKind.TIME_INDEX,
+    TXN_INDEX_SUFFIX: FileKind.TXN_INDEX,
+    INDEX_SUFFIX: FileKind.OFFSET_INDEX,
+    LOG_SUFFIX: FileKind.LOG,
+    SNAPSHOT_SUFFIX: FileKind.SNAPSHOT,
+    DELETED_SUFFIX: FileKind.DELETED,
+}
 
 
 def file_kind(name: str) -> FileKind:
@@ -87,12 +88,9 @@ def file_kind(name: str) -> FileKind:
     Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, loadSegmentFiles,
     ProducerStateManager.isSnapshotFile.
     """
-    if name.endswith(DELETED_SUFFIX):
-        return FileKind.OTHER if name.endswith(KRAFT_SNAPSHOT_DELETED_SUFFIX) else FileKind.DELETED
-    for suffix, kind in _KIND_BY_SUFFIX:
-        if name.endswith(suffix):
-            return kind
-    return FileKind.OTHER
+    if name.endswith(KRAFT_SNAPSHOT_DELETED_SUFFIX):
+        return FileKind.OTHER
+    return _KIND_BY_SUFFIX.get(name[name.rfind(".") :], FileKind.OTHER)
 
 
 def format_offset(offset: int) -> str:

@@ -19,6 +19,7 @@ WHITE_SPACE = " \t\n\x0b\f\r"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WHITE_SPACES = re.compile(r"[ \t\n\x0b\f\r]+")
 _READER_WINDOW_CHARS = 8192
+_MOST_DIGITS = 20  # of nearly every number that is met
 
 
 def parse_int(text: str) -> int | None:
@@ -42,6 +43,20 @@ def _parse(text: str, minimum: int, maximum: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits:
         return None
+    if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS:
+        value = int(digits)
+    else:
+        found = _decimal_value(digits, maximum)
+        if found is None:
+            return None
+        value = found
+    if text[0] == "-":
+        value = -value
+    return value if minimum <= value <= maximum else None
+
+
+def _decimal_value(digits: str, maximum: int) -> int | None:
+    """Return what *digits* of any script spell, None where one is none or the value is far too great."""
     value = 0
     for character in digits:
         digit = unicodedata.decimal(character, -1) if character <= "\uffff" else -1
@@ -50,9 +65,7 @@ def _parse(text: str, minimum: int, maximum: int) -> int | None:
         value = value * 10 + digit
         if value > maximum + 1:  # also bounds the work on a line of a million digits
             return None
-    if text[0] == "-":
-        value = -value
-    return value if minimum <= value <= maximum else None
+    return value
 
 
 def split_white_space(line: str) -> list[str]:
