@@ -37,22 +37,15 @@ class LeaderEpochs:
         """The highest epoch, or None."""
         return max(self._starts) if self._starts else None
 
-    def assign(self, epoch: int, start_offset: int) -> None:
-        """Take *epoch* as beginning at *start_offset*; entries it contradicts drop out.
-
-        Kafka: LeaderEpochFileCache.assign(int, long).
-        """
-        if self._assign(epoch, start_offset):
-            self.is_changed = True
-
     def observe(self, epoch: int, base_offset: int) -> None:
         """Assign the epoch of a batch read from the log, where it is higher than all known.
 
-        Kafka: LogSegment.recover.
+        Kafka: LogSegment.recover, LeaderEpochFileCache.assign(int, long).
         """
         latest = self.latest_epoch
         if latest is None or epoch > latest:
-            self.assign(epoch, base_offset)
+            self._assign(epoch, base_offset)
+            self.is_changed = True
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Drop the last entries that start at or after *end_offset*.
@@ -90,13 +83,12 @@ class LeaderEpochs:
         self._starts.clear()
         self.is_changed = True
 
-    def _assign(self, epoch: int, start_offset: int) -> bool:
+    def _assign(self, epoch: int, start_offset: int) -> None:
         latest = self.latest_epoch
         if latest is not None and epoch == latest and start_offset >= self._starts[latest]:
-            return False
+            return
         for known in sorted(self._starts, reverse=True):
             if known < epoch and self._starts[known] < start_offset:
                 break
             del self._starts[known]
         self._starts[epoch] = start_offset
-        return True

@@ -287,8 +287,7 @@ class _Loader:
         self._tree.put(segment.log, b"")  # a preallocated one shrinks to nothing when the log is closed
         if not self._task.is_delete_folder:
             for index, _ in segment.mapped_indexes:
-                if index not in self._tree:
-                    self._tree.put(index, b"")
+                self._tree.put(index, b"")
         self._segments.add(segment)
 
     def _delete_segments(self, segments: list[Segment], reason: str) -> None:

@@ -11,12 +11,14 @@ kept.
 `computeIfAbsent` makes other orders than `put`: it puts a new key in front of its bucket, makes a tree of the eighth
 key and not of the ninth, and doubles a table that is too full with the next call and not at once.
 
-Java: java.util.HashMap (putVal, computeIfAbsent, resize, treeifyBin, removeNode, clear, HashIterator).
+Nothing is ever removed: where a recovery forgets producers, it begins with a new map.
+
+Java: java.util.HashMap (putVal, computeIfAbsent, resize, treeifyBin, HashIterator).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -53,7 +55,7 @@ class JavaLongMap(Generic[_V]):
 
     @property
     def capacity(self) -> int:
-        """Number of buckets; 0 before the first key. It never shrinks, not by `clear` either."""
+        """Number of buckets; 0 before the first key."""
         return self._capacity
 
     def __len__(self) -> int:
@@ -112,22 +114,6 @@ class JavaLongMap(Generic[_V]):
         if len(keys) >= TREEIFY_THRESHOLD:
             self._crowd(bucket)
 
-    def __delitem__(self, key: int) -> None:
-        """Remove *key*. Java: HashMap.remove."""
-        self._remove(key, is_movable=True)
-
-    def remove_if(self, condition: Callable[[_V], bool]) -> None:
-        """Remove every key whose value meets *condition*. Java: entrySet().removeIf (by an iterator)."""
-        for key in self.keys():
-            if condition(self._values[key]):
-                self._remove(key, is_movable=False)
-
-    def clear(self) -> None:
-        """Remove all keys, keep the table's size. Java: HashMap.clear."""
-        self._values.clear()
-        self._counts.clear()
-        self._bins = None
-
     def keys(self) -> list[int]:
         """Return the keys in Java's order of iteration."""
         if self._bins is not None:
@@ -174,18 +160,6 @@ class JavaLongMap(Generic[_V]):
         keys.append(key)
         if len(keys) > TREEIFY_THRESHOLD:
             self._crowd(bucket)
-
-    def _remove(self, key: int, *, is_movable: bool) -> None:
-        del self._values[key]
-        bucket = long_hash(key) & (self._capacity - 1)
-        self._counts[bucket] -= 1
-        if self._bins is None:
-            return
-        keys = self._bins[bucket]
-        if isinstance(keys, list):
-            keys.remove(key)
-        elif not keys.remove(_order(key), is_movable=is_movable):
-            self._bins[bucket] = _bin_keys(keys)
 
     def _double(self) -> None:
         bit = self._capacity

@@ -79,7 +79,11 @@ def test_control_batch_of_the_metadata_log_that_does_not_parse() -> None:
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(b"\x02\x02\x00", "frame version 2"), (b"\x01\x02\x00\x00" + bytes(17), "null for a string")],
+    [
+        (b"\x02\x02\x00", "frame version 2"),
+        (b"\x01\x02\x00\x00" + bytes(17), "null for a string"),
+        (b"\x01\x02\x07", "record of version 7"),
+    ],
 )
 def test_metadata_record_that_no_node_writes(value: bytes, words: str) -> None:
     with pytest.raises(MalformedMetadataError, match=words):
