@@ -84,7 +84,7 @@ class LogReader:
 
         Reads the log again: *scan*, which has producers, does not hold it, and it matters once in a blue moon.
         """
-        spans = list(self._source.batches(request.part, request.start_position))
+        spans = list(self._source.batches(request.part, request.start_position, opens_message_sets=False))
         last = next(span for span in reversed(spans) if self._has_producer(request, span))
         before = replace(request.part, size_bytes=last.position)
         return len(self._source.scan(replace(request, part=before)).producers) == len(scan.producers)
@@ -132,9 +132,17 @@ class LogReader:
         """Return the indexes of the batches in *part*, unchecked."""
         return self._source.scan(ScanRequest(part=part, base_offset=base_offset, mode=ScanMode.INDEX))
 
+    def base_offset_at(self, log: str, position: int) -> int:
+        """Return the base offset of the batch at *position* in the file *log*, where there is one.
+
+        Raises:
+            FormatError: it is a message set that cannot be opened.
+        """
+        return next(self._source.batches(self.part(log), position)).base_offset
+
     def batches(self, log: str) -> Iterator[BatchSpan]:
         """Yield the batches of the file *log* by their headers. Raises CorruptBatchError."""
-        return self._source.batches(self.part(log), 0)
+        return self._source.batches(self.part(log), 0, opens_message_sets=False)
 
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* holds nothing but zeros."""

@@ -154,8 +154,14 @@ class PartitionSource(Protocol):
         """Return the scan of a segment."""
         ...
 
-    def batches(self, part: Original, start_position: int) -> Iterator[BatchSpan]:
+    def batches(
+        self, part: Original, start_position: int, *, opens_message_sets: bool = True
+    ) -> Iterator[BatchSpan]:
         """Yield the batches of *part* by their headers, from *start_position* in it on; a torn one is not among them.
+
+        Args:
+            opens_message_sets: whether the base offset of a compressed message set is wanted, which is inside it;
+                without it that is the last offset, too.
 
         Raises:
             FormatError: a batch length that cannot be, a message set that cannot be opened.

@@ -111,9 +111,11 @@ class PartitionRun:
         """Return all bytes of a small file."""
         return self._files.read(file)
 
-    def batches(self, part: Original, start_position: int) -> Iterator[BatchSpan]:
+    def batches(
+        self, part: Original, start_position: int, *, opens_message_sets: bool = True
+    ) -> Iterator[BatchSpan]:
         """Yield the batches of a part by their headers."""
-        return self._files.batches(part, start_position)
+        return self._files.batches(part, start_position, opens_message_sets=opens_message_sets)
 
     def is_zero(self, part: Original) -> bool:
         """Return whether a part is all zeros."""

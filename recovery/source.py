@@ -36,6 +36,7 @@ MAPPED_WINDOW_BYTES = 16 << 20
 SLACK_BYTES = 256
 """Bytes before a window that have a page: the kernels' masked loads name them, and are slow where there is none."""
 
+_ATTRIBUTES_POSITION, _CODEC_MASK = layout.MESSAGE_ATTRIBUTES_POSITION, layout.COMPRESSION_CODEC_MASK
 _HEADERS_BUFFER_BYTES = 16 << 10
 _PRODUCER_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL})
 
@@ -106,11 +107,12 @@ class PartitionFiles:
         finally:
             os.close(descriptor)
 
-    def batches(self, part: Original, start_position: int) -> Iterator[BatchSpan]:
+    def batches(
+        self, part: Original, start_position: int, *, opens_message_sets: bool = True
+    ) -> Iterator[BatchSpan]:
         """Yield the batches of *part* by their headers; see `PartitionSource`.
 
-        Kafka: FileLogInputStream.nextBatch, and the offsets of its batches. The base offset of a compressed
-        message set is inside it, so it is opened.
+        Kafka: FileLogInputStream.nextBatch, and the offsets of its batches.
         """
         if start_position >= part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
             return  # an empty segment that the load has made is no file yet
@@ -126,7 +128,7 @@ class PartitionFiles:
                 if _magic(header) >= layout.MAGIC_V2:
                     last_offset = read_record_batch_header(header).last_offset
                     yield BatchSpan(position, size_bytes, _offset(header), last_offset, _magic(header))
-                elif header[layout.MESSAGE_ATTRIBUTES_POSITION] & layout.COMPRESSION_CODEC_MASK == 0:
+                elif not (opens_message_sets and header[_ATTRIBUTES_POSITION] & _CODEC_MASK):
                     yield BatchSpan(position, size_bytes, _offset(header), _offset(header), _magic(header))
                 else:
                     message = header + opened.read(max(0, size_bytes - len(header)))

@@ -125,11 +125,12 @@ def _parts(reader: LogReader, segment: Segment) -> dict[int, Original]:
                     segment, f"magic {span.magic} at byte {span.position} (CorruptRecordException)"
                 )
             if not starts or not _fits(span.last_offset, starts[-1][0]):
-                if not _fits(span.last_offset, span.base_offset):
+                first_offset = reader.base_offset_at(segment.log, span.position)
+                if not _fits(span.last_offset, first_offset):
                     raise _refusal(segment, f"a batch at byte {span.position} ends before it begins")
-                if any(span.base_offset == base_offset for base_offset, _ in starts):
-                    raise _refusal(segment, f"two new segments would begin at offset {span.base_offset}")
-                starts.append((span.base_offset, span.position))
+                if any(first_offset == base_offset for base_offset, _ in starts):
+                    raise _refusal(segment, f"two new segments would begin at offset {first_offset}")
+                starts.append((first_offset, span.position))
             end_position = span.position + span.size_bytes
     except FormatError as error:
         raise _refusal(segment, str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from recovery.actions import (
@@ -12,6 +13,7 @@ from recovery.actions import (
 )
 from recovery.inventory import list_log_dir
 from recovery.model import LogSettings
+from segfmt.java_hash_map import computed_hash_map_order
 from tests import builders
 from tests.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment
 from tests.judgement import IDENTICAL, LINK, Judge
@@ -152,6 +154,31 @@ def test_crowded_buckets_come_out_in_the_order_of_kafka(count: int, oracle: Orac
     log = make_log(log.log_dir, ram_path / "again" / "d", "F", recovery_point=200)
     judgement = Judge(oracle, sample_of(log)).compare([log.log_dir], ram_path)
     assert judgement.verdict == IDENTICAL, "\n".join(judgement.details)
+
+
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_the_last_producer_of_a_replay_may_fill_the_table(
+    is_followed: bool, oracle: Oracle, ram_path: Path
+) -> None:
+    """One more batch of any producer doubles it, and with it changes the order."""
+    producer_ids = [number * 3 for number in range(13)] + [3] * is_followed
+    assert computed_order(producer_ids[:13], is_followed=False) != computed_order(
+        producer_ids[:13], is_followed=True
+    )
+    log = Log(ram_path / "d")
+    log.folder.mkdir(parents=True)
+    batches = [builders.data_batch(i, producer_id=pid) for i, pid in enumerate(producer_ids)]
+    log.file(0).write_bytes(b"".join([*batches, builders.data_batch(40)]))
+    log.file(100).write_bytes(builders.data_batch(100))
+    assert oracle.load([log.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    log.remove(".snapshot")
+    log = make_log(log.log_dir, ram_path / "again" / "d", "F", recovery_point=100)
+    judgement = Judge(oracle, sample_of(log)).compare([log.log_dir], ram_path)
+    assert judgement.verdict == IDENTICAL, "\n".join(judgement.details)
+
+
+def computed_order(producer_ids: list[int], *, is_followed: bool) -> list[int]:
+    return computed_hash_map_order(np.array(producer_ids), is_followed=is_followed).tolist()
 
 
 def make_log(pristine: Path, log_dir: Path, state: str, *, recovery_point: int = END) -> Log:

@@ -61,7 +61,9 @@ class MemorySource:
                 scanner.resume_control(kind, *(marker if kind is ControlKind.MARKER else ()))
         return scanner.result()
 
-    def batches(self, part: Original, start_position: int) -> Iterator[BatchSpan]:
+    def batches(
+        self, part: Original, start_position: int, *, opens_message_sets: bool = True
+    ) -> Iterator[BatchSpan]:
         data, position = self._bytes(part), start_position
         while position + 17 < len(data):
             base_offset, length = struct.unpack_from(">qi", data, position)

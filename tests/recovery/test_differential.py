@@ -552,3 +552,21 @@ class TestFoundByTheCampaign:
                     index.write_bytes(index.read_bytes() + b"\1\2\3")
 
         self.check(campaign, "plain-1", damage, sample_name="intact")
+
+    @pytest.mark.parametrize(
+        ("distance", "verdict"), [(2**32, REFUSED), (1, IDENTICAL)], ids=["first of a part", "another"]
+    )
+    def test_a_split_opens_the_first_message_set_of_each_part(
+        self, distance: int, verdict: str, campaign: Campaign
+    ) -> None:
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[-1]
+            last = batches_of(log)[-1]
+            data = log.read_bytes()[last.position : last.position + last.size_bytes]
+            os.truncate(log, last.position + last.size_bytes)
+            far = int(log.stem) + 2**31 + 7
+            with log.open("ab") as file:
+                file.write(far.to_bytes(8, "big") + data[8:])
+                file.write((far + distance).to_bytes(8, "big") + data[8:60] + bytes(len(data) - 60))
+
+        self.check(campaign, "old-v1-lz4-0", damage, verdict, sample_name="crashed-v0-v1")

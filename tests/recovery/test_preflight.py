@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 
 from recovery.access import BrokerUser, broker_user
+from recovery.errors import PartitionRefusedError
 from recovery.inventory import list_log_dir
 from recovery.model import FileStat, LogSettings, PartitionTask, TopicPartition
-from recovery.preflight import problems_of
+from recovery.preflight import fold_checked, problems_of
 from recovery.problem import Problem, Repair
 from recovery.report import RecoveryReport
 from recovery.source import PartitionFiles
+from tests.builders import data_batch, marker_batch
 from tests.edge_cases import BASES, NOW_MS, PROPERTIES, Log, segment
 from tests.kafka import Oracle
+from tests.recovery import memory
 from tests.recovery.driving import footprint, recover
+from tests.recovery.memory import MemorySource, task_of
 from tests.samples import MARKER, differences, tree_of
 from tests.test_edge_cases import make_log, sample_of
 from tests.unloadable import EPOCHS, LOG_STARTS, RECOVERY_POINTS, SAFE, UNSAFE, Damage, segment_file
@@ -328,6 +332,10 @@ class TestProblemsOf:
         (problem,) = problems_of(task, PartitionFiles(str(folder), task.settings))
         assert problem.repair == Repair(names=(f"{0:020d}.index", f"{0:020d}.timeindex"))
 
+    def test_a_folder_for_the_topics_id(self, folder: Path) -> None:
+        others = {"partition.metadata": "folder"}
+        assert self.found(folder, had_clean_shutdown=False, others=others) == ["partition.metadata"]
+
     def test_an_unreadable_file_is_not_read(self, folder: Path) -> None:
         (folder / EPOCHS).write_bytes(b"x")
         assert self.found(folder, had_clean_shutdown=False) == [EPOCHS]
@@ -350,3 +358,30 @@ def test_a_pipe_for_a_checkpoint_is_not_waited_for(tmp_path: Path) -> None:
     found = list_log_dir(str(tmp_path), settings_of=lambda _topic: LogSettings(), now_ms=0)
     (problem,) = found.problems
     assert problem.rule.startswith("a pipe where a checkpoint must be")
+
+
+class TestWhatIsLeft:
+    """What the fold meets is told with what the listing shows."""
+
+    def problems(self, files: dict[str, bytes], **fields: object) -> list[str]:
+        task = task_of(files, **fields)
+        with pytest.raises(PartitionRefusedError) as raised:
+            fold_checked(task, MemorySource(files, task.settings))
+        return [problem.file for problem in raised.value.problems]
+
+    @staticmethod
+    def stopping(base: int) -> bytes:
+        """A control batch with a good CRC and an unknown type."""
+        return marker_batch(base, 7, producer_id=200)
+
+    def test_segments_behind_one_that_stops_the_broker_are_looked_at(self) -> None:
+        files = memory.partition({0: self.stopping(0), 10: b"", 20: self.stopping(20), 30: data_batch(30)})
+        assert self.problems(files) == [f"{0:020d}.log", f"{20:020d}.log"]
+        files[f"{10:020d}.log"] = data_batch(10) + b"torn"  # what is behind a cut is never read
+        assert self.problems(files) == [f"{0:020d}.log"]
+
+    def test_where_a_log_cannot_be_read_there_is_no_more_to_tell(self) -> None:
+        log = f"{0:020d}.log"
+        files = memory.partition({0: self.stopping(0)}) | {EPOCHS: b"x"}
+        hidden = Problem(file=log, rule="the file may not be read", remedy="none")
+        assert self.problems(files, unreadable=frozenset({log}), problems=(hidden,)) == [log, EPOCHS]

@@ -103,6 +103,10 @@ class TestRefusals:
             ),
             ([data_batch(FAR, 3), data_batch(FAR + 3)[:-5]], "is torn"),
             (
+                [data_batch(FAR), data_batch(2 * FAR, last_offset_delta=-5), data_batch(3 * FAR)],
+                "before it begins",
+            ),
+            (
                 [data_batch(FAR + more, value_bytes=300) for more in (0, 60, 10, 99)],
                 "indexed anew",
             ),

@@ -17,7 +17,7 @@ from recovery import source as module
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
 from recovery.source import PartitionFiles
-from segfmt.errors import CorruptBatchError
+from segfmt.errors import CorruptBatchError, FormatError
 from tests import builders
 from tests.builders import data_batch, marker_batch, record, record_batch
 
@@ -311,6 +311,16 @@ class TestBatches:
             (10, 12),
             (13, 13),
         ]
+
+    def test_a_message_set_that_nobody_asks_for_is_not_opened(self, tmp_path: Path) -> None:
+        outer = builders.compressed_message([builders.message(offset) for offset in range(3)], offset=12)
+        spoilt = outer[:40] + bytes(len(outer) - 40)
+        part = Original(file=LOG, size_bytes=len(spoilt))
+        files = Files(tmp_path, spoilt)
+        (span,) = files.read.batches(part, 0, opens_message_sets=False)
+        assert (span.base_offset, span.last_offset) == (12, 12)
+        with pytest.raises(FormatError):
+            list(files.read.batches(part, 0))
 
     def test_magic_0_keeps_absolute_offsets_inside(self, tmp_path: Path) -> None:
         inner = [builders.message(offset, magic=0) for offset in (10, 11, 12)]

@@ -71,6 +71,20 @@ def test_message_too_short_for_the_sizes_in_it() -> None:
         read_message(struct.pack(">qiIbb", 0, 14, 0, 1, 0) + bytes(8))
 
 
+def test_message_of_a_value_that_is_not_there() -> None:
+    body = struct.pack(">Ibbi", 0, 0, 0, -1) + struct.pack(">i", 5) + b"four"
+    with pytest.raises(InvalidRecordError, match="5 bytes announced at"):
+        read_message(struct.pack(">qi", 0, len(body)) + body)
+
+
+def test_record_with_a_null_for_the_key_of_a_header() -> None:
+    named = builders.record(headers=[(b"key", b"v")])
+    null = named.replace(b"\x06key", b"\x01")
+    record = bytes([named[0] - 2 * (len(named) - len(null))]) + null[1:]
+    with pytest.raises(InvalidRecordError, match="the key of a record header is null"):
+        list(read_records(builders.record_batch(records=record)))
+
+
 def test_control_batch_of_the_metadata_log_that_does_not_parse() -> None:
     batch = builders.record_batch(records=b"\x02\x00", record_count=1, control=True)
     with pytest.raises(MalformedMetadataError, match="control batch at position 0"):
