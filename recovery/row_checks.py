@@ -45,12 +45,17 @@ def find_gaps(
 
 def find_lossy_swaps(results: Sequence[SegmentResult], swaps: Sequence[SegmentResult]) -> list[Finding]:
     """Return the `.log.swap` files that have fewer batches than what a broker would replace by them."""
-    ends = {result.task.base_offset: result.last_offset for result in results}
+    by_base = {result.task.base_offset: result for result in results}
     findings = []
     for swap in swaps:
-        end = ends.get(swap.task.base_offset)
-        if swap.gaps or (end is not None and (swap.last_offset is None or swap.last_offset < end)):
-            words = f"it would replace {log_name(swap.task.base_offset)}, and has not all of its batches"
+        base = swap.task.base_offset
+        live = by_base.get(base)
+        start = base if live is None or live.first_offset is None else live.first_offset
+        end = None if live is None else live.last_offset
+        begins_late = swap.first_offset is not None and swap.first_offset > start
+        ends_early = end is not None and (swap.last_offset is None or swap.last_offset < end)
+        if swap.gaps or begins_late or ends_early:
+            words = f"it would replace {log_name(base)}, and has not all of its batches"
             findings.append(Finding(file=swap.task.log, position=None, rule="swap", detail=words))
     return findings
 

@@ -149,10 +149,12 @@ def _is_retained(damaged: DamagedPartition) -> bool:
 
 
 def _is_cut_off(damaged: DamagedPartition) -> bool:
-    found = _left_logs(damaged)
-    if found is None or not found[0] or min(found[0]) < max(found[1], default=""):
-        return False
-    return not _is_refused(damaged.recovered()[0])
+    """Whether the last batches alone are gone, of one segment or of several."""
+    before, after = (
+        [batch for name in sorted(logs) for batch in _batches(logs[name])]
+        for logs in (damaged.logs(damaged.before), damaged.logs(damaged.after))
+    )
+    return before[: len(after)] == after != before and not _is_refused(damaged.recovered()[0])
 
 
 def _is_hole(damaged: DamagedPartition) -> bool:
@@ -240,11 +242,11 @@ INDEX = Reason(
     holds=_is_shorter_index,
 )
 ABORTED = Reason(
-    words="compaction takes batches of aborted transactions away, and leaves their markers",
+    words="compaction takes batches of aborted transactions away: the index cannot be held against the rest",
     holds=_is_aborted_unknown,
 )
 RETENTION = Reason(words="the first segments are gone, as retention leaves it", holds=_is_retained)
-CUT_OFF = Reason(words="the last segments are gone, and nothing is left to tell of them", holds=_is_cut_off)
+CUT_OFF = Reason(words="the last batches are gone, and nothing is left to tell of them", holds=_is_cut_off)
 COMPACTED = Reason(words="a compacted topic has holes", holds=_is_hole)
 COMPACTING = Reason(words="a compaction that was interrupted", holds=_is_compacting_swap)
 TAKEN = Reason(words="batches that a broker takes as they are", holds=_is_taken)
@@ -282,7 +284,7 @@ EXPECTED: dict[str, Expected] = {
     "broken snapshot": _expected(NOTHING),
     "oversized index": _expected(NOTHING, INDEX),
     "wrong index entry": _expected(NOTHING),
-    "wrong aborted transaction": _ALWAYS,
+    "wrong aborted transaction": _expected(ABORTED),
     "orphaned indexes": _ALWAYS,
     "stray snapshots": _expected(NOTHING, SAME, SNAPSHOT),
     # checkpoints
@@ -303,20 +305,20 @@ EXPECTED: dict[str, Expected] = {
     "leftover files": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),
     "leftovers of several segments": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),
     "leftover indexes and snapshots": _expected(SAME),
-    "compacted": _expected(COMPACTING),
+    "compacted": _expected(SAME, FINISHED, COMPACTING),
     "interrupted split": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),
     "interrupted merge": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),
     # segments
     "missing segment": _expected(RETENTION, CUT_OFF, COMPACTED, EMPTY, places=(SEGMENT, NEIGHBOUR, END)),
     "empty segment": _expected(NOTHING, CUT_OFF, COMPACTED, places=(SEGMENT, END)),
     "doubled segment": _expected(NOTHING),
-    "renamed segment": _expected(places=(SEGMENT,)),
+    "renamed segment": _expected(NOTHING, places=(SEGMENT,)),
     "huge file": _expected(INDEX),
     "offset overflow": _ALWAYS,
     "extreme offsets": _ALWAYS,
     "no segments": _expected(SAME, EMPTY),
     # names
-    "odd file name": _expected(SAME),
+    "odd file name": _expected(SAME, FINISHED),
     "odd folder name": _expected(SAME),
     "doubled folder": _expected(SAME),
     "link for a file": _ALWAYS,

@@ -218,6 +218,78 @@ class TestRules:
         rules = rules_of(scrub(sample))
         assert rules == {"meta-properties", "duplicate-partition", "foreign-folder"}
 
+    def test_what_is_no_file(self, victim: tuple[Sample, Victim]) -> None:
+        """Links, pipes and folders where files are needed; a `.deleted` one is nobody's."""
+        sample, damaged = victim
+        log, other = damaged.logs()[0], damaged.folder / "00000000000000099999"
+        log.rename(damaged.log_dir / "elsewhere")
+        log.symlink_to("../elsewhere")
+        (damaged.folder / "leader-epoch-checkpoint").unlink()
+        (damaged.folder / "leader-epoch-checkpoint").mkdir()
+        os.mkfifo(f"{other}.snapshot")
+        os.mkfifo(f"{other}.log.deleted")
+        os.symlink("nowhere", f"{other}.index")
+        os.symlink("nowhere", damaged.log_dir / "gone-0")
+        os.symlink("nowhere", damaged.log_dir / "gone")
+        os.mkfifo(damaged.log_dir / "cleaner-offset-checkpoint")
+        os.symlink("nowhere", damaged.log_dir / "replication-offset-checkpoint")
+        report = scrub(sample, [damaged.log_dir])
+        found = {one.file: one.detail for one in damage_of(report) if one.rule == "file-type"}
+        assert found == {
+            log.name: "a link, through which a broker writes outside of the log dir",
+            "leader-epoch-checkpoint": "a folder where a file is needed",
+            f"{other.name}.snapshot": "a pipe where a file is needed",
+            f"{other.name}.index": "a dangling link where a file is needed",
+            "gone-0": "a dangling link where a partition's folder is needed: a broker passes it over",
+            "cleaner-offset-checkpoint": "a pipe where a file is needed",
+            "replication-offset-checkpoint": "a dangling link where a file is needed",
+        }
+        notes = {
+            one.file: one.rule for file in report.files for one in file.findings if one.severity == "note"
+        }
+        assert notes[f"{other.name}.log.deleted"] == "leftover"
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("a b-0", "no topic can be called"),
+            ("ümlaut-0", "no topic can be called"),
+            ("..-0", "no topic can be called"),
+            ("x" * 250 + "-0", "no topic can be called"),
+            ("x-00", "a broker takes it for partition 0 of x"),
+            ("x-+1", "a broker takes it for partition 1 of x"),
+            ("x-٣", "a broker takes it for partition 3 of x"),
+            ("x-00.0123456789abcdef0123456789abcdef-stray", "a broker takes it for partition 0 of x"),
+            ("lost+found", "stops the broker"),
+            ("x-0", None),
+            (".hidden.-_-12", None),
+            ("x-0.0123456789abcdef0123456789abcdef-future", None),
+        ],
+    )
+    def test_names_of_folders(self, victim: tuple[Sample, Victim], name: str, words: str | None) -> None:
+        sample, damaged = victim
+        (damaged.log_dir / name).mkdir()
+        found = [one.detail for one in damage_of(scrub(sample, [damaged.log_dir])) if one.file == name]
+        assert [words in detail for detail in found if words] == ([True] if words else [])
+
+    def test_a_folder_without_segments(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        for path in damaged.folder.glob("0*"):
+            path.unlink()
+        assert "no-segment" in rules_of(scrub(sample, [damaged.log_dir]))
+
+    def test_an_active_index_that_is_not_mapped(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        recover(sample, [damaged.log_dir])
+        index = damaged.logs()[-1].with_suffix(".index")
+        os.truncate(index, int(sample.properties["log.index.size.max.bytes"]) // 8 * 8)
+        assert rules_of(scrub(sample, [damaged.log_dir])) == set()
+        os.truncate(index, index.stat().st_size + 8)
+        found = damage_of(scrub(sample, [damaged.log_dir]))
+        assert [(one.file, one.rule) for one in found] == [(index.name, "index-size")]
+        (damaged.log_dir / ".kafka_cleanshutdown").unlink()
+        assert rules_of(scrub(sample, [damaged.log_dir])) == set(), "a recovery makes it anew"
+
     def test_the_dirs_are_those_of_a_broker(self, tmp_path: Path) -> None:
         """As `recover` reads them, but that a dir which no broker has opened is looked into, and called damaged."""
         (tmp_path / "d").mkdir()

@@ -113,6 +113,28 @@ class TestBatches:
         assert not checked(SOUND).has_compacted
         assert checked(rows({}, {"record_count": 9})).has_compacted
 
+    @pytest.mark.parametrize(
+        ("changes", "is_sound"),
+        [
+            ({"producer_id": -1, "producer_epoch": -1, "base_sequence": -1}, True),
+            ({"producer_id": 5, "attributes": 0x10}, True),
+            ({"producer_id": 5, "base_sequence": -1, "attributes": 0x30}, True),  # a marker
+            (
+                {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": 0x20},
+                True,
+            ),  # of KRaft
+            ({"magic": 1, "producer_id": -1, "producer_epoch": -1, "attributes": 0x10}, True),
+            ({"producer_id": -2}, False),
+            ({"producer_id": 5, "producer_epoch": -1}, False),
+            ({"producer_id": 5, "base_sequence": -1}, False),
+            ({"producer_id": 5, "attributes": 0x20}, False),
+            ({"producer_id": -1, "attributes": 0x10}, False),
+        ],
+    )
+    def test_producers_have_their_numbers(self, changes: dict[str, int], is_sound: bool) -> None:
+        found = checked(rows({}, changes, {})).findings
+        assert [(one.rule, one.position) for one in found] == ([] if is_sound else [("producer-fields", 100)])
+
     def test_wrappers_have_no_base_offset(self) -> None:
         wrapper = {"magic": 1, "attributes": 1, "record_count": -1, "base_offset": 119}
         checks = checked(rows({}, wrapper))
@@ -278,6 +300,9 @@ class TestEpochs:
             ([(1, 0, 90)], [(1, 50), (2, 50)], "epoch-content"),
             ([(1, 0, 90)], [(-1, 0)], "epoch-content"),
             ([(1, 0, 90)], [(1, 0), (2, 301)], "epoch-content"),
+            ([(0, 0, 90)], [(7, 0)], "epoch-content"),  # several batches are right, or one
+            ([(0, 0, 0)], [(7, 0)], "leader-epoch"),
+            ([(0, 0, 0), (0, 10, 10)], [(7, 0)], "epoch-content"),
         ],
     )
     def test_contradictions(
