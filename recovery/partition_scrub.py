@@ -27,6 +27,7 @@ from segfmt.filenames import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     FileKind,
+    FolderState,
     file_kind,
     log_name,
     offset_index_name,
@@ -253,7 +254,8 @@ class PartitionScrub:
     def _files_beyond(self, end_offset: int) -> list[str]:
         """Return the files that know of offsets behind the end of the log."""
         beyond = [snapshot_name(offset) for offset in self.files.snapshots if offset > end_offset]
-        if self.facts.recovery_point is not None and self.facts.recovery_point > end_offset:
+        point = self.facts.recovery_point if self._has_lines else None
+        if point is not None and point > end_offset:
             beyond.append(RECOVERY_POINT_CHECKPOINT)
         if self.files.epochs and self.files.epochs[-1].start_offset > end_offset:
             beyond.append(LEADER_EPOCH_CHECKPOINT)
@@ -308,7 +310,7 @@ class PartitionScrub:
     def _judge_offsets(self, end_offset: int) -> None:
         """Judge the lines of the log dir's checkpoints that concern this log."""
         facts = self.facts
-        if facts.is_metadata_log:
+        if not self._has_lines:
             return
         name = f"{facts.topic}-{facts.partition}"
         point, start = facts.recovery_point, facts.log_start_offset
@@ -318,6 +320,9 @@ class PartitionScrub:
         elif point is None and facts.had_clean_shutdown and not facts.is_live:
             self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", f"{name} has no line", is_note=True)
         elif point is not None and point != end_offset and facts.had_clean_shutdown and not facts.is_live:
+            if point < end_offset and point in self.files.snapshots:
+                late = f"the log ends at {end_offset}, recovery point and snapshot of the clean shutdown at {point}"
+                self._add(self._results[-1].task.log, "late-end", late)
             words = (
                 f"{name}: recovery point {point}, the log ends at {end_offset}: no clean shutdown leaves that"
             )
@@ -335,6 +340,11 @@ class PartitionScrub:
     @property
     def _is_compacted(self) -> bool:
         return not self.facts.is_contiguous or any(result.has_compacted for result in self._results)
+
+    @property
+    def _has_lines(self) -> bool:
+        """Whether the checkpoints' lines are about this log: a stray one has lost its name to another."""
+        return not self.facts.is_metadata_log and not self.facts.folder.endswith(FolderState.STRAY.value)
 
     def _log_end_offset(self) -> int:
         if not self._results:

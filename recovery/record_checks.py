@@ -53,6 +53,13 @@ class RecordChecks:
         self._file = file
         self._one_at_a_time = one_at_a_time
         self.findings: list[Finding] = []
+        self.gaps: list[Finding] = []
+        self._last_offset: int | None = None
+        self._before: int | None = None
+
+    def skip(self) -> None:
+        """Bytes are left out from here on."""
+        self._last_offset = None
 
     def take(self, window: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
         """Check the records of *rows*; the first of them begins *window*. Their CRCs hold."""
@@ -68,6 +75,7 @@ class RecordChecks:
             batch = window[start : start + int(row["size_bytes"])]
             try:
                 if not is_v2[place]:
+                    self._before = int(rows["last_offset"][place - 1]) if place else self._last_offset
                     self._take_wrapper(batch, row)
                 elif is_control[place]:
                     self._take_control(batch, row)
@@ -76,6 +84,7 @@ class RecordChecks:
             except FormatError as error:
                 rule = "compression" if isinstance(error, DecompressionError) else "record"
                 self._add(row, rule, str(error))
+        self._last_offset = int(rows["last_offset"][-1])
 
     def _take_plain(self, window: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
         place = 0
@@ -143,6 +152,8 @@ class RecordChecks:
         last_offset, bound_ms = -1, int(row["max_timestamp_ms"])
         is_append_time = bool(int(row["attributes"]) & layout.TIMESTAMP_TYPE_MASK)
         for message in read_messages(batch, max_bytes=most_bytes):
+            if last_offset < 0:
+                self._note_gap(row, message.offset)
             if message.offset <= last_offset:
                 self._add(row, "record", f"message offset {message.offset} is not above the one before")
                 return
@@ -155,6 +166,14 @@ class RecordChecks:
             self._add(
                 row, "record", f"last message offset {last_offset}, its wrapper's is {row['last_offset']}"
             )
+
+    def _note_gap(self, row: np.void, first_offset: int) -> None:
+        """Note offsets that are missing before a wrapper; its header tells the last one alone."""
+        is_wrapper = int(row["attributes"]) & layout.COMPRESSION_CODEC_MASK != 0
+        if is_wrapper and self._before is not None and first_offset > self._before + 1 and not self.gaps:
+            words = f"offsets {self._before + 1} to {first_offset - 1} are missing before this message set"
+            position = int(row["position"])
+            self.gaps.append(Finding(file=self._file, position=position, rule="offset-gap", detail=words))
 
     def _add_fault(self, row: np.void, walk: RecordWalk) -> None:
         self._add(row, "record", f"record {walk.number} of {row['record_count']} {_FAULT_WORDS[walk.fault]}")

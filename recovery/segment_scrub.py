@@ -90,7 +90,8 @@ class _SegmentScrub:
         if self._records is not None:
             result.findings += self._records.findings
         result.findings = [replace(found, is_flushed=task.is_flushed) for found in result.findings]
-        result.gaps = [replace(found, is_flushed=task.is_flushed) for found in self._batches.gaps]
+        gaps = self._batches.gaps if self._records is None else [*self._batches.gaps, *self._records.gaps]
+        result.gaps = [replace(found, is_flushed=task.is_flushed) for found in gaps]
         result.epoch_runs = self._batches.epoch_runs
         result.has_compacted = self._batches.has_compacted
         result.first_offset, result.last_offset = self._batches.first_offset, self._batches.last_offset
@@ -316,13 +317,18 @@ class _SegmentScrub:
             self._reading.on_bytes(self._end - position)
             return -1
         self._find(position, rule, f"{words}; sound batches follow from byte {behind} on")
-        self._batches.skip()
-        self._index.skip(behind)
-        self._time_index.skip()
+        self._skip(behind)
         self._reading.on_bytes(behind - position)
         if self._result.pieces and not self._result.pieces[-1].is_broken:
             self._result.pieces[-1] = replace(self._result.pieces[-1], is_broken=True)
         return behind
+
+    def _skip(self, behind: int) -> None:
+        self._batches.skip()
+        self._index.skip(behind)
+        self._time_index.skip()
+        if self._records is not None:
+            self._records.skip()
 
     def _find_sound(self, position: int, rest: HeaderRows) -> int:
         """Return where the next sound batch begins, -1 where none is found."""
@@ -365,9 +371,7 @@ class _SegmentScrub:
         """Check the CRC of a batch that is too large for a window; return where to go on, None for nowhere."""
         self._end_piece(is_broken=True)
         if is_sound_large_batch(self._descriptor, position, size_bytes, self._reading.limit.take):
-            self._batches.skip()
-            self._index.skip(position + size_bytes)
-            self._time_index.skip()
+            self._skip(position + size_bytes)
             if self._task.is_deep:
                 self._find(position, "too-large", f"a batch of {size_bytes} bytes", is_unchecked=True)
             self._reading.on_bytes(size_bytes)

@@ -32,6 +32,7 @@ REMEDIES = {
     "offset-gap": _RESTORE,
     "segment-overlap": _RESTORE,
     "cut-end": _RESTORE,
+    "late-end": _RESTORE,
     "no-segment": _RESTORE,
     "leader-epoch": _RESTORE,
     "control-record": _RESTORE,

@@ -15,8 +15,9 @@ from tests.recovery.driving import recover
 from tests.samples import MARKER, Sample, tree_of, write_tree
 
 Tree = dict[str, bytes]
-SEGMENT, NEIGHBOUR, END = "segment", "neighbour", "end"
-"""Files that may have the verdict instead: others of the segment, the logs beside it, those that tell the log's end."""
+SEGMENT, NEIGHBOUR, END, FOLDER = "segment", "neighbour", "end", "folder"
+"""Files that may have the verdict instead: others of the segment, the logs beside it, those that tell the log's end, a
+file that would be the first of the folder."""
 _SEGMENT_FILE = re.compile(r"(\d+)\.(log|index|timeindex|txnindex|snapshot)(\.\w+)?")
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
@@ -89,7 +90,14 @@ class DamagedPartition:
                 f"{self.prefix}leader-epoch-checkpoint",
                 f"{self.victim.log_dir.name}/{_RECOVERY_POINTS}",
             }
+        if FOLDER in kinds:
+            places |= {f"{self.prefix}{base:020d}.log" for base in (0, *self._log_starts())}
         return frozenset(places)
+
+    def _log_starts(self) -> list[int]:
+        """The offsets in the log-start checkpoint."""
+        text = self.after.get(f"{self.victim.log_dir.name}/log-start-offset-checkpoint", b"").decode()
+        return [int(line.split()[2]) for line in text.splitlines()[2:]]
 
     def recovered(self, *, is_damaged: bool = True, is_forced: bool = False) -> tuple[RecoveryReport, Tree]:
         """The report, and the partition's folder, of a recovery of a copy: of all segments where *is_forced*."""

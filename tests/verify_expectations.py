@@ -13,7 +13,7 @@ from recovery.report import RecoveryReport
 from segfmt.errors import FormatError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, FileKind, file_kind
 from segfmt.partition_metadata import read_partition_metadata
-from tests.damaged_partition import END, NEIGHBOUR, SEGMENT, DamagedPartition, Tree
+from tests.damaged_partition import END, FOLDER, NEIGHBOUR, SEGMENT, DamagedPartition, Tree
 from tests.recovery.driving import valid_batches
 
 _READ_FILES = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
@@ -283,7 +283,7 @@ EXPECTED: dict[str, Expected] = {
     "broken transaction index": _expected(NOTHING, ABORTED),
     "broken snapshot": _expected(NOTHING),
     "oversized index": _expected(NOTHING, INDEX),
-    "wrong index entry": _expected(NOTHING),
+    "wrong index entry": _expected(NOTHING, INDEX),
     "wrong aborted transaction": _expected(ABORTED),
     "orphaned indexes": _ALWAYS,
     "stray snapshots": _expected(NOTHING, SAME, SNAPSHOT),
@@ -316,12 +316,12 @@ EXPECTED: dict[str, Expected] = {
     "huge file": _expected(INDEX),
     "offset overflow": _ALWAYS,
     "extreme offsets": _ALWAYS,
-    "no segments": _expected(SAME, EMPTY),
+    "no segments": _expected(SAME, EMPTY, places=(FOLDER,)),
     # names
     "odd file name": _expected(SAME, FINISHED),
     "odd folder name": _expected(SAME),
     "doubled folder": _expected(SAME),
-    "link for a file": _ALWAYS,
+    "link for a file": _expected(SAME),
     "link where nothing was": _expected(SAME),
     "link for a folder": _expected(SAME),
     "FIFO for a file": _expected(SAME),

@@ -278,6 +278,23 @@ class TestRules:
             path.unlink()
         assert "no-segment" in rules_of(scrub(sample, [damaged.log_dir]))
 
+    def test_a_log_that_goes_on_behind_a_clean_shutdown(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        recover(sample, [damaged.log_dir])
+        log = damaged.logs()[-1]
+        data = log.read_bytes()
+        last = list(walk_batches(data))[-1]
+        flip(log, last.position + 6, bit=3)
+        report = scrub(sample, [damaged.log_dir])
+        assert {(one.file, one.rule) for one in damage_of(report)} >= {(log.name, "late-end")}
+        log.write_bytes(data)
+        stray = damaged.folder.with_name(f"{damaged.folder.name}.{'0123456789abcdef' * 2}-stray")
+        shutil.copytree(damaged.folder, stray)
+        for path in (*stray.glob(f"{damaged.logs()[-1].stem}.*"), max(stray.glob("*.snapshot"))):
+            path.unlink(missing_ok=True)
+        found = damage_of(scrub(sample, [damaged.log_dir]))
+        assert found == [], "the checkpoint's line is that of the log that has the name now"
+
     def test_an_active_index_that_is_not_mapped(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         recover(sample, [damaged.log_dir])
@@ -361,6 +378,27 @@ class TestRecords:
             assert damage_of(scrub(sample, [damaged.log_dir])) == []
             assert rules_of(scrub(sample, [damaged.log_dir], deep=True)) == {"record"}
             damaged.logs()[-1].write_bytes(before)
+
+    def test_offsets_that_are_missing_before_a_message_set(
+        self, samples: dict[str, Sample], tmp_path: Path
+    ) -> None:
+        """The header of a wrapper has its last offset: only the messages within tell where it begins."""
+        sample = samples["crashed-v0-v1"]
+        folder = next(one for _, one in partitions({"x": sample}) if one.name == "old-v0-gzip-0")
+        made = make_victim(sample, folder, tmp_path / "d")
+        recover(sample, [made.log_dir])
+        log = made.logs()[0]
+        data = log.read_bytes()
+        gone = list(walk_batches(data))[1]
+        for path in (log.with_suffix(".index"), log.with_suffix(".timeindex")):
+            path.write_bytes(b"")
+        assert rules_of(scrub(sample, [made.log_dir], deep=True)) == set()
+        log.write_bytes(data[: gone.position] + data[gone.position + gone.size_bytes :])
+        assert rules_of(scrub(sample, [made.log_dir])) == set()
+        found = damage_of(scrub(sample, [made.log_dir], deep=True))
+        assert [(one.file, one.rule, one.position) for one in found] == [
+            (log.name, "offset-gap", gone.position)
+        ]
 
     def test_a_timestamp_above_the_batch_s_greatest(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
