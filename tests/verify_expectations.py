@@ -311,8 +311,8 @@ EXPECTED: dict[str, Expected] = {
     # segments
     "missing segment": _expected(RETENTION, CUT_OFF, COMPACTED, EMPTY, places=(SEGMENT, NEIGHBOUR, END)),
     "empty segment": _expected(NOTHING, CUT_OFF, COMPACTED, places=(SEGMENT, END)),
-    "doubled segment": _expected(NOTHING),
-    "renamed segment": _expected(NOTHING, places=(SEGMENT,)),
+    "doubled segment": _expected(NOTHING, EMPTY),
+    "renamed segment": _expected(NOTHING, EMPTY, places=(SEGMENT,)),
     "huge file": _expected(INDEX),
     "offset overflow": _ALWAYS,
     "extreme offsets": _ALWAYS,
