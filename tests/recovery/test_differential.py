@@ -470,7 +470,10 @@ class TestFoundByTheCampaign:
 
         self.check(campaign, "late-1", damage, REFUSED)
 
-    def test_a_transaction_that_begins_again_where_it_has_ended(self, campaign: Campaign) -> None:
+    @pytest.mark.parametrize("end_count", [1, 2])
+    def test_a_transaction_that_begins_again_where_it_has_ended(
+        self, end_count: int, campaign: Campaign
+    ) -> None:
         """combined-300/1155: a replay begins both before it ends the first; then none is open there."""
 
         def damage(victim: Victim) -> None:
@@ -479,7 +482,8 @@ class TestFoundByTheCampaign:
             producer = {"producer_id": 7, "producer_epoch": 0}
             begun = data_batch(0, transactional=True, **producer)
             first, second, *others = victim.logs()
-            first.write_bytes(begun + marker_batch(1, ABORT, **producer) + begun)
+            end = marker_batch(1, ABORT, **producer)
+            first.write_bytes(begun + end + begun + end * (end_count - 1))
             base = int(second.stem)
             second.write_bytes(data_batch(base) + marker_batch(base + 1, ABORT, **producer))
             for log in others:

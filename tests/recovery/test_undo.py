@@ -104,6 +104,16 @@ class TestExactly:
         undo([str(victim.log_dir)])
         assert differences(before, tree_of(victim.log_dir)) == []
 
+    def test_an_empty_file_that_went_comes_back(self, samples: list[Sample], tmp_path: Path) -> None:
+        """There is nothing of it to keep in quarantine."""
+        victim = make_victim(samples[0], samples[0].log_dirs[0] / "late-0", tmp_path / "d1")
+        (victim.folder / "00000000000000000000.log.cleaned").touch()
+        before = tree_of(victim.log_dir)
+        recover(samples[0], [victim.log_dir])
+        assert not list(victim.folder.glob("*.cleaned"))
+        undo([str(victim.log_dir)])
+        assert differences(before, tree_of(victim.log_dir)) == []
+
     def test_times_of_change_come_back(self, samples: list[Sample], tmp_path: Path) -> None:
         """Retention goes by them where a log has no timestamps."""
         victim = state_of(samples[0], "torn first segment", tmp_path)
