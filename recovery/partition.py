@@ -110,10 +110,9 @@ class _Loader:
             self._check_active_index_sizes()
         self._epochs.truncate_from_end(self._log_end_offset)
         first_base = self._segments.first.base_offset
-        is_remote = task.settings.remote_log_enabled
-        self._log_start_offset = (
-            task.log_start_offset if is_remote else max(task.log_start_offset, first_base)
-        )
+        self._log_start_offset = task.log_start_offset
+        if not task.settings.remote_log_enabled:
+            self._log_start_offset = max(task.log_start_offset, first_base)
         self._epochs.truncate_from_start(task.log_start_offset)
         self._main_state.remove_stray_snapshots(self._segments.base_offsets)
         rebuild_producer_state(
@@ -284,6 +283,8 @@ class _Loader:
 
     def _create_segment(self, base_offset: int) -> None:
         segment = Segment(base_offset=base_offset, opened_indexes=set())
+        if self._tree.exists(segment.txn_index):  # opened at once where it is there
+            self._tree.require_file(segment.txn_index)
         self._tree.put(segment.log, b"")  # a preallocated one shrinks to nothing when the log is closed
         if not self._task.is_delete_folder:
             for index, _ in segment.mapped_indexes:

@@ -482,6 +482,8 @@ class TestFoundByTheCampaign:
             producer = {"producer_id": 7, "producer_epoch": 0}
             begun = data_batch(0, transactional=True, **producer)
             first, second, *others = victim.logs()
+            topic, partition = victim.topic_partition
+            (victim.log_dir / CHECKPOINTS[0]).write_text(f"0\n1\n{topic} {partition} {int(second.stem)}\n")
             end = marker_batch(1, ABORT, **producer)
             first.write_bytes(begun + end + begun + end * (end_count - 1))
             base = int(second.stem)
@@ -574,3 +576,28 @@ class TestFoundByTheCampaign:
                 file.write((far + distance).to_bytes(8, "big") + data[8:60] + bytes(len(data) - 60))
 
         self.check(campaign, "old-v1-lz4-0", damage, verdict, sample_name="crashed-v0-v1")
+
+    @pytest.mark.parametrize("state", ["", "-delete"])
+    @pytest.mark.parametrize("how", ["folder", "FIFO", "dangling"])
+    def test_a_segment_that_is_made_where_its_transaction_index_is_no_file(
+        self, how: str, state: str, campaign: Campaign
+    ) -> None:
+        """combined-202/894: it is opened at once."""
+
+        def damage(victim: Victim) -> None:
+            for path in victim.folder.iterdir():
+                if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
+                    path.unlink()
+            index = victim.file(0, ".txnindex")
+            if how == "dangling":
+                index.symlink_to("nowhere")
+            elif how == "FIFO":
+                os.mkfifo(index)
+            else:
+                index.mkdir()
+            if state:
+                victim.folder.rename(
+                    victim.log_dir / f"{victim.folder.name}.0123456789abcdef0123456789abcdef{state}"
+                )
+
+        self.check(campaign, "late-1", damage, IDENTICAL if how == "dangling" else REFUSED)

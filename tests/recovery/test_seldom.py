@@ -9,7 +9,7 @@ from native.crc32c import crc32c_of_bytes
 from recovery.errors import PartitionRefusedError
 from recovery.model import FileStat
 from recovery.partition import MAX_LOG_BYTES, fold
-from segfmt.layout import PRODUCER_ENTRY_DTYPE
+from segfmt.layout import ABORTED_TXN_DTYPE, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests import builders
 from tests.builders import data_batch, marker_batch
@@ -45,17 +45,18 @@ class TestOpenTransactions:
 
     def test_in_a_hole_every_index_behind_is_opened(self) -> None:
         files = recovered() | {name(10): segment(10, 7), name(20, ".snapshot"): snapshot(18)}
-        files[name(20, ".index")] = (1).to_bytes(4, "big") + (1 << 20).to_bytes(
-            4, "big"
-        )  # leads behind the log
-        files[name(10, ".index")] = b"rest"
+        files |= {name(10, ".index"): b"rest", name(20, ".index"): b"rest", name(20): b""}
         del files[name(30, ".snapshot")]
         folded = clean(files)
-        assert folded.outcome.log_end_offset == 20  # no batch is seen in the last segment
-        assert folded.tree[name(10, ".index")] == b""
+        assert folded.outcome.log_end_offset == 20
+        assert folded.tree[name(10, ".index")] == folded.tree[name(20, ".index")] == b""
 
 
 class TestFoldersWithLittle:
+    def test_a_folder_without_a_segment_gets_one(self) -> None:
+        folded = Folded({"partition.metadata": METADATA}, log_start_offset=5)
+        assert folded.tree[name(5)] == folded.tree[name(5, ".index")] == b""
+
     def test_a_folder_to_be_deleted_without_a_segment_gets_one(self) -> None:
         folded = Folded({"partition.metadata": METADATA}, folder="t-0.0011-delete")
         assert folded.tree[name(0)] == b""
@@ -78,6 +79,14 @@ class TestFoldersWithLittle:
     def test_a_swap_by_another_name_than_kafkas(self) -> None:
         folded = Folded(recovered() | {"10.log.swap": segment(10, 2)})
         assert folded.tree["10.log"] == segment(10, 2)
+
+
+def test_a_split_leaves_the_transactions_that_were_aborted_before_it() -> None:
+    begun = data_batch(0, producer_id=1, producer_epoch=0, transactional=True)
+    aborted = begun + marker_batch(1, builders.ABORT, producer_id=1)
+    tree = Folded(partition({0: aborted + data_batch(FAR, 3)})).tree
+    assert len(tree[name(0, ".txnindex")]) == ABORTED_TXN_DTYPE.itemsize
+    assert tree[name(FAR)] == data_batch(FAR, 3)
 
 
 class TestRefusals:
