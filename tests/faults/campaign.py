@@ -5,7 +5,9 @@
 
 The kinds:
 
-    kills           each call: killed before it, after it, within a write; and double kills; then started again
+    kills           each call: killed before it, after it, within a write, each disk that this can leave once; and as
+                    many double kills; then started again
+    kills-everywhere  the same, and killed before each call that only looks, too
     kills-broker    each call that changes something: killed, then a broker is started instead
     long-kills      a run of seconds on large log dirs, killed at random times
     faults          each call fails: EIO, ENOSPC, EDQUOT, EACCES, EROFS, short reads and writes, once and from then on
@@ -40,7 +42,7 @@ from tests.faults.states import MADE_STATES, State, find_state
 from tests.kafka import Oracle
 from tests.samples import differences
 
-LONG_RUN_COUNT = 40
+LONG_RUN_COUNT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +62,16 @@ class Kind:
 
 def _kill_points(bench: StateBench, rng: random.Random) -> list[str]:
     single = kills.kill_points(bench.calls)
-    double = kills.double_kills(bench.calls, len(single) // 4, rng)
-    return [*map(str, single), *(f"{first},{second}" for first, second in double)]
+    return [*map(str, single), *_double_kills(bench, rng)]
+
+
+def _disk_points(bench: StateBench, rng: random.Random) -> list[str]:
+    return [*map(str, kills.disk_points(bench.calls)), *_double_kills(bench, rng)]
+
+
+def _double_kills(bench: StateBench, rng: random.Random) -> list[str]:
+    count = len(kills.disk_points(bench.calls))
+    return [f"{first},{second}" for first, second in kills.double_kills(bench.calls, count, rng)]
 
 
 def _check_kills(bench: StateBench, point: str) -> list[str]:
@@ -86,7 +96,8 @@ def _check_full_disk(bench: StateBench, point: str) -> list[str]:
 
 
 KINDS = {
-    "kills": Kind(points=_kill_points, check=_check_kills),
+    "kills": Kind(points=_disk_points, check=_check_kills),
+    "kills-everywhere": Kind(points=_kill_points, check=_check_kills),
     "kills-broker": Kind(
         points=lambda bench, _: [str(point) for point in kills.changing_kill_points(bench.calls)],
         check=lambda bench, point, *broker: kills.check_broker(bench, Fault.parse(point), *broker),
@@ -131,10 +142,15 @@ class Failing:
 
 @dataclass(slots=True)
 class Tally:
-    """What a campaign has done."""
+    """What a campaign has done.
+
+    Attributes:
+        calls: of the undisturbed run.
+    """
 
     cases: int
     failing: list[Failing]
+    calls: int = 0
 
 
 def run_state(
@@ -168,6 +184,7 @@ def run_state(
             if untouched is None:
                 return tally
             broker = (oracle, untouched)
+        tally.calls = len(on_bench.calls)
         rng = random.Random(f"{seed}/{state.name}")
         points = [point] if point else kind.points(on_bench, rng)
         if most is not None:
@@ -231,9 +248,9 @@ def main() -> int:
     for name, tally in _tallies(arguments):
         for failing in tally.failing[: max(0, arguments.show - counts["failing"])]:
             print(failing, flush=True)
-        counts.update(states=1, cases=tally.cases, failing=len(tally.failing))
+        counts.update(states=1, calls=tally.calls, cases=tally.cases, failing=len(tally.failing))
         print(f"{name}: {tally.cases} cases, {len(tally.failing)} failing", flush=True)
-    words = ", ".join(f"{counts[name]} {name}" for name in ("states", "cases", "failing"))
+    words = ", ".join(f"{counts[name]} {name}" for name in ("states", "calls", "cases", "failing"))
     print(f"{arguments.kind}: {words} in {time.monotonic() - started_s:.0f} s", flush=True)
     return 1 if counts["failing"] else 0
 

@@ -29,6 +29,15 @@ def kill_points(calls: Iterable[Call]) -> list[Fault]:
     return points
 
 
+def disk_points(calls: Iterable[Call]) -> list[Fault]:
+    """Every disk that a kill can leave, once: that of the start, and those of `changing_kill_points`.
+
+    A kill leaves nothing but the disk. Before a call that only looks it leaves what the kill before that call would
+    have left, and before one that changes something what the kill after the last such call has left.
+    """
+    return [Fault(action=Action.KILL_BEFORE, at=1), *changing_kill_points(calls)]
+
+
 def changing_kill_points(calls: Iterable[Call]) -> list[Fault]:
     """The kills that leave the disk in a state of its own: after each call that changes something, and torn."""
     return [point for point in kill_points(calls) if point.action is not Action.KILL_BEFORE]
