@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from recovery.actions import TEMPORARY_SUFFIX
-from recovery.file_system import c_library, is_local, look_at, naming
+from recovery.file_system import c_library, is_link, is_local, look_at, naming
 
 _COPY_BYTES = 1 << 20
 
@@ -113,6 +113,8 @@ def append_part(source: str | None, path: str, position: int, end: int, *, mtime
         end: where the file ends then.
         mtime_ns: the time of change that it is given.
     """
+    if source is not None and os.stat(source).st_size < end - position:
+        raise OSError(errno.EIO, "shorter than what is to be put back", source)
     with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
         os.ftruncate(descriptor, position)
         os.lseek(descriptor, position, os.SEEK_SET)
@@ -171,6 +173,17 @@ def remove_file(path: str) -> None:
     """Unlink *path* if it is there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+
+
+def remove_tree(folder: str) -> None:
+    """Remove *folder* with all that is in it; no link is followed."""
+    for below, folders, names in os.walk(folder, topdown=False, onerror=_raise):
+        for name in names:
+            os.unlink(os.path.join(below, name))
+        for name in folders:
+            path = os.path.join(below, name)
+            (os.unlink if is_link(path) else os.rmdir)(path)
+    os.rmdir(folder)
 
 
 def sync(path: str) -> None:

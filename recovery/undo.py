@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -27,6 +26,7 @@ from recovery.durable import (
     copy_new,
     remove_empty_folder,
     remove_file,
+    remove_tree,
     rename_anywhere,
     sync,
     sync_all,
@@ -42,6 +42,8 @@ from recovery.quarantine import JOURNAL, MANIFEST, UNDO_JOURNAL, quarantine_root
 from recovery.run_journal import tool_version
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOCK_FILE
+
+_RESTORED_NOTE = "restored"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,22 +209,28 @@ class _LogDirUndoing:
             self._journal = Journal.create(os.path.join(self._root, UNDO_JOURNAL), self._header())
             self._journal.note("begun", {})
         try:
-            self._remove_marker()
-            for number, change in reversed(list(enumerate(self._changes))):
-                check_stop()
-                self._take_back(self._journal, f"{number}", change)
-            for move in reversed(self._moves):
-                self._move_back(move)
-            sync_below(self._log_dir)
+            if _RESTORED_NOTE not in self._journal.notes:
+                self._restore(self._journal, check_stop)
             if is_there(self._kept_marker()):
                 rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
             with contextlib.suppress(FileNotFoundError):  # it was, when the undo was interrupted
-                shutil.rmtree(os.path.join(self._root, self._run))
+                remove_tree(os.path.join(self._root, self._run))
             self._journal.remove()
         finally:
             self._journal.close()
         remove_empty_folder(self._root)  # unless another run is there
         return self._result()
+
+    def _restore(self, journal: Journal, check_stop: Callable[[], None]) -> None:
+        """Put everything back but the marker, durably, and note it: quarantine is not asked again."""
+        self._remove_marker()
+        for number, change in reversed(list(enumerate(self._changes))):
+            check_stop()
+            self._take_back(journal, f"{number}", change)
+        for move in reversed(self._moves):
+            self._move_back(move)
+        sync_below(self._log_dir)
+        journal.note(_RESTORED_NOTE, {})
 
     def _remove_marker(self) -> None:
         """Nobody may take the log dir for clean while it is neither."""

@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -68,6 +69,15 @@ class Finding:
         return f"--state '{self.state}' --point '{self.point}': {self.problem}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What an undisturbed `undo` leaves of an undisturbed recovery."""
+
+    is_possible: bool
+    calls: list[Call]
+    tree: dict[str, bytes]
+
+
 class StateBench:
     """One damaged state, and what an undisturbed run makes of it."""
 
@@ -121,23 +131,39 @@ class StateBench:
         """The log dirs on the bench."""
         return self.state.paths(self.work)
 
-    @property
-    def argv(self) -> list[str]:
+    def _argv(self, command: str) -> list[str]:
         """The command line of a run."""
         sample = self.sample
+        dirs = [command, "-c", str(sample.config), "--log-dirs", ",".join(map(str, self.log_dirs))]
+        if command == "undo":
+            return dirs
         return [
-            "recover", "-c", str(sample.config), "--log-dirs", ",".join(map(str, self.log_dirs)),
-            "--topic-config", str(sample.root / "topic-configs.json"), "--now", str(sample.now_ms),
+            *dirs, "--topic-config", str(sample.root / "topic-configs.json"), "--now", str(sample.now_ms),
             "--threads", "1", "--format", "json", "--progress", "none",
         ]  # fmt: skip
 
+    @cached_property
+    def undone(self) -> Undone:
+        """What an undisturbed `undo` does."""
+        self.fresh()
+        self.run()
+        ended = self.run(command="undo", trace=True)
+        is_possible = ended.exit_code == 0 and "nothing to take back" not in ended.stdout
+        return Undone(is_possible=is_possible, calls=self.last_calls(), tree=self._live_tree(self.work))
+
     def run(
-        self, fault: Fault | None = None, *, trace: bool = False, with_data: bool = False, before: str = ""
+        self,
+        fault: Fault | None = None,
+        *,
+        command: str = "recover",
+        trace: bool = False,
+        with_data: bool = False,
+        before: str = "",
     ) -> Ended:
         """Run the command line on what is on the bench."""
         self.changed()
         return self._server.run(
-            self.argv,
+            self._argv(command),
             self.work,
             fault,
             trace=self._trace if trace else None,

@@ -13,6 +13,7 @@ The kinds:
     faults          each call fails: EIO, ENOSPC, EDQUOT, EACCES, EROFS, short reads and writes, once and from then on
     full-disk       a tmpfs that is too small, at 64 sizes
     shrinking       files that are cut or replaced while they are read
+    undo-kills, undo-faults  the same of an `undo`
     crashes         a power loss at each barrier: unsynced bytes and names lost, torn, reordered; then started again
     crashes-broker  the same, and a broker is started instead
 
@@ -33,7 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import crashes, full_disk, kills, shrinking
+from tests.faults import crashes, full_disk, kills, shrinking, undone
 from tests.faults.bench import CLEAN_CODES, Bench, StateBench
 from tests.faults.io_faults import check_fault, fault_points
 from tests.faults.long_runs import LongRun
@@ -111,6 +112,14 @@ KINDS = {
     "shrinking": Kind(
         points=lambda bench, _: [str(point) for point in shrinking.shrinking_points(bench.calls)],
         check=lambda bench, point: shrinking.check_shrinking(bench, Fault.parse(point)),
+    ),
+    "undo-kills": Kind(
+        points=lambda bench, _: [str(point) for point in undone.undo_kill_points(bench)],
+        check=lambda bench, point: undone.check_undo(bench, Fault.parse(point)),
+    ),
+    "undo-faults": Kind(
+        points=lambda bench, _: [str(point) for point in undone.undo_fault_points(bench)],
+        check=lambda bench, point: undone.check_undo(bench, Fault.parse(point)),
     ),
     "crashes": Kind(
         points=_crash_points,

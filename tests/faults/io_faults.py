@@ -53,8 +53,17 @@ def _failed_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]
             return problems
         if ended.exit_code in CLEAN_CODES:
             return [*problems, f"exit code {ended.exit_code}, but {'; '.join(wrong[:3])}"]
+    problems += named_problems(bench, ended, fault)
+    return problems if fault.is_persistent else [*problems, *_others_held_up(bench, ended)]
+
+
+def named_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]:
+    """What a run that has failed for *fault* should have said and has not."""
+    if ended.exit_code == 0:
+        return []
     if fault.action is Action.SHORTEN:
-        return [*problems, f"exit code {ended.exit_code} for a short read or write: {ended.stderr.strip()}"]
+        return [f"exit code {ended.exit_code} for a short read or write: {ended.stderr.strip()}"]
+    problems = []
     said = error_words(ended)
     if os.strerror(fault.error) not in said:
         problems.append(f"errno is not named: {said}")
@@ -63,8 +72,6 @@ def _failed_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]
         hits.append(str(bench.work))
     if not any(hit in said for hit in hits):
         problems.append(f"{ended.hit_path} is not named: {said}")
-    if not fault.is_persistent:
-        problems += _others_held_up(bench, ended)
     if "an error in the tool itself" in said:
         problems.append(f"an unexpected error: {said}")
     return problems

@@ -1,0 +1,53 @@
+"""An `undo` that is killed at a call, or in which one fails, and the next one that goes on.
+
+Each case is a recovery, an `undo` that is disturbed, and one that is not: what that leaves is what one leaves that
+nothing has disturbed, no batch is lost meanwhile, and what it leaves can be recovered as before.
+"""
+
+from __future__ import annotations
+
+from tests.faults.bench import StateBench
+from tests.faults.io_faults import fault_points, named_problems
+from tests.faults.kills import disk_points
+from tests.faults.shim import Fault
+from tests.samples import differences
+
+
+def undo_kill_points(bench: StateBench) -> list[Fault]:
+    """Every disk that a kill of the `undo` can leave, once; none where there is nothing to take back."""
+    return disk_points(bench.undone.calls) if bench.undone.is_possible else []
+
+
+def undo_fault_points(bench: StateBench) -> list[Fault]:
+    """Every fault of the `undo`."""
+    return fault_points(bench.undone.calls) if bench.undone.is_possible else []
+
+
+def check_undo(bench: StateBench, fault: Fault) -> list[str]:
+    """Recover, disturb one `undo`, look, let another one end, look again; return what is wrong."""
+    bench.fresh()
+    bench.run()
+    ended = bench.run(fault, command="undo")
+    problems = bench.losses()
+    if not ended.is_killed:
+        problems += _failed_problems(bench, fault, ended.exit_code) or named_problems(bench, ended, fault)
+    again = bench.run(command="undo")
+    if again.exit_code != 0:
+        problems.append(f"then: exit code {again.exit_code}: {again.stderr.strip()[-300:]}")
+    wrong = differences(bench.undone.tree, bench.live_tree())
+    problems += [f"then: not as before: {words}" for words in wrong[:3]]
+    problems += [f"then: {words}" for words in (*bench.losses(), *bench.leftovers())]
+    if not problems:
+        problems += [f"recovered again: {words}" for words in bench.rerun_problems()]
+    return [f"{fault} at {ended.hit}: {problem}" for problem in problems]
+
+
+def _failed_problems(bench: StateBench, fault: Fault, exit_code: int) -> list[str]:
+    """What is wrong with the exit code of an `undo` that was not killed."""
+    if exit_code < 0:
+        return [f"killed by signal {-exit_code}"]
+    if exit_code == 0:
+        return [
+            f"exit code 0, but {words}" for words in differences(bench.undone.tree, bench.live_tree())[:3]
+        ]
+    return []
