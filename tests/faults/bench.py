@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,22 +87,23 @@ class StateBench:
         self._original = root / "original"
         self.work = root / "work"
         self._trace = root / "trace"
+        self._seen: dict[str, bytes] | None = None
         self._found: dict[str, bytes] | None = None
         self._original.mkdir()
         state.make(bench.samples, self._original)
-        self.untouched = self._live_tree(self._original)
-        self.conservation = Conservation(self._logs(self._original))
+        self._start = tree_of(self._original)
+        self.untouched = self._live(self._start)
+        self.conservation = Conservation(self._logs(self._start))
         self.fresh()
         self.undisturbed = self.run(trace=True)
         self.calls: list[Call] = self.last_calls()
-        self.expected = self._live_tree(self.work)
+        self.expected = self.live_tree()
         self.problems = [
             f"undisturbed: {words}"
             for words in (*self.losses(), *self.leftovers(), *self.quarantine_problems())
         ]
-        self.exact = self._whole_tree()
         self.run()
-        self.expected_again = self._live_tree(self.work)
+        self.expected_again = self.live_tree()
         self.expected_unmarked = self._end_without_markers() if state.is_clean else self.expected
 
     def _end_without_markers(self) -> dict[str, bytes]:
@@ -111,7 +111,7 @@ class StateBench:
         for log_dir in self.log_dirs:
             (log_dir / MARKER).unlink()
         self.run()
-        return self._live_tree(self.work)
+        return self.live_tree()
 
     # -- runs ------------------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class StateBench:
         self.run()
         ended = self.run(command="undo", trace=True)
         is_possible = ended.exit_code == 0 and "nothing to take back" not in ended.stdout
-        return Undone(is_possible=is_possible, calls=self.last_calls(), tree=self._live_tree(self.work))
+        return Undone(is_possible=is_possible, calls=self.last_calls(), tree=self.live_tree())
 
     def run(
         self,
@@ -212,9 +212,19 @@ class StateBench:
             if here and log_dir.name in over:
                 here = differences_below(self.expected_again, found, log_dir.name)
             if here and log_dir.name in unmarked:
-                here = differences_below(self.expected_unmarked, found, log_dir.name)
+                here = self._differences_by_file(log_dir, found)
             wrong += here
         return wrong
+
+    def _differences_by_file(self, log_dir: Path, found: Mapping[str, bytes]) -> list[str]:
+        """The files that differ both from those of the undisturbed run and from those of one without markers.
+
+        What was done by the rules of a clean log dir is recovered from its new recovery point on, and no further.
+        """
+        clean = set(differences_below(self.expected, found, log_dir.name))
+        unclean = differences_below(self.expected_unmarked, found, log_dir.name)
+        files = {words.partition(": ")[0] for words in clean}
+        return [words for words in unclean if words.partition(": ")[0] in files]
 
     def false_markers(self) -> list[str]:
         """Words for the markers that vouch for a log dir that is neither untouched nor done."""
@@ -231,7 +241,7 @@ class StateBench:
 
     def lost(self) -> list[str]:
         """The batches that are neither live nor in quarantine."""
-        return self.conservation.lost(self._logs(self.work))
+        return self.conservation.lost(self._logs(self._whole_tree()))
 
     def losses(self) -> list[str]:
         """Words for these batches, if any."""
@@ -281,52 +291,52 @@ class StateBench:
     def rerun_problems(
         self, over: Collection[str] = (), unmarked: Collection[str] = (), *, is_crash: bool = False
     ) -> list[str]:
-        """Run once more, undisturbed, and return what is wrong then."""
+        """Run once more, undisturbed, and return what is wrong then.
+
+        From a disk that is that of the start it is the run that was seen first.
+        """
+        if self._whole_tree() == self._start:
+            return []
         return self.end_problems(self.run(), over, unmarked, is_crash=is_crash)
 
     # -- trees -----------------------------------------------------------------------------------------------
 
     def live_tree(self) -> dict[str, bytes]:
-        """The log dirs on the bench, locks and `.deleted` files aside."""
+        """The log dirs on the bench, locks and `.deleted` files aside: these go at the next start."""
         if self._found is None:
-            self._found = self._live_tree(self.work)
+            self._found = self._live(self._whole_tree())
         return self._found
 
     def changed(self) -> None:
         """Forget what was seen: somebody else was at work on the bench."""
-        self._found = None
-
-    def _live_tree(self, root: Path) -> dict[str, bytes]:
-        """All log dirs below *root* without locks and what is called `.deleted`: it goes at the next start."""
-        return {
-            f"{log_dir.name}/{name}": data
-            for log_dir in self.state.paths(root)
-            for name, data in tree_of(log_dir, ignore=(LOCK, INSIDE_FOLDER)).items()
-            if not name.endswith(".deleted")
-        }
+        self._seen = self._found = None
 
     def _whole_tree(self) -> dict[str, bytes]:
+        """All that is on the bench, read once after each change."""
+        if self._seen is None:
+            self._seen = tree_of(self.work)
+        return self._seen
+
+    def _live(self, tree: Mapping[str, bytes]) -> dict[str, bytes]:
         return {
-            f"{log_dir.name}/{name}": data
-            for log_dir in self.log_dirs
-            for name, data in tree_of(log_dir, ignore=(LOCK, INSIDE_FOLDER)).items()
+            name: data
+            for name, data in tree.items()
+            if not name.endswith(".deleted") and self._is_brokers(name.split("/"))
         }
 
-    def is_exact(self) -> bool:
-        """Whether the `.deleted` files, too, are those of the undisturbed run."""
-        return not differences(self.exact, self._whole_tree())
+    def _is_brokers(self, parts: Sequence[str]) -> bool:
+        """Whether a path below the bench, by its parts, is in a log dir and no lock and no quarantine."""
+        log_dirs = [log_dir.name for log_dir in self.log_dirs]
+        return parts[0] in log_dirs and parts[1] not in ("", LOCK, INSIDE_FOLDER)
 
-    def _logs(self, root: Path) -> dict[str, bytes]:
-        """Every `.log` in any stage below *root*, quarantine included, by path; `.deleted` only in quarantine."""
-        found = {}
-        for folder, _, names in os.walk(root):
-            is_log_dir = any(folder.startswith(str(path) + os.sep) for path in self.state.paths(root))
-            for name in names:
-                if ".log" in name and not (is_log_dir and name.endswith(".deleted")):
-                    path = os.path.join(folder, name)
-                    with open(path, "rb") as file:
-                        found[os.path.relpath(path, root)] = file.read()
-        return found
+    def _logs(self, tree: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Every `.log` in any stage, quarantine included, by path; `.deleted` only in quarantine."""
+        return {
+            path: data
+            for path, data in tree.items()
+            if ".log" in path.rpartition("/")[2]
+            and not (path.endswith(".deleted") and self._is_brokers(path.split("/")))
+        }
 
 
 class Conservation:
@@ -351,12 +361,12 @@ class Conservation:
         return lost
 
 
-def differences_below(expected: Mapping[str, bytes], found: Mapping[str, bytes], log_dir: str) -> list[str]:
-    """The differences below *log_dir*, `d1`."""
-    prefix = f"{log_dir}/"
+def differences_below(expected: Mapping[str, bytes], found: Mapping[str, bytes], place: str) -> list[str]:
+    """The differences below *place*, `d1` or `d1/late-0`, or of a file by that name."""
+    prefix = f"{place}/"
 
     def below(tree: Mapping[str, bytes]) -> dict[str, bytes]:
-        return {name: data for name, data in tree.items() if name.startswith(prefix)}
+        return {name: data for name, data in tree.items() if name.startswith(prefix) or name == place}
 
     return differences(below(expected), below(found))
 
