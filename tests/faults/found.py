@@ -27,5 +27,12 @@ FOUND = (
         "EACCES@153",
         "what is left of a clean log dir is loaded as unclean by the next run",
     ),
+    (
+        "undo-faults",
+        "three partitions",
+        "EIO@591",
+        "an undo that had begun to remove its quarantine was done again, from what was left of it",
+    ),
+    ("undo-faults", "three partitions", "EACCES+@604", "the same"),
 )
 """Kind, state, point, and what it was."""

@@ -50,6 +50,12 @@ def test_a_call_fails(bench: Bench, state: str) -> None:
     assert_holds(bench, "faults", state, most=24)
 
 
+@pytest.mark.parametrize("kind", ["undo-kills", "undo-faults"])
+@pytest.mark.parametrize("state", ["torn first segment", "unfinished split", "clean, one of two is damaged"])
+def test_an_undo_is_disturbed(bench: Bench, kind: str, state: str) -> None:
+    assert_holds(bench, kind, state, most=12)
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_crashed_and_started_again(bench: Bench, state: str) -> None:
     assert_holds(bench, "crashes", state, most=10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from recovery import undo as module
 from recovery.errors import LogDirLockedError, UnsafeError
 from recovery.undo import undo
 from tests.faults.states import SINGLE_STATES as STATES
@@ -263,3 +265,25 @@ class TestKilled:
             assert differences(before, without_pending(tree_of(victim.log_dir))) == [], number
             assert own_leftovers(victim.log_dir) == []
         assert number > 10
+
+    @pytest.mark.parametrize("kept_count", range(4))
+    def test_a_quarantine_that_is_half_removed_is_not_asked_again(
+        self, samples: list[Sample], kept_count: int, ram_path: Path, monkeypatch
+    ) -> None:
+        def remove_some(folder: str) -> None:
+            files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+            for path in files[kept_count:]:
+                path.unlink()
+            raise OSError(errno.EIO, "Input/output error", folder)
+
+        victim = state_of(samples[0], "torn first segment", ram_path)
+        before = tree_of(victim.log_dir)
+        recover(samples[0], [victim.log_dir])
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "remove_tree", remove_some)
+            with pytest.raises(OSError, match="Input/output error"):
+                undo([str(victim.log_dir)])
+        undo([str(victim.log_dir)])
+        assert differences(before, tree_of(victim.log_dir)) == []
+        assert own_leftovers(victim.log_dir) == []
+        assert not quarantine_of(victim.log_dir).exists()
