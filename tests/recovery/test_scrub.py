@@ -278,6 +278,16 @@ class TestRules:
             path.unlink()
         assert "no-segment" in rules_of(scrub(sample, [damaged.log_dir]))
 
+    def test_a_log_that_ends_too_early(self, victim: tuple[Sample, Victim]) -> None:
+        """Nothing is torn: only the recovery point, the snapshot and the indexes know of the batches that are gone."""
+        sample, damaged = victim
+        recover(sample, [damaged.log_dir])
+        log = damaged.logs()[-1]
+        for batch in list(walk_batches(log.read_bytes()))[-1::-3]:
+            os.truncate(log, batch.position)
+            found = [one for one in damage_of(scrub(sample, [damaged.log_dir])) if one.file == log.name]
+            assert [(one.rule, one.position) for one in found] == [("cut-end", batch.position)]
+
     def test_a_log_that_goes_on_behind_a_clean_shutdown(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         recover(sample, [damaged.log_dir])

@@ -69,6 +69,14 @@ def test_too_much_content_is_not_damage_and_damage_is_not_too_much(codec, most_b
         assert not isinstance(caught.value, ContentTooLargeError)
 
 
+def test_damage_behind_a_full_buffer_is_damage():
+    """A zstd frame of one raw block, so that its bound is its size, and a wrong checksum behind it."""
+    frame = bytes.fromhex("28b52ffd") + bytes([0x24, 50]) + (50 << 3 | 1).to_bytes(3, "little") + b"x" * 50
+    with pytest.raises(DecompressionError) as caught:
+        decompress(Codec.ZSTD, frame + b"sum?")
+    assert not isinstance(caught.value, ContentTooLargeError)
+
+
 @given(st.sampled_from(COMPRESSED), st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(codec, data):
     for candidate in (data, compress(codec, b"some content")[:9] + data):
