@@ -17,6 +17,7 @@ import pytest
 from recovery import apply as module
 from recovery import quarantine as quarantine_module
 from recovery.actions import (
+    AppendPart,
     CopyPart,
     LinkFile,
     PartitionPlan,
@@ -470,6 +471,14 @@ class TestCrashAfterEveryAction:
         staged = sorted(folder.path.glob("*.recovery-tmp"))
         staged[0].unlink()
         assert commit.explain(list_files(str(folder.path))) == staged[0].name.removesuffix(".recovery-tmp")
+
+    def test_a_tail_that_is_put_back_may_be_there_in_part(self) -> None:
+        append = AppendPart(source="/quarantine/tail", name="a", position=4, size_bytes=3, mtime_ns=1)
+        before = FileStat(size_bytes=4, mtime_ns=7, inode=9)
+        commit = Commit(folder="t-0", before={"a": before}, staged={}, actions=(append,))
+        assert Commit.from_json(commit.to_json()) == commit
+        assert commit.explain({"a": replace(before, size_bytes=6)}) is None
+        assert commit.explain({"a": replace(before, size_bytes=6, inode=8)}) == "a"
 
     @pytest.mark.parametrize("name", ["../x", "a/b", "", ".", "..", 7])
     @pytest.mark.parametrize("key", ["name", "old", "source"])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery import undo as module
+from recovery.actions import action_words
 from recovery.errors import LogDirLockedError, UnsafeError
 from recovery.undo import undo
 from tests.faults.states import SINGLE_STATES as STATES
@@ -115,6 +116,14 @@ class TestExactly:
         assert not list(victim.folder.glob("*.cleaned"))
         undo([str(victim.log_dir)])
         assert differences(before, tree_of(victim.log_dir)) == []
+
+    def test_what_is_put_back_is_told(self, samples: list[Sample], tmp_path: Path) -> None:
+        victim = state_of(samples[0], "torn first segment", tmp_path)
+        recover(samples[0], [victim.log_dir])
+        (undone,) = undo([str(victim.log_dir)], dry_run=True)
+        told = [action_words(action) for folder, action in undone.actions if folder == victim.folder.name]
+        assert any(words.startswith("append ") and ".log at byte " in words for words in told), told
+        assert any(words.startswith("restore ") for words in told), told
 
     def test_times_of_change_come_back(self, samples: list[Sample], tmp_path: Path) -> None:
         """Retention goes by them where a log has no timestamps."""

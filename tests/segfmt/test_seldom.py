@@ -16,7 +16,7 @@ from segfmt.java_hash_map import JavaLongMap, java_hash_map_order
 from segfmt.message_set import read_message
 from segfmt.meta_properties import MetaProperties, encode_meta_properties, read_meta_properties
 from segfmt.metadata_log import read_metadata_log
-from segfmt.metadata_record import read_metadata_record
+from segfmt.metadata_record import OtherRecord, read_metadata_record
 from segfmt.record import read_records
 from segfmt.record_batch import read_record_batch_header
 from tests import builders, reference
@@ -102,6 +102,10 @@ def test_control_batch_of_the_metadata_log_that_does_not_parse() -> None:
 def test_metadata_record_that_no_node_writes(value: bytes, words: str) -> None:
     with pytest.raises(MalformedMetadataError, match=words):
         read_metadata_record(value)
+
+
+def test_metadata_record_of_a_kind_that_is_not_there_yet() -> None:
+    assert read_metadata_record(b"\x01\x80\x01\x00") == OtherRecord(api_key=128, version=0)
 
 
 def test_lookup_behind_the_greatest_offset_wraps_like_java() -> None:
