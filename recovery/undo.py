@@ -215,6 +215,7 @@ class _LogDirUndoing:
                 rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
             with contextlib.suppress(FileNotFoundError):  # it was, when the undo was interrupted
                 remove_tree(os.path.join(self._root, self._run))
+            sync(self._root)  # without its journal a run that came back would be taken for one to undo
             self._journal.remove()
         finally:
             self._journal.close()

@@ -29,12 +29,16 @@ CLEAN_CODES = (0, 2)
 
 
 class Bench:
-    """The samples and a fork server; a context manager. Everything happens below *root*."""
+    """The samples and a fork server; a context manager. Everything happens below *root*.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        syncs_each: see `ForkServer`.
+    """
+
+    def __init__(self, root: Path, *, syncs_each: bool = False) -> None:
         self.root = root
         self.samples = {name: unpack(name, root / "samples") for name in SAMPLE_NAMES}
-        self.server = ForkServer(root / "control")
+        self.server = ForkServer(root / "control", syncs_each=syncs_each)
 
     def __enter__(self) -> Self:
         return self

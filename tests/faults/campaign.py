@@ -13,7 +13,7 @@ The kinds:
     faults          each call fails: EIO, ENOSPC, EDQUOT, EACCES, EROFS, short reads and writes, once and from then on
     full-disk       a tmpfs that is too small, at 64 sizes
     shrinking       files that are cut or replaced while they are read
-    undo-kills, undo-faults  the same of an `undo`
+    undo-kills, undo-faults, undo-crashes  the same of an `undo`
     crashes         a power loss at each barrier: unsynced bytes and names lost, torn, reordered; then started again
     crashes-broker  the same, and a broker is started instead
 
@@ -120,6 +120,10 @@ KINDS = {
     "undo-faults": Kind(
         points=lambda bench, _: [str(point) for point in undone.undo_fault_points(bench)],
         check=lambda bench, point: undone.check_undo(bench, Fault.parse(point)),
+    ),
+    "undo-crashes": Kind(
+        points=lambda bench, _: undone.undo_crash_points(bench),
+        check=lambda bench, point: undone.check_undo_crash(bench, *crashes.parse_point(point)),
     ),
     "crashes": Kind(
         points=_crash_points,
@@ -270,7 +274,7 @@ def _tallies(arguments: argparse.Namespace) -> Iterator[tuple[str, Tally]]:
         if arguments.kind == "long-kills":
             yield "long runs", run_long_kills(root, arguments.seed, LONG_RUN_COUNT // arguments.stride)
             return
-        bench = stack.enter_context(Bench(root))
+        bench = stack.enter_context(Bench(root, syncs_each=arguments.sync_each))
         oracle = stack.enter_context(Oracle()) if KINDS[arguments.kind].needs_broker else None
         for name in _names(arguments):
             yield (
@@ -301,6 +305,7 @@ def _run_jobs(arguments: argparse.Namespace) -> int:
     words = [arguments.kind]
     for name in ("seed", "seeded", "stride", "show", "kills_every"):
         words += [f"--{name.replace('_', '-')}", str(getattr(arguments, name))]
+    words += ["--sync-each"] if arguments.sync_each else []
     jobs = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.faults.campaign", *words, "--share", f"{number}/{arguments.jobs}"]
@@ -327,6 +332,9 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=8,
         help="kill every N-th run, stop the disk at the others (0: kill all)",
+    )
+    parser.add_argument(
+        "--sync-each", action="store_true", help="file by file, as where syncfs does not tell of errors"
     )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--share", default="0/1", help=argparse.SUPPRESS)

@@ -38,13 +38,19 @@ def parse_point(point: str) -> tuple[Fault, int]:
     return Fault.parse(fault), int(variant)
 
 
-def crash(bench: StateBench, fault: Fault, variant: int) -> str | None:
-    """Leave on the bench what a crash at *fault* may leave; return words for the call, None where all was safe."""
+def crash(bench: StateBench, fault: Fault, variant: int, *, command: str = "recover") -> str | None:
+    """Leave on the bench what a crash at *fault* may leave; return words for the call, None where all was safe.
+
+    Args:
+        command: what is stopped: a recovery, or the `undo` of one.
+    """
     bench.fresh()
+    if command == "undo":
+        bench.run()
     disk = CachedDisk(bench.work)
     pool = _Pool(bench.work.with_name("pool"))
     pool.keep_all(bench.work)
-    ended = bench.run(fault, trace=True, with_data=True)
+    ended = bench.run(fault, command=command, trace=True, with_data=True)
     if not ended.is_killed:
         return None
     calls = bench.last_calls()

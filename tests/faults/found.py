@@ -34,5 +34,11 @@ FOUND = (
         "an undo that had begun to remove its quarantine was done again, from what was left of it",
     ),
     ("undo-faults", "three partitions", "EACCES+@604", "the same"),
+    (
+        "undo-crashes",
+        "torn first segment",
+        "kill-after@336/4",
+        "the journal of an undo was gone for good, and the quarantine that it had removed was not",
+    ),
 )
 """Kind, state, point, and what it was."""

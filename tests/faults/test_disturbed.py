@@ -50,7 +50,7 @@ def test_a_call_fails(bench: Bench, state: str) -> None:
     assert_holds(bench, "faults", state, most=24)
 
 
-@pytest.mark.parametrize("kind", ["undo-kills", "undo-faults"])
+@pytest.mark.parametrize("kind", ["undo-kills", "undo-faults", "undo-crashes"])
 @pytest.mark.parametrize("state", ["torn first segment", "unfinished split", "clean, one of two is damaged"])
 def test_an_undo_is_disturbed(bench: Bench, kind: str, state: str) -> None:
     assert_holds(bench, kind, state, most=12)

@@ -7,6 +7,7 @@ nothing has disturbed, no batch is lost meanwhile, and what it leaves can be rec
 from __future__ import annotations
 
 from tests.faults.bench import StateBench
+from tests.faults.crashes import crash, crash_points
 from tests.faults.io_faults import fault_points, named_problems
 from tests.faults.kills import disk_points
 from tests.faults.shim import Fault
@@ -23,6 +24,12 @@ def undo_fault_points(bench: StateBench) -> list[Fault]:
     return fault_points(bench.undone.calls) if bench.undone.is_possible else []
 
 
+def undo_crash_points(bench: StateBench) -> list[str]:
+    """The points of `crashes.crash_points` in the `undo`."""
+    found = crash_points(bench.undone.calls) if bench.undone.is_possible else []
+    return [f"{fault}/{variant}" for fault, variant in found]
+
+
 def check_undo(bench: StateBench, fault: Fault) -> list[str]:
     """Recover, disturb one `undo`, look, let another one end, look again; return what is wrong."""
     bench.fresh()
@@ -31,15 +38,28 @@ def check_undo(bench: StateBench, fault: Fault) -> list[str]:
     problems = bench.losses()
     if not ended.is_killed:
         problems += _failed_problems(bench, fault, ended.exit_code) or named_problems(bench, ended, fault)
+    return [f"{fault} at {ended.hit}: {problem}" for problem in (*problems, *_again_problems(bench))]
+
+
+def check_undo_crash(bench: StateBench, fault: Fault, variant: int) -> list[str] | None:
+    """Crash an `undo`, let another one end, look; return what is wrong, None where nothing was unsafe."""
+    hit = crash(bench, fault, variant, command="undo")
+    if hit is None:
+        return None
+    problems = [*bench.losses(), *_again_problems(bench)]
+    return [f"crashed at {hit}, variant {variant}: {problem}" for problem in problems]
+
+
+def _again_problems(bench: StateBench) -> list[str]:
+    """Let an `undo` end, recover once more; return what is wrong then."""
+    problems = []
     again = bench.run(command="undo")
     if again.exit_code != 0:
         problems.append(f"then: exit code {again.exit_code}: {again.stderr.strip()[-300:]}")
     wrong = differences(bench.undone.tree, bench.live_tree())
     problems += [f"then: not as before: {words}" for words in wrong[:3]]
     problems += [f"then: {words}" for words in (*bench.losses(), *bench.leftovers())]
-    if not problems:
-        problems += [f"recovered again: {words}" for words in bench.rerun_problems()]
-    return [f"{fault} at {ended.hit}: {problem}" for problem in problems]
+    return problems or [f"recovered again: {words}" for words in bench.rerun_problems()]
 
 
 def _failed_problems(bench: StateBench, fault: Fault, exit_code: int) -> list[str]:
