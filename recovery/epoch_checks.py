@@ -43,6 +43,13 @@ def check_epochs(
         words = f"no line, although batches have epochs up to {max(run.epoch for _, run in real)}"
         return [_of_file("missing-epochs", words)]
     findings += _check_runs(runs, entries)
+    if (
+        real
+        and log_end_offset is not None
+        and entries[0].start_offset > max(run.last_offset for _, run in real)
+    ):
+        words = f"the first line begins at {entries[0].start_offset}, behind all batches that have an epoch"
+        return [*findings, _of_file("epoch-content", words)]
     if log_end_offset is not None and entries and entries[-1].start_offset > log_end_offset:
         words = f"epoch {entries[-1].epoch} starts at {entries[-1].start_offset}, the log ends at {log_end_offset}"
         found = _of_file("epoch-content", words)

@@ -39,6 +39,9 @@ from segfmt.filenames import (
 from segfmt.kafka_uuid import format_uuid
 from segfmt.transaction_index import view_transaction_index
 
+_SURE_OF_SNAPSHOT = 3
+"""Of fewer segments a power loss may have taken the only snapshot. Kafka: UnifiedLog.roll."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
@@ -222,11 +225,16 @@ class PartitionScrub:
                 self._add(
                     snapshot_name(offset), "snapshot-content", words, is_note=not facts.had_clean_shutdown
                 )
-        if self._producers.has_producers and not self.files.snapshots and facts.had_clean_shutdown:
+        if not self._producers.has_producers or self.files.snapshots:
+            return
+        if facts.had_clean_shutdown:
             words = (
                 "the log has producers, and no snapshot of them: after this clean shutdown they are forgotten"
             )
             self._add(snapshot_name(end_offset), "missing-snapshot", words)
+        elif len(self.files.base_offsets) >= _SURE_OF_SNAPSHOT:
+            words = "the log has producers, and no snapshot of them, although each new segment comes with one"
+            self._add(snapshot_name(self.files.base_offsets[-1]), "missing-snapshot", words)
 
     def _judge_topic_id(self) -> None:
         known, found = self.facts.topic_id, self.files.topic_id

@@ -278,6 +278,17 @@ class TestRules:
             path.unlink()
         assert "no-segment" in rules_of(scrub(sample, [damaged.log_dir]))
 
+    def test_no_snapshot_at_all(self, samples: dict[str, Sample], tmp_path: Path) -> None:
+        """Not shut down cleanly: a log of one segment may have none yet, one of several has them."""
+        sample = samples["crashed"]
+        for name, rules in {"tiered-0": {"missing-snapshot"}, "shapes-0": set()}.items():
+            folder = next(one for _, one in partitions({"crashed": sample}) if one.name == name)
+            made = make_victim(sample, folder, tmp_path / name)
+            assert rules_of(scrub(sample, [made.log_dir])) == set()
+            for path in made.folder.glob("*.snapshot"):
+                path.unlink()
+            assert rules_of(scrub(sample, [made.log_dir])) == rules
+
     def test_a_log_that_ends_too_early(self, victim: tuple[Sample, Victim]) -> None:
         """Nothing is torn: only the recovery point, the snapshot and the indexes know of the batches that are gone."""
         sample, damaged = victim

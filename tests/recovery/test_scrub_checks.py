@@ -301,6 +301,7 @@ class TestEpochs:
             ([(1, 0, 90)], [(-1, 0)], "epoch-content"),
             ([(1, 0, 90)], [(1, 0), (2, 301)], "epoch-content"),
             ([(0, 0, 90)], [(7, 0)], "epoch-content"),  # several batches are right, or one
+            ([(0, 0, 90)], [(7, 91)], "epoch-content"),
             ([(0, 0, 0)], [(7, 0)], "leader-epoch"),
             ([(0, 0, 0), (0, 10, 10)], [(7, 0)], "epoch-content"),
         ],
