@@ -180,10 +180,12 @@ def _is_compacting_swap(damaged: DamagedPartition) -> bool:
 
 
 def _is_kept(damaged: DamagedPartition) -> bool:
-    """Whether a recovery of all segments keeps every byte of the logs."""
+    """Whether a recovery of all segments keeps every byte of the logs, preallocated zeros aside."""
     report, tree = damaged.recovered(is_forced=True)
     logs = damaged.logs(damaged.after)
-    return not _is_refused(report) and {name: tree.get(name) for name in logs} == logs
+    return not _is_refused(report) and all(
+        tree.get(name, b"?").rstrip(b"\0") == data.rstrip(b"\0") for name, data in logs.items()
+    )
 
 
 def _is_taken(damaged: DamagedPartition) -> bool:
