@@ -16,8 +16,8 @@ from tests.samples import MARKER, Sample, tree_of, write_tree
 
 Tree = dict[str, bytes]
 SEGMENT, NEIGHBOUR, END, FOLDER = "segment", "neighbour", "end", "folder"
-"""Files that may have the verdict instead: others of the segment, the logs beside it, those that tell the log's end, a
-file that would be the first of the folder."""
+"""Files that may have the verdict instead: others of the segment, the logs beside it, those that tell the log's end,
+any log of the folder."""
 _SEGMENT_FILE = re.compile(r"(\d+)\.(log|index|timeindex|txnindex|snapshot)(\.\w+)?")
 _RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
@@ -92,6 +92,7 @@ class DamagedPartition:
             }
         if FOLDER in kinds:
             places |= {f"{self.prefix}{base:020d}.log" for base in (0, *self._log_starts())}
+            places |= {f"{self.prefix}{name}" for name in names if name.endswith(".log")}
         return frozenset(places)
 
     def _log_starts(self) -> list[int]:

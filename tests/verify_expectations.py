@@ -174,6 +174,15 @@ def _is_part(some: list[bytes], of: list[bytes]) -> bool:
     return all(batch in rest for batch in some)
 
 
+def _is_other_offset(damaged: DamagedPartition) -> bool:
+    """Whether batches of a compacted topic have other base offsets, and nothing else is changed."""
+    before, after = (
+        [batch[8:] for name in sorted(logs) for batch in _batches(logs[name])]
+        for logs in (damaged.logs(damaged.before), damaged.logs(damaged.after))
+    )
+    return _is_compacted(damaged) and before == after and _is_kept(damaged)
+
+
 def _is_compacting_swap(damaged: DamagedPartition) -> bool:
     is_swap = any(".log.swap" in name for name in damaged.changed_files)
     return is_swap and _is_compacted(damaged) and not _is_refused(damaged.recovered()[0])
@@ -250,6 +259,9 @@ ABORTED = Reason(
 RETENTION = Reason(words="the first segments are gone, as retention leaves it", holds=_is_retained)
 CUT_OFF = Reason(words="the last batches are gone, and nothing is left to tell of them", holds=_is_cut_off)
 COMPACTED = Reason(words="a compacted topic has holes", holds=_is_hole)
+OFFSET = Reason(
+    words="a compacted topic has holes: another offset between its neighbours", holds=_is_other_offset
+)
 COMPACTING = Reason(words="a compaction that was interrupted", holds=_is_compacting_swap)
 TAKEN = Reason(words="batches that a broker takes as they are", holds=_is_taken)
 ANOTHER = Reason(words="another log, which a broker takes as it is", holds=_is_another)
@@ -258,7 +270,7 @@ EMPTY = Reason(words="the log was empty", holds=_is_empty_log)
 EPOCHS = Reason(words="a log without epochs needs no file of them", holds=_is_unneeded_epochs)
 
 _FIELDS = (
-    "base offset", "length", "leader epoch", "magic", "crc", "attributes", "last offset delta", "base timestamp",
+    "length", "leader epoch", "magic", "crc", "attributes", "last offset delta", "base timestamp",
     "max timestamp", "producer id", "producer epoch", "base sequence", "record count", "records",
 )  # fmt: skip
 _ALWAYS = _expected()
@@ -270,6 +282,8 @@ EXPECTED: dict[str, Expected] = {
     "zero tail": _ALWAYS,
     "header tail": _ALWAYS,
     **{f"flipped {field}, {where}": _ALWAYS for field in _FIELDS for where in ("unflushed", "flushed")},
+    "flipped base offset, unflushed": _expected(OFFSET),
+    "flipped base offset, flushed": _expected(OFFSET),
     "other magic": _expected(NOTHING),
     "old messages": _expected(TAKEN),
     "zeroed page": _expected(NOTHING),
@@ -301,11 +315,15 @@ EXPECTED: dict[str, Expected] = {
     "missing partition.metadata": _ALWAYS,
     "broken partition.metadata": _expected(NOTHING, TOPIC_ID),
     "malformed partition.metadata": _expected(NOTHING, TOPIC_ID),
-    "lying marker": _expected(LOG_DIR),
+    "lying marker": _expected(LOG_DIR, places=(FOLDER,)),
     "leftover temporary file": _expected(SAME),
     # leftovers
-    "leftover files": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),
-    "leftovers of several segments": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),
+    "leftover files": _expected(
+        SAME, FINISHED, COMPACTING, CUT_OFF, RETENTION, places=(SEGMENT, NEIGHBOUR, END)
+    ),
+    "leftovers of several segments": _expected(
+        SAME, FINISHED, COMPACTING, CUT_OFF, RETENTION, places=(SEGMENT, NEIGHBOUR, END)
+    ),
     "leftover indexes and snapshots": _expected(SAME),
     "compacted": _expected(SAME, FINISHED, COMPACTING),
     "interrupted split": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),
