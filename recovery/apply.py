@@ -98,7 +98,7 @@ def stage(
 
     Args:
         name: of the folder, for the commit.
-        files: what lies there.
+        files: what lies there; what an earlier run has staged is gone now.
         bring_to_disk: waits for what was written, and for what else must be on disk before the commit.
         has_removed: whether something was removed there that must not come back after a power failure.
     """
@@ -116,7 +116,8 @@ def stage(
     except BaseException:
         unstage(folder)
         raise
-    return Commit(folder=name, before=files, staged=staged, actions=actions)
+    before = {file: stat for file, stat in files.items() if not file.endswith(TEMPORARY_SUFFIX)}
+    return Commit(folder=name, before=before, staged=staged, actions=actions)
 
 
 def unstage(folder: str) -> None:

@@ -226,7 +226,8 @@ class Engine:
         for log_dir, error in survey.offline.items():
             self._offline[log_dir] = error
             self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
-        inventories = [self._resumed(inventory) for inventory in survey.inventories]
+        ready = (self._ready(inventory) for inventory in survey.inventories)
+        inventories = [inventory for inventory in ready if inventory is not None]
         for inventory in inventories:
             journal = self._journals[inventory.log_dir]
             self._notify(
@@ -248,6 +249,18 @@ class Engine:
                     )
                 )
         return inventories
+
+    def _ready(self, inventory: LogDirInventory) -> LogDirInventory | None:
+        """Return *inventory* as the run goes by it, None where the log dir goes offline instead."""
+        try:
+            resumed = self._resumed(inventory)
+            self._quarantine_of(inventory.log_dir)
+        except OSError as error:
+            offline = LogDirOfflineError(inventory.log_dir, error)
+            self._offline[inventory.log_dir] = offline
+            self._notify(LogDirOffline(log_dir=inventory.log_dir, error=str(offline.error)))
+            return None
+        return resumed
 
     def _quarantine_of(self, log_dir: str) -> Quarantine:
         """Return this run's place in quarantine for what comes from a log dir; an interrupted one had it before."""

@@ -190,7 +190,9 @@ class RunJournal:
             had_clean_shutdown=inventory.had_clean_shutdown,
             folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
         )
-        begun = Commit(folder=LOG_DIR_ITSELF, before=own_files(self._log_dir), staged={}, actions=())
+        found = own_files(self._log_dir)
+        before = {name: stat for name, stat in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        begun = Commit(folder=LOG_DIR_ITSELF, before=before, staged={}, actions=())
         self._has_made_place = not is_folder(os.path.dirname(self._root))
         journal = Journal.create(self.path, header)
         try:

@@ -11,6 +11,7 @@ The kinds:
     kills-broker    each call that changes something: killed, then a broker is started instead
     long-kills      a run of seconds on large log dirs, killed at random times
     faults          each call fails: EIO, ENOSPC, EDQUOT, EACCES, EROFS, short reads and writes, once and from then on
+    faults-resumed  the same in a run that goes on with one that was killed
     full-disk       a tmpfs that is too small, at 64 sizes
     shrinking       files that are cut or replaced while they are read
     undo-kills, undo-faults, undo-crashes  the same of an `undo`
@@ -36,7 +37,7 @@ from pathlib import Path
 
 from tests.faults import crashes, full_disk, kills, shrinking, undone
 from tests.faults.bench import CLEAN_CODES, Bench, StateBench
-from tests.faults.io_faults import check_fault, fault_points
+from tests.faults.io_faults import check_fault, check_resumed_fault, fault_points, resumed_fault_points
 from tests.faults.long_runs import LongRun
 from tests.faults.shim import Fault
 from tests.faults.states import MADE_STATES, State, find_state
@@ -107,6 +108,12 @@ KINDS = {
     "faults": Kind(
         points=lambda bench, _: [str(point) for point in fault_points(bench.calls)],
         check=lambda bench, point: check_fault(bench, Fault.parse(point)),
+    ),
+    "faults-resumed": Kind(
+        points=lambda bench, rng: [
+            ",".join(map(str, pair)) for pair in resumed_fault_points(bench.calls, rng)
+        ],
+        check=lambda bench, point: check_resumed_fault(bench, *map(Fault.parse, point.split(","))),
     ),
     "full-disk": Kind(points=_full_disk_points, check=_check_full_disk),
     "shrinking": Kind(

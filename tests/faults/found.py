@@ -40,5 +40,18 @@ FOUND = (
         "kill-after@336/4",
         "the journal of an undo was gone for good, and the quarantine that it had removed was not",
     ),
+    (
+        "faults-resumed",
+        "two log dirs",
+        "kill-after@382,EIO@309",
+        "an interrupted log dir that could not be looked at held up the other one",
+    ),
+    ("faults-resumed", "two log dirs", "kill-after@965,EIO@337", "the same"),
+    (
+        "faults-resumed",
+        "clean, one of two is damaged",
+        "kill-after@796,EIO+@422",
+        "what the first run had staged of the hand-off was missed by the third one, which began anew",
+    ),
 )
 """Kind, state, point, and what it was."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
 
 from segfmt.filenames import CLUSTER_METADATA_FOLDER
 from tests.faults.bench import CLEAN_CODES, StateBench, differences_below
 from tests.faults.fork_server import Ended
+from tests.faults.kills import changing_kill_points
 from tests.faults.shim import OPS_OF_ERROR, Action, Call, Fault, Op
 
 _PARTIAL_OPS = frozenset({Op.READ, Op.WRITE, Op.COPY})
@@ -34,27 +36,52 @@ def fault_points(calls: Iterable[Call]) -> list[Fault]:
     return points
 
 
-def check_fault(bench: StateBench, fault: Fault) -> list[str]:
-    """Let one run fail, look, run once more, look again; return what is wrong."""
+def check_fault(bench: StateBench, fault: Fault) -> list[str] | None:
+    """Let one run fail, look, run once more, look again; return what is wrong, None where nothing failed."""
     bench.fresh()
+    return _check_failing(bench, fault, frozenset())
+
+
+def resumed_fault_points(calls: Sequence[Call], rng: random.Random) -> list[tuple[Fault, Fault]]:
+    """Pairs: a run that is killed, and one that goes on with it and fails. As many as there are calls."""
+    kills = changing_kill_points(calls)
+    faults = fault_points(calls)
+    return [(rng.choice(kills), rng.choice(faults)) for _ in calls]
+
+
+def check_resumed_fault(bench: StateBench, kill: Fault, fault: Fault) -> list[str] | None:
+    """Kill one run, let the next one fail, look, run once more, look again; None where nothing failed."""
+    bench.fresh()
+    over = bench.over()
+    ended = bench.run(kill)
+    if not ended.is_killed:
+        return None
+    problems = _check_failing(bench, fault, over | bench.over())
+    return None if problems is None else [f"killed at {ended.hit}: {problem}" for problem in problems]
+
+
+def _check_failing(bench: StateBench, fault: Fault, over: frozenset[str]) -> list[str] | None:
     ended = bench.run(fault)
-    problems = _failed_problems(bench, ended, fault)
-    problems += [f"then: {problem}" for problem in bench.rerun_problems(bench.over(), bench.unmarked())]
+    if not ended.hit_count:
+        return None
+    problems = _failed_problems(bench, ended, fault, over)
+    over |= bench.over()
+    problems += [f"then: {problem}" for problem in bench.rerun_problems(over, bench.unmarked())]
     return [f"{fault} at {ended.hit}: {problem}" for problem in problems]
 
 
-def _failed_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]:
+def _failed_problems(bench: StateBench, ended: Ended, fault: Fault, over: frozenset[str]) -> list[str]:
     problems = [*bench.losses(), *bench.false_markers()]
     if ended.exit_code < 0:
         return [*problems, f"killed by signal {-ended.exit_code}"]
     if ended.exit_code in (*CLEAN_CODES, bench.undisturbed.exit_code):
-        wrong = bench.differences()
+        wrong = bench.differences(over)
         if not wrong:
             return problems
         if ended.exit_code in CLEAN_CODES:
             return [*problems, f"exit code {ended.exit_code}, but {'; '.join(wrong[:3])}"]
     problems += named_problems(bench, ended, fault)
-    return problems if fault.is_persistent else [*problems, *_others_held_up(bench, ended)]
+    return problems if fault.is_persistent else [*problems, *_others_held_up(bench, ended, over)]
 
 
 def named_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]:
@@ -77,7 +104,7 @@ def named_problems(bench: StateBench, ended: Ended, fault: Fault) -> list[str]:
     return problems
 
 
-def _others_held_up(bench: StateBench, ended: Ended) -> list[str]:
+def _others_held_up(bench: StateBench, ended: Ended, over: frozenset[str]) -> list[str]:
     """The log dirs that a failure in another one has kept from being recovered.
 
     The metadata log is asked for everybody's settings.
@@ -89,6 +116,7 @@ def _others_held_up(bench: StateBench, ended: Ended) -> list[str]:
         f"{log_dir.name} is held up: {'; '.join(wrong[:2])}"
         for log_dir in bench.log_dirs
         if any(ended.hit_path.startswith(f"{one}/") for one in bench.log_dirs if one != log_dir)
+        and log_dir.name not in over
         and (wrong := differences_below(bench.expected, found, log_dir.name))
     ]
 

@@ -219,6 +219,18 @@ class TestDurability:
         assert {"c.recovery-tmp", "t-0", "a.from-1", "manifest.jsonl"} <= set(names)
         assert told[told.index("commit") :] == ["commit", "rename c", "size 1", "sync t-0"]
 
+    def test_what_an_earlier_run_has_staged_is_no_part_of_the_commit(self, tmp_path: Path) -> None:
+        folder = Folder(tmp_path / "d1", {"a": b"aaaa", "c.recovery-tmp": b"half"})
+        commits: list[Commit] = []
+        found = list_files(str(folder.path))
+        folder.apply(
+            plan(WriteFile(name="c", data=b"new", size_bytes=3)),
+            enter=lambda commit, _: commits.append(commit),
+        )
+        assert "c.recovery-tmp" in found
+        assert set(commits[0].before) == {"a"}
+        assert commits[0].explain(list_files(str(folder.path))) is None
+
     def test_a_kept_deletion_goes_when_quarantine_is_durable(self, tmp_path: Path, told: list[str]) -> None:
         folder = Folder(tmp_path / "d1", {"a.deleted": b"aaaa"})
         removal = RemoveFile(name="a.deleted", size_bytes=4, kind=RemovalKind.PENDING_DELETION)
