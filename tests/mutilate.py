@@ -18,7 +18,6 @@ from tests.mutilations.victim import CHECKPOINTS, Damage, Victim
 from tests.mutilations.victim import copy_partition as make_victim
 
 __all__ = [
-    "BASIC_DAMAGES",
     "CHECKPOINTS",
     "DAMAGES",
     "FAMILIES",
@@ -42,16 +41,6 @@ FAMILIES: dict[str, dict[str, Damage]] = {
 
 DAMAGES: dict[str, Damage] = {name: damage for family in FAMILIES.values() for name, damage in family.items()}
 """All damages by name."""
-
-BASIC_DAMAGES = (
-    "torn tail", "junk tail", "zeroed page", "swapped batches",
-    *(f"flipped {field}, {where}" for field in ("length", "crc", "records") for where in ("unflushed", "flushed")),
-    *(f"{how} {name}" for name in ("offset index", "time index", "transaction index", "snapshot", "epochs")
-      for how in ("missing", "broken")),
-    "missing partition.metadata", "missing segment", "leftover files", "compacted", "recovery point",
-    "log start offset", "lying marker",
-)  # fmt: skip
-"""One or two of each kind, without odd names and what only changes the meaning of sound bytes."""
 
 _BESIDE_THE_FOLDER = frozenset({
     "lying marker", "recovery point", "log start offset", "malformed recovery points", "malformed log start offsets",
