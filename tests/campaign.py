@@ -24,6 +24,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import struct
 import sys
 import tempfile
 import time
@@ -162,7 +163,7 @@ def apply_damages(victim: Victim, names: Sequence[str], rng: random.Random) -> l
     for name in sorted(names, key=lambda name: name in NAME_DAMAGES):
         try:
             done = DAMAGES[name](victim, rng)
-        except OSError as error:  # what another damage has put there is in the way
+        except (OSError, struct.error) as error:  # what another damage has put there is in the way
             done = f"half done ({type(error).__name__})"
         if done is not None:
             words.append(f"{name}: {done}")
