@@ -18,7 +18,7 @@ from tests.samples import differences, tree_of
 class LongRun:
     """Large damaged log dirs, and what a run makes of them that nobody kills."""
 
-    def __init__(self, root: Path, *, copies: int = 24, segment_mib: int = 24) -> None:
+    def __init__(self, root: Path, *, copies: int = 12, segment_mib: int = 12) -> None:
         self._root = root
         self._sample = make_large(root / "original", copies=copies, segment_mib=segment_mib)
         for log_dir in self._sample.log_dirs:
