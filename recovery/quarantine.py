@@ -212,9 +212,9 @@ class Quarantine:
             "reason": save.reason,
         }
         with self._lock:
+            self._enter(entry)  # first: what cannot be entered is gone again, and nobody must wait for it
             if is_whole_file:
                 self._note_unsynced(target, os.path.dirname(target))
-            self._enter(entry)
 
     def _enter(self, entry: Mapping[str, Any]) -> None:
         """Add a line to the manifest, whole or not at all."""

@@ -248,6 +248,19 @@ class TestDurability:
         assert there[0]
         assert not (folder.path / "a.deleted").exists()
 
+    def test_nobody_waits_for_what_could_not_be_entered(self, tmp_path: Path, monkeypatch) -> None:
+        def fail(*_arguments: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        folder = Folder(tmp_path / "d1", {"a": b"aaaa", "b": b"b"})
+        quarantine = Quarantine(str(folder.log_dir))
+        with monkeypatch.context() as patch:
+            patch.setattr(quarantine_module, "write_fully", fail)
+            with pytest.raises(OSError, match="No space left"):
+                quarantine.save_file(str(folder.path / "a"), folder="t-0", reason="why")
+        quarantine.save_file(str(folder.path / "b"), folder="t-0", reason="why")
+        quarantine.sync()
+
     def test_what_could_not_be_synced_is_synced_by_the_next_one(self, tmp_path: Path, monkeypatch) -> None:
         def fail(_paths: object) -> None:
             raise OSError(errno.EIO, "Input/output error")
