@@ -270,6 +270,15 @@ class Journal:
         return document
 
 
+def remove_unfinished(path: str) -> bool:
+    """Remove what a run has left that was killed while it began a journal at *path*; return whether there was any."""
+    try:
+        os.unlink(path + _NEW_SUFFIX)
+    except OSError:
+        return False
+    return True
+
+
 class _Documents(Mapping[str, dict[str, Any]]):
     """Documents in the file, by name."""
 

@@ -23,7 +23,7 @@ from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_folder, is_there
 from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
-from recovery.journal import Journal, listing_digest
+from recovery.journal import Journal, listing_digest, remove_unfinished
 from recovery.journal_record import Header
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
@@ -227,13 +227,16 @@ class RunJournal:
 
     def discard(self) -> None:
         """Forget all of it: the run is over, or begins anew."""
-        if self._journal is None:
-            return
         journal, self._journal = self._journal, None
         self._committed.clear()
-        journal.close()
-        if not self._dry_run:
+        if journal is not None:
+            journal.close()
+        if self._dry_run:
+            return
+        is_left = remove_unfinished(self.path)
+        if journal is not None:
             journal.remove()
+        if journal is not None or is_left:
             remove_empty_folder(self._root)  # unless something is in quarantine
             if self._has_made_place:
                 remove_empty_folder(os.path.dirname(self._root))

@@ -53,5 +53,12 @@ FOUND = (
         "kill-after@796,EIO+@422",
         "what the first run had staged of the hand-off was missed by the third one, which began anew",
     ),
+    (
+        "faults-resumed",
+        "batches out of order",
+        "kill-after@158,EIO@145",
+        "a journal that was not begun to its end, and could not be removed by the next run, stayed for ever",
+    ),
+    ("faults-resumed", "pending deletions", "tear@172,EROFS@159", "the same"),
 )
 """Kind, state, point, and what it was."""
