@@ -93,7 +93,10 @@ def shortage_problems(bench: StateBench, ended: Ended) -> list[str]:
     problems = [*bench.losses(), *bench.false_markers()]
     if ended.exit_code in (*CLEAN_CODES, bench.undisturbed.exit_code):
         wrong = bench.differences()
-        return [*problems, f"exit code {ended.exit_code}, but {wrong[0]}"] if wrong else problems
+        if not wrong:
+            return problems
+        if ended.exit_code in CLEAN_CODES:
+            return [*problems, f"exit code {ended.exit_code}, but {wrong[0]}"]
     said = error_words(ended)
     is_told = os.strerror(errno.ENOSPC) in said or _NEED.search(said)
     if not is_told or str(bench.work) not in said:
