@@ -216,19 +216,9 @@ class StateBench:
             if here and log_dir.name in over:
                 here = differences_below(self.expected_again, found, log_dir.name)
             if here and log_dir.name in unmarked:
-                here = self._differences_by_file(log_dir, found)
+                here = differences_by_file(self.expected, self.expected_unmarked, found, log_dir.name)
             wrong += here
         return wrong
-
-    def _differences_by_file(self, log_dir: Path, found: Mapping[str, bytes]) -> list[str]:
-        """The files that differ both from those of the undisturbed run and from those of one without markers.
-
-        What was done by the rules of a clean log dir is recovered from its new recovery point on, and no further.
-        """
-        clean = set(differences_below(self.expected, found, log_dir.name))
-        unclean = differences_below(self.expected_unmarked, found, log_dir.name)
-        files = {words.partition(": ")[0] for words in clean}
-        return [words for words in unclean if words.partition(": ")[0] in files]
 
     def false_markers(self) -> list[str]:
         """Words for the markers that vouch for a log dir that is neither untouched nor done."""
@@ -373,6 +363,17 @@ def differences_below(expected: Mapping[str, bytes], found: Mapping[str, bytes],
         return {name: data for name, data in tree.items() if name.startswith(prefix) or name == place}
 
     return differences(below(expected), below(found))
+
+
+def differences_by_file(
+    clean: Mapping[str, bytes], unclean: Mapping[str, bytes], found: Mapping[str, bytes], place: str
+) -> list[str]:
+    """The files below *place* that differ both from those of a clean load and from those of an unclean one.
+
+    What was done by the rules of a clean log dir is recovered from its new recovery point on, and no further.
+    """
+    files = {words.partition(": ")[0] for words in differences_below(clean, found, place)}
+    return [words for words in differences_below(unclean, found, place) if words.partition(": ")[0] in files]
 
 
 def quarantines_of(log_dir: Path) -> tuple[Path, Path]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from recovery.actions import TEMPORARY_SUFFIX
-from tests.faults.bench import StateBench, differences_below
+from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
+from tests.faults.bench import StateBench, differences_below, differences_by_file
 from tests.faults.shim import CHANGING_OPS, Action, Call, Fault, Op
 from tests.kafka import Oracle
 from tests.samples import MARKER
@@ -117,6 +118,7 @@ def broker_problems(bench: StateBench, oracle: Oracle, untouched: BrokerEnd) -> 
     """Start a broker on what is on the bench; return what is wrong with the tree that it reaches."""
     over = bench.over()
     marked = {log_dir.name for log_dir in bench.log_dirs if (log_dir / MARKER).exists()}
+    advanced = {log_dir.name for log_dir in bench.log_dirs if _has_advanced(bench, log_dir.name)}
     found = broker_end(bench, oracle)
     if isinstance(found, str):
         return [f"the broker does not start: {found}"]
@@ -128,14 +130,20 @@ def broker_problems(bench: StateBench, oracle: Oracle, untouched: BrokerEnd) -> 
             expected = bench.expected_again
         elif untouched.unmarked is not None and log_dir.name not in marked:
             expected = untouched.unmarked.tree
-        wrong += [
-            f"a broker reaches another tree: {words}"
-            for words in differences_below(expected, found.tree, log_dir.name)[:3]
-        ]
+        here = differences_below(expected, found.tree, log_dir.name)
+        if here and expected is not untouched.tree and log_dir.name in advanced - over:
+            here = differences_by_file(untouched.tree, expected, found.tree, log_dir.name)
+        wrong += [f"a broker reaches another tree: {words}" for words in here[:3]]
     lost = sorted(found.lost - may_lose)
     if lost:
         wrong.append(f"the broker has lost {len(lost)} batches more: {', '.join(lost[:3])}")
     return wrong
+
+
+def _has_advanced(bench: StateBench, log_dir: str) -> bool:
+    """Whether the hand-off of a log dir has begun: its recovery points are those of the end."""
+    place = f"{log_dir}/{RECOVERY_POINT_CHECKPOINT}"
+    return not differences_below(bench.expected, bench.live_tree(), place)
 
 
 def broker_end(bench: StateBench, oracle: Oracle) -> BrokerEnd | str:
