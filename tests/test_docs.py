@@ -112,7 +112,16 @@ def test_options_that_are_named_exist(path: Path) -> None:
     if "dev.py" in text or "tests.campaign" in text:
         known |= {"--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json"}
     if "tests.faults" in text:
-        known |= {"--seed", "--seeded", "--stride", "--jobs", "--kills-every", "--sync-each", "--only", "--point"}
+        known |= {
+            "--seed",
+            "--seeded",
+            "--stride",
+            "--jobs",
+            "--kills-every",
+            "--sync-each",
+            "--only",
+            "--point",
+        }
     if "tests.verify_campaign" in text:
         known |= {"--seeds", "--first", "--show"}
     if "tests.fuzz" in text:
