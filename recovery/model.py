@@ -88,6 +88,14 @@ class PartitionTask:
         """Whether the folder was set aside as stray (`-stray`): its log is recovered, and never closed."""
         return self.folder.endswith("-stray")
 
+    @property
+    def created_log_bytes(self) -> int:
+        """How large a `.log` file is in the end that the load makes: closing the log trims a preallocated one.
+
+        Kafka: FileRecords.open, FileRecords.close.
+        """
+        return self.settings.segment_bytes if self.settings.preallocate and self.is_stray_folder else 0
+
 
 class ScanMode(Enum):
     """Why a segment is read."""

@@ -285,7 +285,7 @@ class _Loader:
         segment = Segment(base_offset=base_offset, opened_indexes=set())
         if self._tree.exists(segment.txn_index):  # opened at once where it is there
             self._tree.require_file(segment.txn_index)
-        self._tree.put(segment.log, b"")  # a preallocated one shrinks to nothing when the log is closed
+        self._tree.put(segment.log, b"", size_bytes=self._task.created_log_bytes)
         if not self._task.is_delete_folder:
             for index, _ in segment.mapped_indexes:
                 self._tree.put(index, b"")

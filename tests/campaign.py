@@ -28,6 +28,7 @@ import struct
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -81,7 +82,14 @@ class Campaign:
         self._trees = {folder: tree_of(folder) for _, folder in self.partitions}
 
     def run(self, name: str) -> CaseResult:
-        """Run the case *name*, `MODE-SEED/NUMBER`."""
+        """Run the case *name*, `MODE-SEED/NUMBER`; an error of the suite itself is a verdict, too."""
+        try:
+            return self._run(name)
+        except Exception:
+            words = tuple(traceback.format_exc().splitlines())
+            return CaseResult(name=name, partition="?", damages=(), verdict=UNEXPLAINED, details=words)
+
+    def _run(self, name: str) -> CaseResult:
         mode, _, place = name.partition("-")
         number = int(place.partition("/")[2])
         rng = random.Random(name)

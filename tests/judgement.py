@@ -19,6 +19,7 @@ then done, and every valid batch is afterwards in the log or in quarantine, whic
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -204,7 +205,8 @@ class _Case:
                 found += [f"{name}/{line}" for line in differences(expected[name], after)]
         for name, folder, _ in self._cuts:
             kept, brokers = (
-                _live_bytes(_folder_of(trees[name], folder)) for trees in (self._after, self._broker_trees)
+                _live_bytes(_folder_of(trees[name], _real_folder(trees[name], folder)))
+                for trees in (self._after, self._broker_trees)
             )
             if self._outcome.outcome == "loaded" and kept < brokers:
                 found.append(f"{name}/{folder}: {kept} bytes are live, the broker keeps {brokers}")
@@ -218,7 +220,7 @@ class _Case:
             for path in _folder_of(start[name], one.folder):
                 del start[name][path]
         for name, folder, cut in self._cuts:
-            log = f"{folder}/{cut.file}"
+            log = f"{_real_folder(start[name], folder)}/{cut.file}"
             start[name][log] = start[name][log][: cut.position + 1]
         if not start:
             return {}, []
@@ -373,6 +375,11 @@ def _folder_of(tree: Tree, folder: str) -> Tree:
     return {
         path: data for path, data in tree.items() if path.startswith(f"{folder}/") or path == f"{folder}@"
     }
+
+
+def _real_folder(tree: Tree, folder: str) -> str:
+    """The folder, or where the link leads that has its name: to another place in the log dir."""
+    return os.path.normpath(os.fsdecode(tree.get(f"{folder}@", os.fsencode(folder))))
 
 
 def _keep_lines(tree: Tree, before: Tree, folders: Sequence[str]) -> None:

@@ -40,6 +40,11 @@ def settings_of(sample: Sample) -> Callable[[], Callable[[str], LogSettings]]:
         return LogSettings(
             index_interval_bytes=number("index.interval.bytes", "log.index.interval.bytes", 4096),
             segment_index_bytes=number("segment.index.bytes", "log.index.size.max.bytes", 10 * 1024 * 1024),
+            segment_bytes=number(
+                "internal.segment.bytes",
+                "internal.segment.bytes",
+                number("segment.bytes", "log.segment.bytes", 1024 * 1024 * 1024),
+            ),
             preallocate=own.get("preallocate", broker.get("log.preallocate")) == "true",
             remote_log_enabled=broker.get("remote.log.storage.system.enable") == "true"
             and own.get("remote.storage.enable") == "true",

@@ -219,11 +219,19 @@ class TestFoundByTheCampaign:
         result = campaign.run_named(partition, damage, **more)
         assert result.verdict in (verdicts or (IDENTICAL,)), str(result)
 
-    def test_a_flipped_base_offset_the_time_index_ends_right_before_the_cut(self, campaign: Campaign) -> None:
+    @pytest.mark.parametrize("is_linked", [False, True])
+    def test_a_flipped_base_offset_the_time_index_ends_right_before_the_cut(
+        self, is_linked: bool, campaign: Campaign
+    ) -> None:
         def damage(victim: Victim) -> None:
             log = victim.unflushed()[0]
             batch = next(one for one in batches_of(log)[5:] if one.position % 3)
             patch(log, batch.position, (batch.offset + 2**28).to_bytes(8, "big"))
+            if is_linked:
+                store = victim.log_dir / "remote-log-index-cache"  # no broker looks into it when it starts
+                store.mkdir()
+                victim.folder.rename(store / victim.folder.name)
+                victim.folder.symlink_to(f"{store.name}/{victim.folder.name}")
 
         self.check(campaign, "codec-gzip-0", damage, OUT_OF_ORDER, IDENTICAL)
 
@@ -601,3 +609,18 @@ class TestFoundByTheCampaign:
                 )
 
         self.check(campaign, "late-1", damage, IDENTICAL if how == "dangling" else REFUSED)
+
+    @pytest.mark.parametrize("state", ["", "-stray", "-delete"])
+    def test_a_preallocated_segment_that_is_made(self, state: str, campaign: Campaign) -> None:
+        """combined-600/3219: a stray log is never closed, so its new segment is not trimmed."""
+
+        def damage(victim: Victim) -> None:
+            for path in victim.folder.iterdir():
+                if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
+                    path.unlink()
+            if state:
+                victim.folder.rename(
+                    victim.log_dir / f"{victim.folder.name}.0123456789abcdef0123456789abcdef{state}"
+                )
+
+        self.check(campaign, "preallocated-0", damage)
