@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ REPAIRING = re.compile(
     r"Could not find offset index|Found a corrupted index|Corruption found|Found invalid|Deleting segment|orphaned"
 )
 METADATA = "__cluster_metadata-0"
+SETTLING_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +63,26 @@ class HandedOver:
     theirs: Start
 
 
-def start_broker(sample: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> Start:
+def broker_of(sample: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> Broker:
     properties = dict(sample.properties) | QUIET_PROPERTIES
     now_ms = sample.now_ms if version == KAFKA_VERSION else None
-    with Broker(
-        sample.log_dirs, work_dir=work_dir, properties=properties, version=version, now_ms=now_ms
-    ) as broker:
-        broker.start()
-        log, reads = broker.log, broker.read_all()
-        while version != KAFKA_VERSION and reads != (again := broker.read_all()):
-            reads = again  # killed in the middle of a commit, it finishes that now
-        return Start(log=log, reads=reads)
+    return Broker(sample.log_dirs, work_dir=work_dir, properties=properties, version=version, now_ms=now_ms)
+
+
+def start_and_read(broker: Broker) -> Start:
+    broker.start()
+    return Start(log=broker.log, reads=broker.read_all())
+
+
+def start_both(ours: Broker, theirs: Broker) -> list[Start]:
+    """Start both and read from them; a commit in the middle of which they were killed they finish when they like."""
+    with ours, theirs, ThreadPoolExecutor(2) as pool:
+        starts = list(pool.map(start_and_read, (ours, theirs)))
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while comparable(starts[0].reads) != comparable(starts[1].reads) and time.monotonic() < deadline:
+            reads = pool.map(Broker.read_all, (ours, theirs))
+            starts = [replace(start, reads=again) for start, again in zip(starts, reads, strict=True)]
+        return starts
 
 
 def hand_over(ours: Sample, theirs: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> HandedOver:
@@ -85,14 +96,10 @@ def hand_over(ours: Sample, theirs: Sample, work_dir: Path, version: str = KAFKA
         for log_dir in ours.log_dirs:
             quarantine_of(log_dir).rename(log_dir / INSIDE_FOLDER)
     dumped = complaints(ours)
-    with ThreadPoolExecutor(2) as pool:
-        starts = [
-            pool.submit(start_broker, sample, work_dir / name, version)
-            for name, sample in (("ours", ours), ("theirs", theirs))
-        ]
-        return HandedOver(
-            report=done.report, dumped=dumped, ours=starts[0].result(), theirs=starts[1].result()
-        )
+    starts = start_both(
+        broker_of(ours, work_dir / "ours", version), broker_of(theirs, work_dir / "theirs", version)
+    )
+    return HandedOver(report=done.report, dumped=dumped, ours=starts[0], theirs=starts[1])
 
 
 def complaints(sample: Sample) -> tuple[str, ...]:
@@ -208,7 +215,8 @@ def starts(
         unflushed = unflushed_segments(sample)
         assert recover(sample, "--handoff", handoff).exit_code == 0
         assert not any((log_dir / MARKER).exists() for log_dir in sample.log_dirs)
-        starts[handoff] = (start_broker(sample, root), sample, unflushed)
+        with broker_of(sample, root) as broker:
+            starts[handoff] = (start_and_read(broker), sample, unflushed)
     return starts
 
 
