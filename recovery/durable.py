@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from recovery.actions import TEMPORARY_SUFFIX
-from recovery.file_system import c_library, is_link, is_local, look_at, naming
+from recovery.file_system import c_library, is_link, is_local, look_at, naming, raise_error
 
 _COPY_BYTES = 1 << 20
 
@@ -177,7 +177,7 @@ def remove_file(path: str) -> None:
 
 def remove_tree(folder: str) -> None:
     """Remove *folder* with all that is in it; no link is followed."""
-    for below, folders, names in os.walk(folder, topdown=False, onerror=_raise):
+    for below, folders, names in os.walk(folder, topdown=False, onerror=raise_error):
         for name in names:
             os.unlink(os.path.join(below, name))
         for name in folders:
@@ -211,15 +211,11 @@ def sync_below(folder: str) -> None:
     if _tells_errors_of_file_system(folder):
         _sync_file_system(folder)
         return
-    for below, _, names in os.walk(folder, onerror=_raise):
+    for below, _, names in os.walk(folder, onerror=raise_error):
         for name in names:
             if stat.S_ISREG(os.lstat(os.path.join(below, name)).st_mode):
                 sync(os.path.join(below, name))
         sync(below)
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _tells_errors_of_file_system(path: str) -> bool:

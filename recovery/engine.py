@@ -224,8 +224,7 @@ class Engine:
             for line in lines:
                 self._notify(Remark(text=line, level="warning", log_dir=log_dir))
         for log_dir, error in survey.offline.items():
-            self._offline[log_dir] = error
-            self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
+            self._note_offline(log_dir, error)
         ready = (self._ready(inventory) for inventory in survey.inventories)
         inventories = [inventory for inventory in ready if inventory is not None]
         for inventory in inventories:
@@ -256,11 +255,13 @@ class Engine:
             resumed = self._resumed(inventory)
             self._quarantine_of(inventory.log_dir)
         except OSError as error:
-            offline = LogDirOfflineError(inventory.log_dir, error)
-            self._offline[inventory.log_dir] = offline
-            self._notify(LogDirOffline(log_dir=inventory.log_dir, error=str(offline.error)))
+            self._note_offline(inventory.log_dir, LogDirOfflineError(inventory.log_dir, error))
             return None
         return resumed
+
+    def _note_offline(self, log_dir: str, error: LogDirOfflineError) -> None:
+        self._offline[log_dir] = error
+        self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
 
     def _quarantine_of(self, log_dir: str) -> Quarantine:
         """Return this run's place in quarantine for what comes from a log dir; an interrupted one had it before."""

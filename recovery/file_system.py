@@ -91,6 +91,11 @@ def nearest(path: str) -> str:
     return path
 
 
+def raise_error(error: OSError) -> None:
+    """Raise *error*, for `os.walk`, which otherwise passes over what it cannot list."""
+    raise error
+
+
 @contextmanager
 def naming(path: str) -> Iterator[None]:
     """Put *path* into errors of the block that name no file: those of calls on a descriptor."""

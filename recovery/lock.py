@@ -18,13 +18,14 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import struct
 from collections.abc import Collection, Iterable
 from types import TracebackType
 
 from recovery.durable import give_to_owner_of
 from recovery.errors import LogDirLockedError, LogDirOfflineError
-from recovery.file_system import is_file, look_at
+from recovery.file_system import look_at
 from recovery.work_lock import WorkLocks
 from segfmt.filenames import LOCK_FILE
 
@@ -127,7 +128,8 @@ class LogDirLocks:
 
 def _open(path: str, flags: int) -> int:
     """Open a lock file; to open a pipe would wait for ever."""
-    if look_at(path) is not None and not is_file(path):
+    found = look_at(path)
+    if found is not None and not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     return os.open(path, flags, 0o644)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from recovery.file_system import is_there
+from recovery.file_system import is_there, raise_error
 from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
 from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, quarantine_root
 
@@ -171,7 +171,7 @@ def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
 
     A folder's own files come after all that is below it. No link is followed.
     """
-    for path, folders, names, descriptor in os.fwalk(name, topdown=False, onerror=_raise, dir_fd=root):
+    for path, folders, names, descriptor in os.fwalk(name, topdown=False, onerror=raise_error, dir_fd=root):
         for one in sorted((*folders, *names)):
             found = os.lstat(one, dir_fd=descriptor)
             if not stat.S_ISDIR(found.st_mode):
@@ -245,7 +245,3 @@ def _is_still_in_place(run: QuarantineRun, entry: StoredEntry) -> bool:
         return False
     places = (os.path.join(log_dir, entry.partition, entry.file), os.path.join(log_dir, entry.file))
     return any(is_there(place) for place in places)
-
-
-def _raise(error: OSError) -> None:
-    raise error

@@ -43,13 +43,10 @@ def _parse(text: str, minimum: int, maximum: int) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits:
         return None
-    if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS:
-        value = int(digits)
-    else:
-        found = _decimal_value(digits, maximum)
-        if found is None:
-            return None
-        value = found
+    is_plain = digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS
+    value = int(digits) if is_plain else _decimal_value(digits, maximum)
+    if value is None:
+        return None
     if text[0] == "-":
         value = -value
     return value if minimum <= value <= maximum else None

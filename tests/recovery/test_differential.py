@@ -205,6 +205,19 @@ def patch(log: Path, position: int, data: bytes) -> None:
         file.write(data)
 
 
+def remove_segments(victim: Victim) -> None:
+    """Leave nothing of the log but what tells its topic and its epochs."""
+    for path in victim.folder.iterdir():
+        if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
+            path.unlink()
+
+
+def set_aside(victim: Victim, state: str) -> None:
+    """Give the folder the name of a log that is `-stray` or `-delete`; with no *state* it stays as it is."""
+    if state:
+        victim.folder.rename(victim.log_dir / f"{victim.folder.name}.0123456789abcdef0123456789abcdef{state}")
+
+
 class TestFoundByTheCampaign:
     """What once was wrong, each as small as it can be."""
 
@@ -593,9 +606,7 @@ class TestFoundByTheCampaign:
         """combined-202/894: it is opened at once."""
 
         def damage(victim: Victim) -> None:
-            for path in victim.folder.iterdir():
-                if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
-                    path.unlink()
+            remove_segments(victim)
             index = victim.file(0, ".txnindex")
             if how == "dangling":
                 index.symlink_to("nowhere")
@@ -603,10 +614,7 @@ class TestFoundByTheCampaign:
                 os.mkfifo(index)
             else:
                 index.mkdir()
-            if state:
-                victim.folder.rename(
-                    victim.log_dir / f"{victim.folder.name}.0123456789abcdef0123456789abcdef{state}"
-                )
+            set_aside(victim, state)
 
         self.check(campaign, "late-1", damage, IDENTICAL if how == "dangling" else REFUSED)
 
@@ -615,12 +623,7 @@ class TestFoundByTheCampaign:
         """combined-600/3219: a stray log is never closed, so its new segment is not trimmed."""
 
         def damage(victim: Victim) -> None:
-            for path in victim.folder.iterdir():
-                if path.name not in ("partition.metadata", "leader-epoch-checkpoint"):
-                    path.unlink()
-            if state:
-                victim.folder.rename(
-                    victim.log_dir / f"{victim.folder.name}.0123456789abcdef0123456789abcdef{state}"
-                )
+            remove_segments(victim)
+            set_aside(victim, state)
 
         self.check(campaign, "preallocated-0", damage)

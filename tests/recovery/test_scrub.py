@@ -32,6 +32,12 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sample]:
     return {name: unpack(name, root) for name in SAMPLE_NAMES}
 
 
+def victim_of(sample: Sample, partition: str, log_dir: Path) -> Victim:
+    """The partition's folder of *sample* alone in the new *log_dir*."""
+    folder = next(one for _, one in partitions({sample.name: sample}) if one.name == partition)
+    return make_victim(sample, folder, log_dir)
+
+
 def partitions(samples: dict[str, Sample]) -> list[tuple[Sample, Path]]:
     return [
         (sample, folder)
@@ -75,8 +81,7 @@ class TestHealthyLogs:
     ) -> None:
         """A recovery after records were deleted reads the log from its start offset on."""
         sample = samples["crashed"]
-        folder = next(one for _, one in partitions({"crashed": sample}) if one.name == "tiny-batches-0")
-        made = make_victim(sample, folder, tmp_path / "d")
+        made = victim_of(sample, "tiny-batches-0", tmp_path / "d")
         (made.log_dir / "log-start-offset-checkpoint").write_text("0\n1\ntiny-batches 0 2252\n")
         recover(sample, [made.log_dir])
         report = scrub(sample, [made.log_dir])
@@ -152,8 +157,7 @@ class TestRules:
     ) -> None:
         """Markers with a delete horizon, as compaction leaves them, interrupt the scan."""
         sample = samples["crashed"]
-        folder = next(one for _, one in partitions({"crashed": sample}) if one.name == "compacted-0")
-        made = make_victim(sample, folder, tmp_path / "d")
+        made = victim_of(sample, "compacted-0", tmp_path / "d")
         log = made.logs()[0]
         data = log.read_bytes()
         batches = list(walk_batches(data))
@@ -282,8 +286,7 @@ class TestRules:
         """Not shut down cleanly: a log of one segment may have none yet, one of several has them."""
         sample = samples["crashed"]
         for name, rules in {"tiered-0": {"missing-snapshot"}, "shapes-0": set()}.items():
-            folder = next(one for _, one in partitions({"crashed": sample}) if one.name == name)
-            made = make_victim(sample, folder, tmp_path / name)
+            made = victim_of(sample, name, tmp_path / name)
             assert rules_of(scrub(sample, [made.log_dir])) == set()
             for path in made.folder.glob("*.snapshot"):
                 path.unlink()
@@ -405,8 +408,7 @@ class TestRecords:
     ) -> None:
         """The header of a wrapper has its last offset: only the messages within tell where it begins."""
         sample = samples["crashed-v0-v1"]
-        folder = next(one for _, one in partitions({"x": sample}) if one.name == "old-v0-gzip-0")
-        made = make_victim(sample, folder, tmp_path / "d")
+        made = victim_of(sample, "old-v0-gzip-0", tmp_path / "d")
         recover(sample, [made.log_dir])
         log = made.logs()[0]
         data = log.read_bytes()
