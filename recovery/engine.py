@@ -31,8 +31,10 @@ from recovery.observer import (
 from recovery.partition_run import bytes_to_scan, segments_to_recover
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
+from recovery.rate_limit import RateLimit
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo
+from recovery.source import PartitionFiles
 from recovery.space import SpaceLedger
 from recovery.survey import survey_log_dirs
 
@@ -72,6 +74,8 @@ class Engine:
         repair: first move away what keeps a broker from loading, where that costs no batch.
         remarks: what the caller found out before, for the observers.
         locks: on all these dirs, where the caller holds them already.
+        max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit.
+        drop_cache: whether what is read from disk leaves the page cache again.
     """
 
     def __init__(
@@ -95,6 +99,8 @@ class Engine:
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
         locks: LogDirLocks | None = None,
+        max_bytes_per_second: int | None = None,
+        drop_cache: bool = False,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
@@ -116,6 +122,11 @@ class Engine:
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
         self._locks = locks
+        self._open_files = partial(
+            PartitionFiles,
+            limit=RateLimit(max_bytes_per_second, check=self._stop.check),
+            drops_cache=drop_cache,
+        )
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
 
@@ -314,6 +325,7 @@ class Engine:
                 space=space,
                 repairs=self._repairs.get(inventory.log_dir, ()),
                 keep_deleted=self._keep_deleted,
+                open_files=self._open_files,
                 notify=self._notify,
                 check_stop=self._stop.check,
             )

@@ -35,6 +35,8 @@ def recover(
     force: bool = False,
     repair: bool = False,
     restart: bool = False,
+    max_bytes_per_second: int | None = None,
+    drop_cache: bool = False,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> RecoveryReport:
@@ -54,6 +56,8 @@ def recover(
         force: recover as after an unclean shutdown, whatever the markers say.
         repair: first move to quarantine what keeps a broker from loading, where that costs no batch.
         restart: forget what an interrupted run has done, and begin anew.
+        max_bytes_per_second: read no more of the `.log` files, all threads together; None for no limit.
+        drop_cache: what had to be read from disk leaves the page cache behind the reader.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
 
@@ -100,6 +104,8 @@ def recover(
             stop=stop,
             remarks=remarks,
             locks=locks,
+            max_bytes_per_second=max_bytes_per_second,
+            drop_cache=drop_cache,
         ).run()
 
 

@@ -40,6 +40,7 @@ from recovery.partition_run import PartitionRun
 from recovery.quarantine import Quarantine
 from recovery.report import LogDirReport, PartitionReport
 from recovery.run_journal import RunJournal, own_files
+from recovery.source import PartitionFiles
 from recovery.space import SpaceLedger, free_bytes
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
@@ -71,6 +72,7 @@ class LogDirRun:
         repairs: tuple[str, ...],
         space: SpaceLedger,
         keep_deleted: bool,
+        open_files: Callable[..., PartitionFiles],
         notify: Observer,
         check_stop: Callable[[], None],
     ) -> None:
@@ -84,6 +86,7 @@ class LogDirRun:
         self._notify = notify
         self._check_stop = check_stop
         self._keep_deleted = keep_deleted
+        self._open_files = open_files
         self._quarantine = quarantine
         self._repairs = repairs
         self._space = space
@@ -165,6 +168,7 @@ class LogDirRun:
                         self._journal,
                         may_map=self._may_map,
                         keep_deleted=self._keep_deleted,
+                        open_files=self._open_files,
                         check_stop=self._check_stop,
                         thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
                         reserve=partial(

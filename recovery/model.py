@@ -150,6 +150,13 @@ class ScanRequest:
     ordinal: int = 0
     count: int = 0
 
+    def recovers_whole_file(self, size_bytes: int) -> bool:
+        """Whether this is for the recovery of all of a file of *size_bytes*."""
+        is_whole = (
+            self.start_position == self.part.origin_position == 0 and self.part.size_bytes == size_bytes
+        )
+        return self.mode is ScanMode.RECOVER and is_whole
+
 
 class PartitionSource(Protocol):
     """What the fold may ask of the world: bytes and scans of the files in its task, by their first names."""

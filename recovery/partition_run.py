@@ -21,7 +21,6 @@ from recovery.commit import Commit
 from recovery.errors import PartitionRefusedError
 from recovery.model import (
     BatchSpan,
-    FileStat,
     Original,
     PartitionOutcome,
     PartitionTask,
@@ -68,6 +67,7 @@ class PartitionRun:
         check_stop: Callable[[], None],
         thread_num_of: Callable[[], int],
         reserve: Callable[[PartitionPlan], tuple[Problem, ...]] = lambda _: (),
+        open_files: Callable[..., PartitionFiles] = PartitionFiles,
     ) -> None:
         """Prepare, reading nothing.
 
@@ -78,6 +78,7 @@ class PartitionRun:
             check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
             reserve: sets space for a plan aside, or says why there is too little.
+            open_files: makes what reads a folder's files.
         """
         files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
         self._has_leftovers = len(files) < len(task.files)
@@ -90,7 +91,7 @@ class PartitionRun:
         self._reserve = reserve
         self._path = os.path.join(task.log_dir, task.folder)
         self._unflushed = [] if journal.is_committed(task.folder) else unflushed_segments(task)
-        self._files = PartitionFiles(
+        self._files = open_files(
             self._path,
             task.settings,
             mappable={file for file, _, _ in self._unflushed[:-1]} if may_map else (),
@@ -181,8 +182,8 @@ class PartitionRun:
     def _scan(self, request: ScanRequest) -> RawScan:
         """Scan a segment; one that an interrupted run has scanned is not read again."""
         stat = self._task.files.get(request.part.file)
-        if not _is_whole(request, stat):
-            return self._files.scan(request)
+        if stat is None or not request.recovers_whole_file(stat.size_bytes):
+            return self._files.scan(request)  # not worth a place in the journal
         scan = self._journal.scan_of(self._task.folder, request, stat)
         if scan is None:
             scan = self._files.scan(request)
@@ -383,17 +384,6 @@ def segments_to_recover(task: PartitionTask, journal: RunJournal) -> int:
 
 def _recovery_request(file: str, base_offset: int, size_bytes: int) -> ScanRequest:
     return ScanRequest(part=Original(file=file, size_bytes=size_bytes), base_offset=base_offset)
-
-
-def _is_whole(request: ScanRequest, stat: FileStat | None) -> bool:
-    """Whether *request* is for the recovery of a whole file: only such scans are worth a place in the journal."""
-    return (
-        stat is not None
-        and request.mode is ScanMode.RECOVER
-        and request.start_position == 0
-        and request.part.origin_position == 0
-        and request.part.size_bytes == stat.size_bytes
-    )
 
 
 def _elapsed_ms(started_s: float) -> int:

@@ -95,6 +95,7 @@ class ScrubRun:
         is_chosen: whether a partition is to be checked.
         thread_count: threads for each log dir; they work in one pool.
         bytes_per_second: over all threads together, None for no limit.
+        drops_cache: whether what is read from disk leaves the page cache again.
         is_deep: whether records are opened.
         now_ms, expiration_ms: by which producers expire.
     """
@@ -107,6 +108,7 @@ class ScrubRun:
         is_chosen: Callable[[PartitionFolder], bool] = lambda _: True,
         thread_count: int = 2,
         bytes_per_second: int | None = None,
+        drops_cache: bool = False,
         is_deep: bool = False,
         now_ms: int = 0,
         expiration_ms: int = 86_400_000,
@@ -126,6 +128,7 @@ class ScrubRun:
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
         self._limit = RateLimit(bytes_per_second, check=self._stop.check) if limit is None else limit
+        self._drops_cache = drops_cache
         self._one_at_a_time = threading.Lock()
         self._dirs: list[ScrubbedDir] = []
 
@@ -283,7 +286,12 @@ class ScrubRun:
                     )
                 )
 
-        reading = Reading(limit=self._limit, on_bytes=on_bytes, one_at_a_time=self._one_at_a_time)
+        reading = Reading(
+            limit=self._limit,
+            on_bytes=on_bytes,
+            one_at_a_time=self._one_at_a_time,
+            drops_cache=self._drops_cache,
+        )
         try:
             return scrub_segment(task, reading)
         except OSError as error:

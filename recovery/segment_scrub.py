@@ -22,6 +22,7 @@ from native.segment_scan import SegmentScanner
 from recovery.batch_checks import BatchChecks
 from recovery.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range, read_at, read_index_file
 from recovery.index_checks import OffsetIndexChecks, TimeIndexChecks, size_findings, without_preallocated
+from recovery.page_cache import CachedFile
 from recovery.record_checks import RecordChecks
 from recovery.segment_task import Piece, Reading, SegmentResult, SegmentTask, Tail
 from recovery.segment_window import WINDOW_BYTES, first_batch_bytes, stop_words, window_buffer
@@ -73,9 +74,10 @@ class _SegmentScrub:
         )
         self._descriptor = os.open(os.path.join(task.folder, task.log), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            size = os.fstat(self._descriptor).st_size
-            self._end = size
+            self._end = os.fstat(self._descriptor).st_size
+            self._cached = CachedFile(self._descriptor, gives_back=self._reading.drops_cache)
             self._read_batches()
+            self._cached.leave(self._end)
         except OSError as error:  # what was read until then counts
             self._end_piece(is_broken=True)
             result.is_whole = False
@@ -180,6 +182,8 @@ class _SegmentScrub:
         size = max(0, min(wanted, self._end - position))
         self._position = position
         self._reading.limit.take(size)
+        self._cached.leave(position)
+        self._cached.approach(position)
         buffer = window_buffer(SLACK_BYTES + size)
         count = read_at(self._descriptor, buffer[SLACK_BYTES:], position)
         if count < size:
@@ -350,17 +354,12 @@ class _SegmentScrub:
         """Note damage with nothing sound behind it, as what it means at this end of the log."""
         tail = self._task.tail
         left = self._end - position
-        if tail is Tail.LIVE:
-            if rule in ("torn-batch", "trailing-bytes") or is_zero_range(
-                self._descriptor, position, self._end
-            ):
-                return
+        is_zero = tail is not Tail.CLOSED and is_zero_range(self._descriptor, position, self._end)
+        if tail is Tail.LIVE and (is_zero or rule in ("torn-batch", "trailing-bytes")):
+            return
+        if tail in (Tail.LIVE, Tail.CLOSED):
             self._find(position, rule, words)
             return
-        if tail is Tail.CLOSED:
-            self._find(position, rule, words)
-            return
-        is_zero = is_zero_range(self._descriptor, position, self._end)
         if is_zero:
             words = f"{left} bytes of zeros"
         is_note = tail is Tail.UNCLEAN and is_zero and self._task.is_preallocated

@@ -22,6 +22,8 @@ from native.segment_scan import SegmentScanner
 from recovery.file_system import naming
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
+from recovery.page_cache import STEP_BYTES, CachedFile
+from recovery.rate_limit import RateLimit
 from segfmt import layout
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import CorruptBatchError, FormatError, InvalidRecordError
@@ -31,8 +33,10 @@ from segfmt.record_batch import read_record_batch_header
 from segfmt.time_index import max_entries as max_time_index_entries
 
 WINDOW_BYTES = 2 << 20
-MAPPED_WINDOW_BYTES = 16 << 20
-"""How much of a mapping is scanned between two looks at the clock and at the signals."""
+MAPPED_WINDOW_BYTES = 32 << 20
+"""How much of a mapping is scanned in one call of the kernel."""
+REPORTED_BYTES = 16 << 20
+"""How much is scanned at least between two reports, which are also the looks at the signals."""
 SLACK_BYTES = 256
 """Bytes before a window that have a page: the kernels' masked loads name them, and are slow where there is none."""
 
@@ -50,8 +54,11 @@ class PartitionFiles:
         folder: path of the folder.
         settings: of the log.
         mappable: names of the closed segments that may be mapped.
-        on_bytes: told after each window how many bytes of a recovery were scanned, from the thread that did
+        on_bytes: told now and then how many bytes of a recovery were scanned since, from the thread that did
             it; may raise to end the work.
+        limit: on bytes a second, over all partitions together.
+        drops_cache: whether what was not in the page cache before leaves it again. Then nothing is mapped:
+            pages that are in use cannot be given back.
     """
 
     def __init__(
@@ -61,11 +68,15 @@ class PartitionFiles:
         *,
         mappable: Collection[str] = (),
         on_bytes: Callable[[int], None] = lambda _: None,
+        limit: RateLimit | None = None,
+        drops_cache: bool = False,
     ) -> None:
         self._folder = folder
         self._settings = settings
-        self._mappable = mappable
+        self._mappable = () if drops_cache else mappable
         self._on_bytes = on_bytes
+        self._limit = RateLimit(None) if limit is None else limit
+        self._drops_cache = drops_cache
 
     def read(self, file: str) -> bytes:
         """Return all bytes of a small file."""
@@ -173,38 +184,94 @@ class PartitionFiles:
             ValueError,
         ):  # a file system that maps nothing; a file that was cut since it was looked at
             return None
-        scanner = self._scanner(request)
+        walk = _Walk(self._scanner(request), descriptor, request, self._limit, self._on_bytes)
         with opened as mapped:
-            while not scanner.finished and not mapped.has_faulted:
-                position = scanner.position
+            while not walk.scanner.finished and not mapped.has_faulted:
+                position = walk.scanner.position
                 slack = min(position, SLACK_BYTES)
-                end = min(position + max(MAPPED_WINDOW_BYTES, scanner.needed_bytes), size_bytes)
-                self._feed(scanner, mapped.view[position - slack : end], slack, request)
+                end = position + walk.next_bytes(MAPPED_WINDOW_BYTES)
+                walk.feed(mapped.view[position - slack : end], slack)
             # A file that is cut within its last page reads as zeros there, without a fault.
             is_whole = not mapped.has_faulted and size_bytes <= os.fstat(descriptor).st_size
-            return scanner.result() if is_whole else None
+            return walk.result() if is_whole else None
 
     def _scan_windows(self, descriptor: int, request: ScanRequest, path: str) -> RawScan:
-        part = request.part
-        scanner = self._scanner(request)
-        while not scanner.finished:
-            position = scanner.position
-            window = _window(max(WINDOW_BYTES, scanner.needed_bytes))
-            wanted = min(window.size - SLACK_BYTES, part.size_bytes - position)
-            target = window[SLACK_BYTES : SLACK_BYTES + wanted]
-            _read_fully(descriptor, target, part.origin_position + position, path)
-            self._feed(scanner, window[: SLACK_BYTES + wanted], SLACK_BYTES, request)
-        return scanner.result()
+        origin = request.part.origin_position
+        walk = _Walk(
+            self._scanner(request), descriptor, request, self._limit, self._on_bytes, self._drops_cache
+        )
+        while not walk.scanner.finished:
+            position = walk.scanner.position
+            wanted = walk.next_bytes(WINDOW_BYTES)
+            window = _window(max(WINDOW_BYTES, wanted))[: SLACK_BYTES + wanted]
+            _read_fully(descriptor, window[SLACK_BYTES:], origin + position, path)
+            walk.feed(window, SLACK_BYTES)
+        return walk.result()
 
-    def _feed(
-        self, scanner: SegmentScanner, window: npt.NDArray[np.uint8], slack: int, request: ScanRequest
+
+class _Walk:
+    """One forward pass of a scanner over a file: how much comes next, and what is told of it."""
+
+    def __init__(
+        self,
+        scanner: SegmentScanner,
+        descriptor: int,
+        request: ScanRequest,
+        limit: RateLimit,
+        on_bytes: Callable[[int], None],
+        drops_cache: bool = False,
     ) -> None:
+        self.scanner = scanner
+        part = request.part
+        self._size_bytes = part.size_bytes
+        self._origin = part.origin_position
+        self._limit = limit
+        self._on_bytes = on_bytes
+        self._is_counted = request.mode is ScanMode.RECOVER
+        self._report_bytes = min(REPORTED_BYTES, limit.window_bytes)
+        self._reported_position = scanner.position
+        self._cached: CachedFile | None = None
+        if part.size_bytes > STEP_BYTES or drops_cache:  # what is smaller comes at once
+            self._cached = CachedFile(
+                descriptor,
+                position=self._origin + scanner.position,
+                end_position=self._origin + part.size_bytes,
+                gives_back=drops_cache,
+            )
+
+    def next_bytes(self, most_bytes: int) -> int:
+        """Return how many bytes to read next, once they may be read."""
+        position = self.scanner.position
+        wanted = max(min(most_bytes, self._limit.window_bytes), self.scanner.needed_bytes)
+        wanted = min(wanted, self._size_bytes - position)
+        self._limit.take(wanted)
+        if self._cached is not None:
+            self._cached.approach(self._origin + position)
+        return wanted
+
+    def feed(self, window: npt.NDArray[np.uint8], slack: int) -> None:
+        """Scan *window*, whose bytes from *slack* on are the next ones."""
+        scanner = self.scanner
         position = scanner.position
         scanner.feed(window, slack)
         while scanner.paused_control:
             decide_control(scanner, window[slack + scanner.control_position - position :])
-        reached = request.part.size_bytes if scanner.finished else scanner.position
-        self._on_bytes(reached - position if request.mode is ScanMode.RECOVER else 0)
+        if self._cached is not None:
+            self._cached.leave(self._origin + scanner.position)
+        if scanner.position - self._reported_position >= self._report_bytes:
+            self._report(scanner.position)
+
+    def result(self) -> RawScan:
+        """Return the scan; what was not reported yet is."""
+        self._report(self._size_bytes)
+        if self._cached is not None:
+            self._cached.leave(self._origin + self._size_bytes)
+        return self.scanner.result()
+
+    def _report(self, position: int) -> None:
+        scanned_bytes = position - self._reported_position
+        self._reported_position = position
+        self._on_bytes(scanned_bytes if self._is_counted else 0)
 
 
 def _window(size_bytes: int) -> npt.NDArray[np.uint8]:

@@ -6,9 +6,13 @@ They are declared here once, so that every command spells them alike, and read h
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 from recovery.errors import UsageError
+
+_SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def add_log_dir_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -39,6 +43,21 @@ def add_thread_argument(settings: argparse._ArgumentGroup) -> None:
         metavar="N",
         type=thread_count,
         help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
+    )
+
+
+def add_reading_arguments(settings: argparse._ArgumentGroup) -> None:
+    """Declare `--max-bytes-per-second` and `--drop-cache` among the *settings*."""
+    settings.add_argument(
+        "--max-bytes-per-second",
+        metavar="N",
+        type=byte_rate,
+        help="read no more than so many bytes a second, all threads together; k, M, G are 1024's powers",
+    )
+    settings.add_argument(
+        "--drop-cache",
+        action="store_true",
+        help="let what was read from disk leave the page cache again, for the sake of others on this machine",
     )
 
 
@@ -134,6 +153,16 @@ def thread_count(text: str) -> int:
 def milliseconds(text: str) -> int:
     """Return *text* as a time, ms since 1970."""
     return _integer(text, 0, (1 << 63) - 1)
+
+
+def byte_rate(text: str) -> int:
+    """Return *text* as bytes a second."""
+    match = _SIZE.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise argparse.ArgumentTypeError(
+            f"{text}: expected an integer above 0, with k, M or G behind it or without"
+        )
+    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def _integer(text: str, minimum: int, maximum: int) -> int:

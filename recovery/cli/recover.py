@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
+    add_reading_arguments,
     add_setting_arguments,
     add_thread_argument,
     add_watching_arguments,
@@ -46,6 +47,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     add_log_dir_arguments(parser, "recover")
     settings = add_setting_arguments(parser)
     add_thread_argument(settings)
+    add_reading_arguments(settings)
     settings.add_argument(
         "--now",
         metavar="MS",
@@ -133,6 +135,8 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
             force=arguments.force,
             repair=arguments.repair,
             restart=arguments.restart,
+            max_bytes_per_second=arguments.max_bytes_per_second,
+            drop_cache=arguments.drop_cache,
             observers=observers,
             stop=stop,
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 from recovery.cli.arguments import (
     add_log_dir_arguments,
+    add_reading_arguments,
     add_setting_arguments,
     add_thread_argument,
     add_watching_arguments,
@@ -30,9 +30,6 @@ exit codes:
   4  some files could not be read; the others were checked
   130, 143  interrupted; what is reported is what was checked
 """
-
-_SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
@@ -62,24 +59,10 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     settings = add_setting_arguments(parser)
     add_thread_argument(settings)
-    settings.add_argument(
-        "--max-bytes-per-second",
-        metavar="N",
-        type=_rate,
-        help="read no more than so many bytes a second, all threads together; k, M, G are 1024's powers",
-    )
+    add_reading_arguments(settings)
     parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
     add_watching_arguments(parser, served="progress")
     parser.set_defaults(run=run, command="verify")
-
-
-def _rate(text: str) -> int:
-    match = _SIZE.fullmatch(text)
-    if match is None or not int(match[1]):
-        raise argparse.ArgumentTypeError(
-            f"{text}: expected an integer above 0, with k, M or G behind it or without"
-        )
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -109,6 +92,7 @@ def _verify(arguments: argparse.Namespace, signals: Signals) -> ScrubReport:
             deep=arguments.deep,
             threads=arguments.threads,
             max_bytes_per_second=arguments.max_bytes_per_second,
+            drop_cache=arguments.drop_cache,
             topics=arguments.topic,
             partitions=arguments.partition,
             observers=observers,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.cli.verify import _rate
+from recovery.cli.arguments import byte_rate
 from recovery.verdict import REMEDIES
 from tests.cli.command import ROOT, assert_one_line, run, start
 from tests.cli.json_schema import violations
@@ -92,7 +92,7 @@ def test_text_and_progress(sample: Sample) -> None:
     ("text", "rate"), [("1", 1), ("10k", 10240), ("3M", 3 << 20), ("2G", 2 << 30), ("5m", 5 << 20)]
 )
 def test_rates(text: str, rate: int) -> None:
-    assert _rate(text) == rate
+    assert byte_rate(text) == rate
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "", "1T", "1.5M", "M"])

@@ -16,6 +16,7 @@ from native.segment_scan import SegmentScanner
 from recovery import source as module
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
+from recovery.rate_limit import RateLimit
 from recovery.source import PartitionFiles
 from segfmt.errors import CorruptBatchError, FormatError
 from tests import builders
@@ -116,6 +117,7 @@ class TestMappedAndRead:
 
     def test_all_bytes_of_a_recovery_are_told_and_none_of_a_walk(self, tmp_path: Path, monkeypatch) -> None:
         monkeypatch.setattr(module, "WINDOW_BYTES", 4096)
+        monkeypatch.setattr(module, "REPORTED_BYTES", 4096)
         files = Files(tmp_path, segment())
         size = files.path.stat().st_size
         files.read.scan(request(size))
@@ -144,6 +146,24 @@ class TestMappedAndRead:
             files = PartitionFiles(str(tmp_path), SETTINGS, mappable=mappable, on_bytes=stop)
             with pytest.raises(KeyboardInterrupt):
                 files.scan(request(len(data)))
+
+
+class TestBytesASecond:
+    def test_no_more_is_read_at_once_than_the_limit_lets_pass(self, tmp_path: Path) -> None:
+        slept: list[float] = []
+        limit = RateLimit(256 << 10, clock=lambda: sum(slept), sleep=slept.append)
+        data = segment(400)
+        (tmp_path / LOG).write_bytes(data)
+        for mappable in ((), {LOG}):
+            scanned: list[int] = []
+            files = PartitionFiles(
+                str(tmp_path), SETTINGS, mappable=mappable, on_bytes=scanned.append, limit=limit
+            )
+            files.scan(request(len(data)))
+            assert sum(scanned) == len(data)
+            assert len(scanned) >= len(data) // (128 << 10)
+        # The last window needs no wait behind it.
+        assert sum(slept) >= (2 * len(data) - (64 << 10)) / (256 << 10)
 
 
 class TestFilesThatChange:
