@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from native._crc32c import checksum
-from native._jit import inlined, kernel
+from native._jit import in_process, inlined
 
 STATE_DTYPE: Final = np.dtype(
     [
@@ -263,7 +263,7 @@ def _index(state, offset_index, time_index, last_offset, timestamp_ms, total_byt
     state.bytes_since_index_entry += total_bytes
 
 
-@kernel
+@in_process
 def append_segment(
     path,
     descriptor,

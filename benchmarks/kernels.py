@@ -36,7 +36,7 @@ PRODUCER_COUNT = 100
 QUANTUM_BYTES = 4 << 20
 
 
-@_jit.kernel
+@_jit.in_process
 def plain_sum(words):  # noqa: ANN001, ANN201  # numba infers the types
     """Return the sum of *words*, uint64, shape (n,)."""
     total = np.uint64(0)

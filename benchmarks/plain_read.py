@@ -16,12 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
-from native._jit import kernel
+from native._jit import in_process
 
 BUFFER_BYTES = 1 << 20
 
 
-@kernel
+@in_process
 def _sum_words(words):  # noqa: ANN001, ANN202  # numba infers the types
     """Return the sum of *words*, uint64, shape (n,)."""
     total = np.uint64(0)

@@ -9,10 +9,7 @@ Each kernel compiles the implementation of the path that it is given, and no oth
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
-from numba import types
 from numba.extending import overload
 
 from native import _crc32c_avx512, _crc32c_pclmul, _gf2, _slicing
@@ -57,12 +54,6 @@ def _checksum_of_path(path, address, size):
 
 
 @kernel
-def _checksum_kernel(path, address, size):
+def checksum_of(path, address, size):
+    """Be `checksum`, for Python."""
     return checksum(path, address, size)
-
-
-@functools.cache
-def entry(path):
-    """Return `checksum` by *path*, compiled, for Python: a function of (address, size)."""
-    compiled = _checksum_kernel.compile(types.int64(CpuPathType(path), types.int64, types.int64))
-    return functools.partial(compiled, path)

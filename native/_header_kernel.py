@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from native._jit import kernel
-from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8
+from native._jit import inlined, kernel
+from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8, rows_at
+from native.batch_headers import HEADER_ROW_DTYPE
 from segfmt import layout
+
+_INT64 = np.dtype(np.int64)
 
 # What a walk ends with; `native.batch_headers.WalkEnd` has the meanings.
 NEED_BYTES, FULL, END, TORN, BAD_LENGTH = 0, 1, 2, 3, 4
 
 
-@kernel
-def walk_headers(address, window_bytes, position, end_position, rows):
-    """Fill *rows* from the window at *address*, whose first byte stands at *position* of the file.
-
-    Returns:
-        (status, rows filled, position behind the last of them).
-    """
+@inlined
+def _walk(at, end, position, end_position, rows):
+    """Return (status, rows filled, position behind the last of them)."""
     count = np.int64(0)
-    at = np.int64(address)
-    end = np.int64(address) + np.int64(window_bytes)
     while True:
         left = end_position - position
         if left <= layout.HEADER_UP_TO_MAGIC_BYTES:
@@ -78,3 +75,22 @@ def walk_headers(address, window_bytes, position, end_position, rows):
         count += 1
         at += size
         position += size
+
+
+@kernel
+def walk_headers(address, window_bytes, position, end_position, rows_address, row_count, result_address):
+    """Fill rows from the window at *address*, whose first byte stands at *position* of the file.
+
+    Args:
+        rows_address: of *row_count* HEADER_ROW_DTYPE. Written.
+        result_address: of two int64s: rows filled, position behind the last of them. Written.
+
+    Returns:
+        What the walk ends with.
+    """
+    rows = rows_at(rows_address, row_count, HEADER_ROW_DTYPE)
+    status, count, position = _walk(address, address + window_bytes, position, end_position, rows)
+    result = rows_at(result_address, 2, _INT64)
+    result[0] = count
+    result[1] = position
+    return status

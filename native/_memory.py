@@ -2,7 +2,7 @@
 # ^ numba calls with fixed argument lists, and goes by the names
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""Loads from raw addresses, for kernels.
+"""Loads from raw addresses, and tables at them, for kernels.
 
 An address is an int64. Kernels take addresses and not arrays where they read file bytes: a read-only view
 and a writable one would be two array types and two compilations, and an index that may be negative costs a
@@ -14,6 +14,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 
 
 def _load(builder, address, bits):
@@ -93,3 +94,39 @@ def load_be64(typing_context, address):
         return builder.bswap(_load(builder, args[0], 64))
 
     return types.int64(types.int64), generate
+
+
+def _array_at(dtype, extents):
+    """Return the array of *dtype*, a type of numba's, at an address; its shape are as many int64s as *extents*."""
+    array_type = types.Array(dtype.dtype, len(extents), "C")
+
+    def generate(context, builder, signature, args):
+        address, *shape, _dtype = args
+        array = make_array(array_type)(context, builder)
+        item_bytes = context.get_abi_sizeof(context.get_data_type(dtype.dtype))
+        strides = [context.get_constant(types.intp, item_bytes)]
+        for extent in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], extent))
+        populate_array(
+            array,
+            data=builder.inttoptr(address, array.data.type),
+            shape=shape,
+            strides=strides,
+            itemsize=item_bytes,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return array_type(types.int64, *extents, dtype), generate
+
+
+@intrinsic
+def rows_at(typing_context, address, row_count, dtype):
+    """Return the array at *address*, shape (row_count,), of *dtype*, a global of the kernel's module."""
+    return _array_at(dtype, (types.int64,))
+
+
+@intrinsic
+def table_at(typing_context, address, row_count, column_count, dtype):
+    """Return the array at *address*, shape (row_count, column_count), like `rows_at`."""
+    return _array_at(dtype, (types.int64, types.int64))

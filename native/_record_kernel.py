@@ -10,8 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from native._jit import inlined, kernel
-from native._memory import load_be16, load_be64, load_u8
+from native._memory import load_be16, load_be64, load_u8, rows_at
+from native.batch_headers import HEADER_ROW_DTYPE
 from segfmt import layout
+
+_INT64 = np.dtype(np.int64)
 
 # What a walk ends with; `native.record_walk.RecordFault` has the meanings.
 SOUND, CUT_OFF, LONG_VARINT, BAD_SIZE, BAD_HEADER_COUNT, NULL_HEADER_KEY = 0, 1, 2, 3, 4, 5
@@ -71,8 +74,8 @@ def _skip_headers(at, end):
     return at
 
 
-@kernel
-def walk_records(address, size, record_count, last_offset_delta, base_timestamp_ms, max_timestamp_ms):
+@inlined
+def _walk(address, size, record_count, last_offset_delta, base_timestamp_ms, max_timestamp_ms):
     """Walk over *record_count* records at *address*.
 
     *max_timestamp_ms* bounds the timestamps; the greatest int64 does not.
@@ -119,12 +122,11 @@ def walk_records(address, size, record_count, last_offset_delta, base_timestamp_
     return np.int64(SOUND), np.int64(record_count), at - address
 
 
-@kernel
-def walk_plain_batches(address, rows):
-    """Walk over the records of the batches of *rows* that are not compressed; the first stands at *address*.
+@inlined
+def _walk_batches(address, rows):
+    """Return (row, fault, number of the record, its position in the records).
 
-    Returns:
-        (row, fault, number of the record, its position in the records); row = rows.size where all are sound.
+    The row is rows.size where all are sound.
     """
     for place in range(rows.size):
         row = rows[place]
@@ -137,7 +139,7 @@ def walk_plain_batches(address, rows):
         bound_ms = load_be64(at + layout.MAX_TIMESTAMP_POSITION)
         if attributes & layout.TIMESTAMP_TYPE_MASK:
             bound_ms = np.int64(0x7FFFFFFFFFFFFFFF)
-        fault, number, position = walk_records(
+        fault, number, position = _walk(
             at + layout.RECORDS_POSITION,
             row.size_bytes - layout.RECORDS_POSITION,
             np.int64(row.record_count),
@@ -148,3 +150,44 @@ def walk_plain_batches(address, rows):
         if fault != SOUND:
             return np.int64(place), fault, number, position
     return np.int64(rows.size), np.int64(SOUND), np.int64(0), np.int64(0)
+
+
+@kernel
+def walk_records(
+    address, size, record_count, last_offset_delta, base_timestamp_ms, max_timestamp_ms, result_address
+):
+    """Walk over *record_count* records at *address*.
+
+    Args:
+        max_timestamp_ms: bounds the timestamps; the greatest int64 does not.
+        result_address: of two int64s: number of the record at fault from 0, its position. Written.
+
+    Returns:
+        The fault.
+    """
+    fault, number, position = _walk(
+        address, size, record_count, last_offset_delta, base_timestamp_ms, max_timestamp_ms
+    )
+    result = rows_at(result_address, 2, _INT64)
+    result[0] = number
+    result[1] = position
+    return fault
+
+
+@kernel
+def walk_plain_batches(address, rows_address, row_count, result_address):
+    """Walk over the records of the batches that are not compressed; the first batch stands at *address*.
+
+    Args:
+        rows_address: of *row_count* HEADER_ROW_DTYPE.
+        result_address: of three int64s: fault, number of the record, its position in the records. Written.
+
+    Returns:
+        The row at fault; *row_count* where all are sound.
+    """
+    row, fault, number, position = _walk_batches(address, rows_at(rows_address, row_count, HEADER_ROW_DTYPE))
+    result = rows_at(result_address, 3, _INT64)
+    result[0] = fault
+    result[1] = number
+    result[2] = position
+    return row

@@ -17,18 +17,13 @@ LegacyRecord.ensureValid, ProducerAppendInfo.append.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
-from numba import types
-from numba.np import numpy_support
 
 from native import _crc32, _scan_rules
-from native._cpu_type import CpuPathType
 from native._crc32c import checksum
 from native._hints import rarely
 from native._jit import inlined, kernel
-from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8
+from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8, rows_at, table_at
 from native._scan_rules import KIND_MARKER, KIND_UNKNOWN, has_room, stop
 from native._scan_state import (
     FULL,
@@ -60,6 +55,8 @@ _EVENT_NON_TRANSACTIONAL = int(TxnEventKind.NON_TRANSACTIONAL)
 _EVENT_INVALID_TXN = int(TxnEventKind.INVALID_TXN)
 _EVENT_MARKER = int(TxnEventKind.MARKER)
 
+_INT32 = np.dtype(np.int32)
+_INT64 = np.dtype(np.int64)
 _MAX_INT32 = np.uint64(0x7FFFFFFF)
 _UINT32_MASK = np.int64(0xFFFFFFFF)
 _NEVER = np.int64(-1) << np.int64(62)
@@ -69,29 +66,6 @@ _HEADER_BYTES = layout.HEADER_UP_TO_MAGIC_BYTES
 _LOG_OVERHEAD = layout.LOG_OVERHEAD_BYTES
 _BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD_BYTES
 _MIN_LENGTH = layout.MIN_MESSAGE_BYTES
-
-
-@functools.cache
-def entry(path):
-    """Return `scan` by *path*, compiled: a function of the arguments behind the path.
-
-    The types of the arguments are settled here once. numba's own dispatch looks at every argument of every
-    call, and takes some microseconds for arrays of structures: as long as a window of 100 KB.
-    """
-    tables = [
-        types.Array(numpy_support.from_dtype(dtype), ndim, "C")
-        for dtype, ndim in (
-            (STATE_DTYPE, 1),
-            (np.dtype(np.int32), 2),
-            (TIME_INDEX_ROW_DTYPE, 1),
-            (np.dtype(np.int64), 2),
-            (PRODUCER_ROW_DTYPE, 1),
-            (np.dtype(np.int32), 1),
-            (TXN_EVENT_DTYPE, 1),
-        )
-    ]
-    compiled = _scan.compile(types.int64(CpuPathType(path), types.int64, types.int64, *tables))
-    return functools.partial(compiled, path)
 
 
 @inlined
@@ -259,26 +233,29 @@ def _take_event(state, producers, slots, events, batch, position, attributes, pr
 
 
 @kernel
-def _scan(path, address, window_bytes, states, offset_index, time_index, epochs, producers, slots, events):
+def scan(path, state_address, address, window_bytes):
     """Scan the whole batches of one window.
 
     Args:
         path: CpuPath.
+        state_address: int64, of a STATE_DTYPE, which knows where the tables are. Read and written, and so are
+            they: offset_index, int32, shape (n, 2); time_index, TIME_INDEX_ROW_DTYPE; epochs, int64,
+            shape (n, 3): epoch, base offset, position; producers, PRODUCER_ROW_DTYPE; slots, int32, a power of
+            two long, at least 2 n of *producers*: 0 free, otherwise a row of them; events, TXN_EVENT_DTYPE.
         address: int64, of the file's byte at `position`.
         window_bytes: int64, >= 0, bytes that may be read there.
-        states: STATE_DTYPE, shape (1,). Read and written.
-        offset_index: int32, shape (n, 2). Written.
-        time_index: TIME_INDEX_ROW_DTYPE, shape (n,). Written.
-        epochs: int64, shape (n, 3): epoch, base offset, position. Written.
-        producers: PRODUCER_ROW_DTYPE, shape (n,). Read and written.
-        slots: int32, a power of two long, at least 2 n of *producers*; 0 free, otherwise a row of them. Read
-            and written.
-        events: TXN_EVENT_DTYPE, shape (n,). Written.
 
     Returns:
         NEED_BYTES, FULL, PAUSED or a Stop. Never raises.
     """
+    states = rows_at(state_address, 1, STATE_DTYPE)
     state = states[0]
+    offset_index = table_at(state.offset_index_address, state.offset_index_rows, 2, _INT32)
+    time_index = rows_at(state.time_index_address, state.time_index_rows, TIME_INDEX_ROW_DTYPE)
+    epochs = table_at(state.epochs_address, state.epochs_rows, 3, _INT64)
+    producers = rows_at(state.producers_address, state.producers_rows, PRODUCER_ROW_DTYPE)
+    slots = rows_at(state.slots_address, state.slots_rows, _INT32)
+    events = rows_at(state.events_address, state.events_rows, TXN_EVENT_DTYPE)
     # Addresses instead of positions: one value less to keep. `origin` is where the file's first byte would
     # be.
     origin = address - state.position

@@ -12,8 +12,15 @@ import numpy as np
 
 from native._hints import rarely
 from native._jit import inlined, kernel
-from native._memory import load_be16, load_be32, load_be64, load_u8
-from native._scan_state import CLEARED, MARKER_WAS_LAST, RUNNING, USUAL_OUTSIDE, USUAL_UNKNOWN
+from native._memory import load_be16, load_be32, load_be64, load_u8, rows_at
+from native._scan_state import (
+    CLEARED,
+    MARKER_WAS_LAST,
+    PRODUCER_ROW_DTYPE,
+    RUNNING,
+    USUAL_OUTSIDE,
+    USUAL_UNKNOWN,
+)
 from native.raw_scan import ControlKind, Stop
 from segfmt import layout
 
@@ -26,6 +33,7 @@ KIND_UNKNOWN = 0
 KIND_MARKER = int(ControlKind.MARKER)
 KIND_NOTHING = int(ControlKind.NOTHING)
 
+_INT32 = np.dtype(np.int32)
 _MAX_INT32 = 0x7FFFFFFF
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio, odd: neighbouring ids land far apart
 _HALF = np.uint64(32)
@@ -254,11 +262,14 @@ def decode_marker(batch, total_bytes):
 
 
 @kernel
-def rebuild_slots(producers, producer_count, slots):
-    """Enter the rows 1, 2, ... *producer_count* - 1 of *producers* into *slots*, which are all free."""
+def rebuild_slots(producers_address, producers_rows, producer_count, slots_address, slots_rows):
+    """Enter the rows 1, 2, ... *producer_count* - 1 of the producers into the slots, which are all free."""
+    producers = rows_at(producers_address, producers_rows, PRODUCER_ROW_DTYPE)
+    slots = rows_at(slots_address, slots_rows, _INT32)
     mask = np.uint64(slots.size - 1)
     for row in range(1, producer_count):
         slot = _first_slot(producers[row].producer_id, slots.size)
         while slots[slot] != 0:
             slot = (slot + np.uint64(1)) & mask
         slots[slot] = row
+    return np.int64(0)

@@ -7,13 +7,16 @@ Kafka: FileLogInputStream.nextBatch.
 
 from __future__ import annotations
 
+import ctypes
 import enum
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from native import kernels
 from native.errors import ScanUsageError
+from native.machine_code import address_of
 
 HEADER_ROW_DTYPE: Final = np.dtype(
     [
@@ -79,13 +82,16 @@ def walk_headers(
     Raises:
         ScanUsageError: no such window.
     """
-    from native import _header_kernel
-
     if window.dtype != np.uint8 or window.ndim != 1 or not window.flags.c_contiguous:
         raise ScanUsageError(
             f"a window is contiguous uint8 of one dimension, not {window.dtype} {window.shape}"
         )
     rows = np.zeros(min(most_rows, window.size // 26 + 1), HEADER_ROW_DTYPE)
-    address = window.__array_interface__["data"][0]
-    status, count, behind = _header_kernel.walk_headers(address, window.size, position, end_position, rows)
-    return HeaderWalk(rows[:count], int(behind), WalkEnd(status))
+    address = address_of(window)
+    rows_address = address_of(rows)
+    result = (ctypes.c_int64 * 2)()
+    walk = kernels.entry(kernels.WALK_HEADERS)
+    status = walk(
+        address, window.size, position, end_position, rows_address, rows.size, ctypes.addressof(result)
+    )
+    return HeaderWalk(rows[: result[0]], result[1], WalkEnd(status))

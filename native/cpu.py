@@ -3,17 +3,24 @@
 A kernel compiled for a feature that the code generator does not have ends the process ("Cannot select"), and
 no handler can catch that. So the question is put to the code generator itself, before anything is compiled:
 its feature string follows NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX, which the flags of the
-host do not.
+host do not. The answer is kept with the machine code (`native.kernel_cache`).
 
-Importing this module imports nothing heavy; asking for the supported paths imports numba.
+Importing this module imports nothing heavy; asking for the supported paths imports numba where nobody has
+asked before.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
+import os
+from typing import Final, NamedTuple
 
+from native import kernel_cache
 from native.errors import UnsupportedCpuPathError
+
+ENVIRONMENT: Final = "KAFKA_LOG_RECOVERY_CPU_PATH"
+"""Names the path that a process is to take where nothing else is asked for."""
 
 
 class CpuPath(enum.IntEnum):
@@ -47,26 +54,45 @@ _NEEDED_FEATURES = {
 }
 
 
+class Target(NamedTuple):
+    """What machine code is generated for, as LLVM writes it; features are `+sse4.2,-avx512f,...`."""
+
+    triple: str
+    cpu_name: str
+    features: str
+
+
+@functools.cache
+def target() -> Target:
+    """Return what the code generator of this process generates code for."""
+    cache = kernel_cache.of_this_process()
+    if (kept := cache.read("target")) is not None:
+        return Target(*kept.decode().split("\n"))
+    from native import _compiler
+
+    asked = _compiler.target()
+    cache.write("target", "\n".join(asked).encode())
+    return asked
+
+
 @functools.cache
 def supported() -> tuple[CpuPath, ...]:
     """Return the paths that the code generator of this process can compile, slowest first; never empty."""
-    from native import _jit
-
-    features = _jit.target_features()
-    return tuple(path for path in CpuPath if _NEEDED_FEATURES[path] <= features)
+    return tuple(path for path in CpuPath if not _missing_features(path))
 
 
 def choose(forced: CpuPath | None = None) -> CpuPath:
-    """Return the path to use: *forced*, or the fastest there is.
+    """Return the path to use: *forced*, or the one that the environment names, or the fastest there is.
 
     Args:
-        forced: a path that must be taken, for tests and for the command line.
+        forced: a path that must be taken, for tests.
 
     Raises:
-        UnsupportedCpuPathError: the CPU, or what numba was told about it, lacks what *forced* needs.
+        UnsupportedCpuPathError: the CPU, or what numba was told about it, lacks what that path needs; or
+            the environment names none.
     """
     if forced is None:
-        return supported()[-1]
+        return _default()
     if forced not in supported():
         names = ", ".join(path.name for path in supported())
         missing = ", ".join(sorted(feature[1:] for feature in _missing_features(forced)))
@@ -75,6 +101,17 @@ def choose(forced: CpuPath | None = None) -> CpuPath:
             f"possible: {names}"
         )
     return forced
+
+
+@functools.cache
+def _default() -> CpuPath:
+    wanted = os.environ.get(ENVIRONMENT)
+    if not wanted:
+        return supported()[-1]
+    try:
+        return choose(named(wanted))
+    except UnsupportedCpuPathError as error:
+        raise UnsupportedCpuPathError(f"{ENVIRONMENT}: {error}") from None
 
 
 def named(name: str) -> CpuPath:
@@ -91,6 +128,4 @@ def named(name: str) -> CpuPath:
 
 
 def _missing_features(path: CpuPath) -> frozenset[str]:
-    from native import _jit
-
-    return _NEEDED_FEATURES[path] - _jit.target_features()
+    return _NEEDED_FEATURES[path] - frozenset(target().features.split(","))

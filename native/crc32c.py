@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from native import _gf2, cpu
+from native import _gf2, cpu, kernels
 from native.cpu import CpuPath
+from native.machine_code import address_of
 
 
 def crc32c(data: npt.NDArray[np.uint8], crc: int = 0, *, cpu_path: CpuPath | None = None) -> int:
@@ -23,12 +24,10 @@ def crc32c(data: npt.NDArray[np.uint8], crc: int = 0, *, cpu_path: CpuPath | Non
     Raises:
         UnsupportedCpuPathError: the CPU lacks *cpu_path*.
     """
-    from native import _crc32c
-
     path = cpu.choose(cpu_path)
     if data.size == 0:
         return crc
-    own: int = _crc32c.entry(path)(data.ctypes.data, data.size)
+    own = kernels.entry(kernels.CHECKSUM, path)(address_of(data), data.size)
     return own if crc == 0 else _gf2.join(crc, own, data.size, _gf2.CASTAGNOLI)
 
 

@@ -13,3 +13,7 @@ class UnsupportedCpuPathError(NativeError):
 
 class ScanUsageError(NativeError):
     """A scanner was used out of order: fed when finished, asked for a result before its end, and the like."""
+
+
+class UnlinkableError(NativeError):
+    """A kernel's object code is not of a kind that can be kept: it is compiled by each process then."""

@@ -6,13 +6,16 @@ Differs: Kafka does not look at offset deltas and timestamps here.
 
 from __future__ import annotations
 
+import ctypes
 import enum
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from native import kernels
 from native.batch_headers import HeaderRows
+from native.machine_code import address_of
 
 
 class RecordFault(enum.IntEnum):
@@ -53,13 +56,16 @@ def walk_plain_batches(window: npt.NDArray[np.uint8], rows: HeaderRows) -> tuple
     Returns:
         The place in *rows* of the first batch with a fault, ``len(rows)`` without one, and the fault.
     """
-    from native import _record_kernel
-
     if not len(rows):
         return 0, RecordWalk(RecordFault.SOUND, 0, 0)
-    address = window.__array_interface__["data"][0]
-    place, fault, number, position = _record_kernel.walk_plain_batches(address, rows)
-    return int(place), RecordWalk(RecordFault(fault), int(number), int(position))
+    address = address_of(window)
+    rows = np.ascontiguousarray(rows)
+    rows_address = address_of(rows)
+    result = (ctypes.c_int64 * 3)()
+    walk = kernels.entry(kernels.WALK_PLAIN_BATCHES)
+    place = walk(address, rows_address, len(rows), ctypes.addressof(result))
+    fault, number, position = result
+    return place, RecordWalk(RecordFault(fault), number, position)
 
 
 def walk_records(
@@ -79,11 +85,17 @@ def walk_records(
         base_timestamp_ms: of the batch's header.
         max_timestamp_ms: of the batch's header; None where timestamps are not bound by it.
     """
-    from native import _record_kernel
-
-    bound_ms = np.iinfo(np.int64).max if max_timestamp_ms is None else max_timestamp_ms
-    address = records.__array_interface__["data"][0]
-    fault, number, position = _record_kernel.walk_records(
-        address, records.size, record_count, last_offset_delta, base_timestamp_ms, bound_ms
+    bound_ms = int(np.iinfo(np.int64).max) if max_timestamp_ms is None else max_timestamp_ms
+    address = address_of(records)
+    result = (ctypes.c_int64 * 2)()
+    walk = kernels.entry(kernels.WALK_RECORDS)
+    fault = walk(
+        address,
+        records.size,
+        record_count,
+        last_offset_delta,
+        base_timestamp_ms,
+        bound_ms,
+        ctypes.addressof(result),
     )
-    return RecordWalk(RecordFault(fault), int(number), int(position))
+    return RecordWalk(RecordFault(fault), *result)

@@ -4,7 +4,7 @@ What is done to a batch follows LogSegment.recover exactly; see `native._scan_ke
 nothing, knows nothing of the state before the segment, never raises on damage, releases the GIL, and costs
 no Python per batch.
 
-Importing this module does not import numba; the first `feed` does.
+Importing this module does not import numba; the first `feed` does, once on a machine.
 
 Kafka: LogSegment.recover; without CRC check and index also the walk of FileRecords.batches, as
 UnifiedLog.loadProducersFromRecords and LogSegment.readNextOffset use it.
@@ -19,9 +19,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from native import _scan_state, cpu
+from native import _scan_state, cpu, kernels
 from native.cpu import CpuPath
 from native.errors import ScanUsageError
+from native.machine_code import address_of
 from native.raw_scan import (
     PRODUCER_DTYPE,
     TIME_INDEX_ROW_DTYPE,
@@ -54,6 +55,7 @@ _SLOTS_PER_ROW: Final = 4
 _NO_INDEX_INTERVAL: Final = 1 << 62
 _INDEX_OF: Final = {name: index for index, name in enumerate(_scan_state.STATE_NAMES)}
 _POSITION: Final = _INDEX_OF["position"]
+_TABLES: Final = ("offset_index", "time_index", "epochs", "producers", "slots", "events")
 _STOPS_WITH_FINAL_TIME_ENTRY: Final = frozenset(
     {Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL}
 )
@@ -104,9 +106,10 @@ class SegmentScanner:
         """
         self._cpu_path = None if cpu_path is None else cpu.choose(cpu_path)
         self._build_index = build_index
-        self._states = np.zeros(1, _scan_state.STATE_DTYPE)
-        # The same integers one by one: a thousand windows make some thousand accesses, and numpy's are slow.
-        self._state = self._states.view(np.int64).data
+        states = np.zeros(len(_scan_state.STATE_NAMES), np.int64)
+        # Its integers one by one: a thousand windows make some thousand accesses, and numpy's are slow.
+        self._state = states.data
+        self._state_address = address_of(states)
         for name, value in {
             "base_offset": base_offset,
             "size_bytes": size_bytes,
@@ -135,6 +138,7 @@ class SegmentScanner:
         self._producers[0] = _scan_state.NOBODY
         self._slots = np.zeros(_SLOTS_PER_ROW * _FIRST_ROWS, np.int32)
         self._events = np.zeros(_FIRST_ROWS, TXN_EVENT_DTYPE)
+        self._locate_tables()
         self._stop: Stop | None = None
         self._paused = False
         if start_position >= size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
@@ -193,8 +197,7 @@ class SegmentScanner:
             raise ScanUsageError(
                 f"a window is contiguous uint8 of one dimension, not {window.dtype} {window.shape}"
             )
-        address: int = window.__array_interface__["data"][0]
-        self._run(address + slack_before, window.size - slack_before)
+        self._run(address_of(window) + slack_before, window.size - slack_before)
 
     def resume_control(
         self, kind: ControlKind, marker_type: int = 0, coordinator_epoch: int = 0, timestamp_ms: int = 0
@@ -274,25 +277,20 @@ class SegmentScanner:
     def _write(self, name: str, value: int) -> None:
         self._state[_INDEX_OF[name]] = value
 
-    def _run(self, address: int, window_bytes: int) -> None:
-        from native import _scan_kernel
+    def _locate_tables(self) -> None:
+        """Tell the kernel where the tables are."""
+        for name in _TABLES:
+            table: npt.NDArray[Any] = getattr(self, f"_{name}")
+            self._write(f"{name}_address", address_of(table))
+            self._write(f"{name}_rows", len(table))
 
+    def _run(self, address: int, window_bytes: int) -> None:
         if self._cpu_path is None:
             self._cpu_path = cpu.choose()
-        scan = _scan_kernel.entry(self._cpu_path)
+        scan = kernels.entry(kernels.SCAN, self._cpu_path)
         while True:
             position = self._state[_POSITION]
-            status = scan(
-                address,
-                window_bytes,
-                self._states,
-                self._offset_index,
-                self._time_index,
-                self._epochs,
-                self._producers,
-                self._slots,
-                self._events,
-            )
+            status = scan(self._state_address, address, window_bytes)
             if status != _scan_state.FULL:
                 break
             self._grow()
@@ -305,8 +303,6 @@ class SegmentScanner:
 
     def _grow(self) -> None:
         """Double every table that is more than half full, so that one kernel call adds many rows."""
-        from native import _scan_rules
-
         self._offset_index = _with_room(self._offset_index, self._read("index_count"))
         self._time_index = _with_room(self._time_index, self._read("time_index_count"))
         self._epochs = _with_room(self._epochs, self._read("epoch_count"))
@@ -315,7 +311,14 @@ class SegmentScanner:
         if producers is not self._producers:
             self._producers = producers
             self._slots = np.zeros(_SLOTS_PER_ROW * producers.size, np.int32)
-            _scan_rules.rebuild_slots(producers, self._read("producer_count"), self._slots)
+            kernels.entry(kernels.REBUILD_SLOTS)(
+                address_of(producers),
+                producers.size,
+                self._read("producer_count"),
+                address_of(self._slots),
+                self._slots.size,
+            )
+        self._locate_tables()
 
     def _append_final_time_entry(self) -> bool:
         """Append the greatest timestamp if it is newer than the last entry; False if its offset is refused.
@@ -338,18 +341,17 @@ class SegmentScanner:
 
 
 def warm_up(cpu_path: CpuPath | None = None) -> CpuPath:
-    """Compile the scan, or load its machine code; return the path that it takes.
+    """Make the kernels of a recovery ready; return the path that they take.
 
-    The first scan of a process does so anyhow, under the GIL: some seconds the first time on a machine, a
-    quarter of one later. A driver with threads or a clock does it before.
+    They are when first called, too, after some seconds the first time on a machine.
 
     Raises:
         UnsupportedCpuPathError: the CPU lacks *cpu_path*.
     """
-    from native import _scan_kernel
-
     path = cpu.choose(cpu_path)
-    _scan_kernel.entry(path)
+    kernels.entry(kernels.SCAN, path)
+    kernels.entry(kernels.CHECKSUM, path)
+    kernels.entry(kernels.REBUILD_SLOTS)
     return path
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 
-from native.segment_scan import warm_up
 from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.handoff import Handoff, reported_marker
 from recovery.inventory import LogDirInventory, list_log_dir
+from recovery.kernel_start import start_kernels
 from recovery.lock import LogDirLocks
 from recovery.log_dir_run import LogDirRun, log_count
 from recovery.model import LogSettings
@@ -37,8 +37,6 @@ from recovery.run_journal import RunJournal, refuse_unfinished_undo
 from recovery.source import PartitionFiles
 from recovery.space import SpaceLedger
 from recovery.survey import survey_log_dirs
-
-_NOTABLE_COMPILE_S = 2.0
 
 
 class StopRequest:
@@ -154,13 +152,11 @@ class Engine:
         with own_locks if self._locks is None else nullcontext(self._locks) as locks:
             self._take_offline(locks)
             now_ms = self._open_journals()
-            compile_s = _warm_up()
+            kernel_remarks = start_kernels()
             self._notify(
                 RunStarted(log_dirs=self._log_dirs, threads_per_dir=self._thread_count, dry_run=self._dry_run)
             )
-            if compile_s > _NOTABLE_COMPILE_S:
-                self._notify(Remark(text=f"compiled the kernels for this CPU in {compile_s:.0f} s, once"))
-            for remark in self._remarks:
+            for remark in (*kernel_remarks, *self._remarks):
                 self._notify(remark)
             for log_dir, error in self._offline.items():
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
@@ -355,10 +351,3 @@ class Engine:
             )
             for log_dir, error in self._offline.items()
         ]
-
-
-def _warm_up() -> float:
-    """Load or compile the kernels before any clock of progress runs; return the seconds that it took."""
-    started_s = time.monotonic()
-    warm_up()
-    return time.monotonic() - started_s

@@ -18,10 +18,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from native.segment_scan import warm_up
 from recovery.engine import StopRequest
 from recovery.errors import InterruptedRecoveryError
 from recovery.folder_files import read_folder
+from recovery.kernel_start import start_kernels
 from recovery.lock import is_locked
 from recovery.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
 from recovery.observer import (
@@ -137,7 +137,7 @@ class ScrubRun:
         started_s = time.monotonic()
         signal_number = 0
         try:
-            warm_up()
+            self._remarks = (*start_kernels(), *self._remarks)
             self._start()
             self._scrub_all()
             for one in self._dirs:

@@ -33,7 +33,7 @@ LONG_FUNCTIONS = {"recovery/cli/recover.py:add_parser": 90}  # a table of option
 LONG_MODULES = {"native/_scan_kernel.py": 450}  # one loop, in which numba inlines what it calls
 
 BANNED_NAMES = {"util", "utils", "helper", "helpers", "common", "base", "manager", "misc", "tools", "lib"}
-KERNEL_DECORATORS = {"kernel", "inlined"}
+KERNEL_DECORATORS = {"kernel", "inlined", "in_process"}
 
 PUT_OFF = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 OF_ONE_MACHINE = re.compile(

@@ -13,16 +13,17 @@ import sys
 
 import numpy as np
 
+from native import _scan_state, kernels
 from tests.fuzz.kernels import TARGETS
 
 
 def is_checked() -> bool:
     """Whether an index beyond a table raises in this process: by a call that has one."""
-    from native import _scan_rules, _scan_state
-
     producers = np.zeros(4, _scan_state.PRODUCER_ROW_DTYPE)
+    slots = np.zeros(64, np.int32)
     try:
-        _scan_rules.rebuild_slots(producers, 5, np.zeros(64, np.int32))
+        rebuild_slots = kernels.entry(kernels.REBUILD_SLOTS)
+        rebuild_slots(producers.ctypes.data, producers.size, 5, slots.ctypes.data, slots.size)
     except IndexError:
         return True
     return False

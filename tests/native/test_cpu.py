@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from native import _jit, cpu
+from native import cpu
 from native.cpu import CpuPath
 from native.errors import NativeError, UnsupportedCpuPathError
 
@@ -38,9 +37,8 @@ def test_supported_path_can_be_forced(cpu_path: CpuPath) -> None:
 
 def test_missing_path_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu.supported.cache_clear()
-    monkeypatch.setattr(
-        _jit, "target_features", lambda: frozenset({"+sse4.2", "+crc32", "+pclmul", "-avx512f"})
-    )
+    features = "+sse4.2,+crc32,+pclmul,-avx512f"
+    monkeypatch.setattr(cpu, "target", lambda: cpu.Target("x86_64-unknown-linux-gnu", "nehalem", features))
     try:
         assert cpu.supported() == (CpuPath.PORTABLE, CpuPath.SSE42_PCLMUL)
         with pytest.raises(
@@ -56,6 +54,18 @@ def test_paths_have_names_for_a_command_line() -> None:
     assert cpu.named("avx512-vpclmul") is CpuPath.AVX512_VPCLMUL
     with pytest.raises(NativeError, match=r"'neon'.*sse42-pclmul"):
         cpu.named("neon")
+
+
+@pytest.mark.parametrize(("name", "path"), [("Portable", CpuPath.PORTABLE), ("", cpu.supported()[-1])])
+def test_the_environment_names_the_path_of_a_process(name: str, path: CpuPath) -> None:
+    code = "from native import cpu; print(cpu.choose().name, cpu.choose(cpu.CpuPath.PORTABLE).name)"
+    assert run_python(code, KAFKA_LOG_RECOVERY_CPU_PATH=name) == f"{path.name} PORTABLE"
+
+
+def test_the_environment_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(cpu.ENVIRONMENT, "neon")
+    with pytest.raises(UnsupportedCpuPathError, match=r"KAFKA_LOG_RECOVERY_CPU_PATH: .*'neon'"):
+        cpu._default.__wrapped__()
 
 
 def test_cpu_without_the_instructions_computes_all_the_same(tmp_path: Path) -> None:
@@ -79,45 +89,6 @@ except cpu.UnsupportedCpuPathError:
 
 def test_importing_the_typed_modules_does_not_import_numba() -> None:
     run_python(
-        "import sys, native.cpu, native.crc32c, native.segment_scan, native.raw_scan\n"
+        "import sys, native.batch_headers, native.crc32c, native.record_walk, native.segment_scan\n"
         "assert 'numba' not in sys.modules and 'llvmlite' not in sys.modules"
     )
-
-
-CACHE_PROBE = """
-import numpy as np
-from native import _crc32c, cpu
-_crc32c.entry(cpu.CpuPath.PORTABLE)
-print(sum(_crc32c._checksum_kernel.stats.cache_hits.values()))
-"""
-
-
-def test_machine_code_is_kept_for_the_next_process(tmp_path: Path) -> None:
-    environment = {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_CACHE_DIR": ""}
-    assert run_python(CACHE_PROBE, **environment) == "0"
-    assert run_python(CACHE_PROBE, **environment) == "1"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["kafka-log-recovery"]
-    (folder,) = (tmp_path / "kafka-log-recovery").iterdir()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-def test_folder_that_others_can_write_to_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(_jit._config, "CACHE_DIR", "")
-    folder = _jit._cache_folder.__wrapped__()
-    assert folder is not None
-    folder.chmod(0o777)
-    assert _jit._cache_folder.__wrapped__() is None
-
-
-def test_without_a_writable_folder_kernels_are_compiled_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
-    monkeypatch.setattr(_jit._config, "CACHE_DIR", "")
-    assert _jit._cache_folder.__wrapped__() is None
-    assert run_python(CACHE_PROBE, XDG_CACHE_HOME=str(blocked), NUMBA_CACHE_DIR="") == "0"

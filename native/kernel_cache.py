@@ -1,0 +1,175 @@
+"""Where compiled kernels are kept between processes, and when they count.
+
+A folder holds the kernels of one compiler, one set of sources, one CPU and one set of numba's settings; its
+name is a digest of all that. Another CPU, version or setting has another folder, so one home may serve many
+machines, and nothing in a folder is ever out of date. Files get their names when they are whole, and count
+only with the right checksum.
+
+What is in a folder is executed, so one that somebody else could write to is not used: it must belong to this
+user, or to root, who could do anything anyway.
+
+Importing this module imports neither numba nor llvmlite.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+import segfmt.layout
+
+_MAGIC: Final = b"klrkern1"
+_DIGEST_BYTES: Final = 32
+_CPU_FACTS: Final = frozenset(
+    b"vendor_id, cpu family, model, model name, stepping, flags, "  # x86
+    b"CPU implementer, CPU architecture, CPU variant, CPU part, CPU revision, Features".split(b", ")  # Arm
+)
+
+
+class KernelCache:
+    """A folder of checked files.
+
+    Attributes:
+        folder: where it is, or would be; None where no place for it is known.
+        problem: why nothing can be kept there; empty if it can.
+    """
+
+    def __init__(self, folder: Path | None, key: bytes) -> None:
+        self.folder = folder
+        self._key = key
+        self.problem = "" if folder is not None else "there is no home folder"
+        self._is_readable = False
+        if folder is None:
+            return
+        try:
+            try:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError:  # not to be made; somebody may have made it for us
+                if not folder.is_dir():
+                    raise
+            if not _is_ours_alone(folder.stat()):
+                self.problem = f"{folder} could be written to by others"
+                return
+            self._is_readable = True
+            if not os.access(folder, os.W_OK):
+                self.problem = f"{folder} cannot be written to"
+        except OSError as error:
+            self.problem = f"{folder}: {error.strerror}"
+
+    def read(self, name: str) -> bytes | None:
+        """Return what was written under *name*; None if nothing was, or not all of it is there as it was."""
+        if not self._is_readable or self.folder is None:
+            return None
+        try:
+            with (self.folder / name).open("rb") as file:
+                if not _is_ours_alone(os.fstat(file.fileno())):
+                    return None
+                data = file.read()
+        except OSError:
+            return None
+        header, payload = data[: len(_MAGIC) + _DIGEST_BYTES], data[len(_MAGIC) + _DIGEST_BYTES :]
+        return payload if header == self._header(name, payload) else None
+
+    def write(self, name: str, payload: bytes) -> bool:
+        """Keep *payload* under *name*, for any number of processes at once; False if that is not possible."""
+        if self.problem or self.folder is None:
+            return False
+        temporary = self.folder / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(self._header(name, payload) + payload)
+            temporary.replace(self.folder / name)
+        except OSError as error:
+            self.problem = f"{self.folder}: {error.strerror}"
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            return False
+        return True
+
+    def _header(self, name: str, payload: bytes) -> bytes:
+        return _MAGIC + hashlib.sha256(self._key + name.encode() + b"\0" + payload).digest()
+
+
+@functools.cache
+def of_this_process() -> KernelCache:
+    """Return the cache for this machine, this compiler, these sources and this environment."""
+    key = _key()
+    root = _root()
+    return KernelCache(root and root / f"kernels-{key.hex()[:16]}", key)
+
+
+def _root() -> Path | None:
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(chosen)
+    if caches := os.environ.get("XDG_CACHE_HOME"):
+        return Path(caches) / "kafka-log-recovery"
+    try:
+        return Path("~/.cache/kafka-log-recovery").expanduser()
+    except RuntimeError:  # no home
+        return None
+
+
+def _is_ours_alone(status: os.stat_result) -> bool:
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _key() -> bytes:
+    """Return a digest of everything that the machine code depends on."""
+    digest = hashlib.sha256()
+    for part in (*_sources(), *_versions(), *_settings(), _cpu_facts()):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.digest()
+
+
+def _sources() -> Iterator[bytes]:
+    """All that a kernel may be made of; numba itself looks at a kernel's own file only."""
+    folder = Path(__file__).parent
+    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
+        yield name.encode() + b"\0" + (folder / name).read_bytes()
+    yield Path(segfmt.layout.__file__).read_bytes()
+
+
+def _versions() -> Iterator[bytes]:
+    yield sys.version.encode()
+    yield np.__version__.encode()
+    for package in ("numba", "llvmlite"):
+        found = importlib.util.find_spec(package)  # does not import it
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError(f"{package} is not installed", name=package)
+        yield (Path(found.origin).parent / "_version.py").read_bytes()
+
+
+def _settings() -> Iterator[bytes]:
+    """Numba's: which CPU to compile for, whether to check bounds, and whatever else it may come to look at."""
+    for name, value in sorted(os.environ.items()):
+        if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR":
+            yield os.fsencode(f"{name}={value}")
+    with contextlib.suppress(OSError):
+        yield Path(".numba_config.yaml").read_bytes()
+
+
+def _cpu_facts() -> bytes:
+    """Return what CPU this is and what it can do, as the system tells it of the first one."""
+    try:
+        descriptor = os.open("/proc/cpuinfo", os.O_RDONLY)
+        try:
+            first_cpu = os.read(descriptor, 1 << 16).split(b"\n\n")[0]
+        finally:
+            os.close(descriptor)
+    except OSError:  # not Linux
+        from llvmlite import binding
+
+        return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}".encode()
+    facts = [line for line in first_cpu.splitlines() if line.partition(b":")[0].strip() in _CPU_FACTS]
+    return b"\n".join([os.uname().machine.encode(), *facts])

@@ -1,0 +1,64 @@
+"""Machine code as a function: bytes are put into memory that can be run, and ctypes calls them.
+
+The memory is never writable and executable at once. ctypes releases the GIL around each call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy.typing as npt
+
+_ENTRY = struct.Struct("<Q")
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_kept: Final[list[mmap.mmap]] = []
+"""What has been loaded stays: nobody knows who still has a function of it."""
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Return where the first byte of *array* is. Whoever calls keeps the array alive."""
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+class MachineCode(NamedTuple):
+    """Code that runs at the start of any page, and where in it the function begins."""
+
+    code: bytes
+    entry: int
+
+    def to_bytes(self) -> bytes:
+        """Return the form that `from_bytes` reads."""
+        return _ENTRY.pack(self.entry) + self.code
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> MachineCode:
+        """Return what `to_bytes` has written."""
+        return cls(data[_ENTRY.size :], *_ENTRY.unpack_from(data))
+
+    def load(self, argument_count: int) -> Callable[..., int]:
+        """Return a function of *argument_count* int64s that returns one. It is there as long as the process is.
+
+        Raises:
+            OSError: the system allows no new code in this process.
+        """
+        memory = mmap.mmap(
+            -1,
+            len(self.code),
+            flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS,
+            prot=mmap.PROT_READ | mmap.PROT_WRITE,
+        )
+        memory.write(self.code)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        if _libc.mprotect(address, len(self.code), mmap.PROT_READ | mmap.PROT_EXEC) != 0:
+            errno = ctypes.get_errno()
+            raise OSError(errno, f"compiled kernels cannot be run in this process: {os.strerror(errno)}")
+        _kept.append(memory)
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * argument_count)
+        return prototype(address + self.entry)

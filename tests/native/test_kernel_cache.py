@@ -1,0 +1,233 @@
+"""Kernels are compiled once, and what was compiled is used where it is right, whole and nobody else's."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from native import _compiler, _link, cpu, kernel_cache, kernels
+from native.cpu import CpuPath
+from native.errors import UnlinkableError
+from native.kernel_cache import KernelCache
+
+ROOT = Path(__file__).resolve().parents[2]
+DIGITS = np.frombuffer(b"123456789", np.uint8)
+PROBE = """
+import json, sys
+import numpy as np
+from native import kernels
+from native.cpu import CpuPath
+from native.crc32c import crc32c
+assert crc32c(np.frombuffer(b"123456789", np.uint8), cpu_path=CpuPath.PORTABLE) == 0xE3069283
+account = kernels.account()
+print(json.dumps({
+    "origin": account.origin.value,
+    "remark": account.remark,
+    "seconds": account.compile_s,
+    "heavy": sorted({"numba", "llvmlite"} & set(sys.modules)),
+}))
+"""
+KERNEL = "checksum_of-portable"
+
+
+def start(cache: Path, **environment: str) -> subprocess.Popen[str]:
+    others = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")}
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", PROBE],
+        cwd=cache.parent,
+        env={**others, "XDG_CACHE_HOME": str(cache), "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    answer: dict[str, Any] = json.loads(out)
+    return answer
+
+
+def probe(cache: Path, **environment: str) -> dict[str, Any]:
+    return finish(start(cache, **environment))
+
+
+def folders(cache: Path) -> list[Path]:
+    return sorted((cache / "kafka-log-recovery").iterdir())
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that a process has used."""
+    cache = tmp_path_factory.mktemp("filled")
+    assert probe(cache)["origin"] == "compiled"
+    return cache
+
+
+@pytest.fixture
+def cache(filled: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(filled, tmp_path / "cache"))
+
+
+def test_second_process_needs_neither_numba_nor_llvm(cache: Path) -> None:
+    assert probe(cache) == {"origin": "cache", "remark": "", "seconds": 0.0, "heavy": []}
+    (folder,) = folders(cache)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {file.name for file in folder.iterdir()} == {KERNEL, "target"}
+
+
+def test_changed_source_is_compiled_anew(cache: Path, tmp_path: Path) -> None:
+    """Also one that the kernel's own module only imports."""
+    for package in ("native", "segfmt"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    assert probe(cache, **environment)["origin"] == "cache"
+    with (tmp_path / "native" / "_gf2.py").open("a") as file:
+        file.write("# changed\n")
+    assert probe(cache, **environment)["origin"] == "compiled"
+    assert len(folders(cache)) == 2
+
+
+def test_damaged_file_is_compiled_anew_and_replaced(cache: Path) -> None:
+    (folder,) = folders(cache)
+    whole = (folder / KERNEL).read_bytes()
+    flipped = bytearray(whole)
+    flipped[-9] ^= 4
+    for damaged in (whole[:-1], whole[:20], b"", bytes(flipped), (folder / "target").read_bytes()):
+        (folder / KERNEL).write_bytes(damaged)
+        assert KernelCache(folder, kernel_cache._key()).read(KERNEL) is None
+    assert probe(cache)["origin"] == "compiled"
+    assert (folder / KERNEL).read_bytes() == whole
+    assert probe(cache)["origin"] == "cache"
+
+
+def test_damaged_target_is_asked_for_again(cache: Path) -> None:
+    (folder,) = folders(cache)
+    whole = (folder / "target").read_bytes()
+    (folder / "target").write_bytes(whole.replace(b"+sse4.2", b"-sse4.2", 1)[:-3])
+    assert probe(cache)["heavy"] == ["llvmlite", "numba"]
+    assert (folder / "target").read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "setting", [{"NUMBA_CPU_NAME": "x86-64"}, {"NUMBA_CPU_FEATURES": ""}, {"NUMBA_ENABLE_AVX": "0"}]
+)
+def test_other_target_has_its_own_code(cache: Path, setting: dict[str, str]) -> None:
+    assert probe(cache, **setting)["origin"] == "compiled"
+    assert len(folders(cache)) == 2
+    assert probe(cache)["origin"] == probe(cache, **setting)["origin"] == "cache"
+
+
+def test_other_cpu_of_the_same_home_has_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = kernel_cache._key()
+    assert kernel_cache._key() == here
+    facts = kernel_cache._cpu_facts()
+    monkeypatch.setattr(kernel_cache, "_cpu_facts", lambda: facts.replace(b"sse4_2", b"sse4a"))
+    assert kernel_cache._key() != here or b"sse4_2" not in facts
+
+
+def test_processes_that_start_at_once(tmp_path: Path) -> None:
+    for one in [start(tmp_path) for _ in range(3)]:
+        assert finish(one)["origin"] in ("compiled", "cache")
+    (folder,) = folders(tmp_path)
+    assert {file.name for file in folder.iterdir()} == {KERNEL, "target"}
+    assert probe(tmp_path)["origin"] == "cache"
+
+
+def test_folder_that_others_can_write_to_is_not_used(cache: Path) -> None:
+    (folder,) = folders(cache)
+    before = (folder / KERNEL).stat().st_mtime_ns
+    folder.chmod(0o777)
+    answer = probe(cache)
+    assert answer["origin"] == "memory"
+    assert answer["remark"] == (
+        f"compiled kernels cannot be kept for the next run: {folder} could be written to by others"
+    )
+    assert (folder / KERNEL).stat().st_mtime_ns == before
+
+
+def test_file_that_others_can_write_to_is_not_used(cache: Path) -> None:
+    (folder,) = folders(cache)
+    (folder / KERNEL).chmod(0o620)
+    assert KernelCache(folder, kernel_cache._key()).read(KERNEL) is None
+
+
+def test_home_that_cannot_hold_a_folder(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    answer = probe(blocked)
+    assert answer["origin"] == "memory"
+    assert answer["remark"].endswith(": Not a directory")
+    assert probe(tmp_path, XDG_CACHE_HOME="", HOME="/dev/null")["origin"] == "memory"
+
+
+def test_read_only_folder_is_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder,) = folders(cache)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    kept = KernelCache(folder, kernel_cache._key())
+    assert kept.read(KERNEL) is not None
+    assert kept.problem == f"{folder} cannot be written to"
+    assert not kept.write("another", b"")
+    assert not (folder / "another").exists()
+
+
+def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = KernelCache(tmp_path / "kernels", b"key")
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(Path, "replace", no_space)
+    assert not cache.write("a", b"code")
+    assert cache.problem.endswith("No space left on device")
+    assert list((tmp_path / "kernels").iterdir()) == []
+
+
+def test_what_cannot_be_kept_is_compiled_by_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise UnlinkableError("refused")
+
+    monkeypatch.setattr(_link, "link", refuse)
+    monkeypatch.setattr(kernel_cache.of_this_process(), "_is_readable", False)
+    checksum = kernels._load(kernels.CHECKSUM, CpuPath.PORTABLE)
+    assert checksum(DIGITS.ctypes.data, DIGITS.size) == 0xE3069283
+    assert kernels.account().origin is kernels.Origin.MEMORY
+
+
+@pytest.mark.parametrize("kernel", kernels.ALL, ids=lambda kernel: kernel.function)
+def test_every_kernel_can_be_kept(kernel: kernels.Kernel) -> None:
+    for path in cpu.supported() if kernel.has_path else [None]:
+        kernels.entry(kernel, path)
+        name = kernel.function if path is None else f"{kernel.function}-{path.name.lower()}"
+        assert kernel_cache.of_this_process().read(name) is not None
+
+
+@pytest.mark.parametrize(
+    ("language", "problem"),
+    [
+        (
+            "define i64 @kernel_entry() {\n %a = call i64 @other()\n ret i64 %a\n}\ndeclare i64 @other()",
+            "other",
+        ),
+        ("@v = global i64 1\ndefine i64 @kernel_entry() {\n %a = load i64, ptr @v\n ret i64 %a\n}", "data"),
+        ("define i64 @somebody() {\n ret i64 0\n}", "kernel_entry"),
+    ],
+)
+def test_code_that_needs_more_is_refused(language: str, problem: str) -> None:
+    with pytest.raises(UnlinkableError, match=problem):
+        _link.link(_compiler.to_object(language, cpu.target()), "kernel_entry")
+
+
+def test_what_is_no_object_is_refused() -> None:
+    with pytest.raises(UnlinkableError, match="no ELF object"):
+        _link.link(b"\xcf\xfa\xed\xfe" + bytes(100), "kernel_entry")
