@@ -45,6 +45,7 @@ def compile_kernel(kernel: Kernel, path: CpuPath | None, wanted: Target | None =
 
 def to_object(language: str, wanted: Target) -> bytes:
     """Return the object code, for *wanted*, of a module in LLVM's language."""
+    target()  # numba makes LLVM ready when it is first asked
     machine = binding.Target.from_triple(wanted.triple).create_target_machine(
         cpu=wanted.cpu_name, features=wanted.features, opt=3, reloc="pic", codemodel="small"
     )
