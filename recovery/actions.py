@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from recovery.model import RemovalKind
+from recovery.model import Blob, RemovalKind
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, FileKind, file_kind
 
 TEMPORARY_SUFFIX = ".recovery-tmp"
@@ -107,7 +107,7 @@ class WriteFile:
     """Write a file in whole: *data*, and zeros up to *size_bytes*."""
 
     name: str
-    data: bytes
+    data: Blob
     size_bytes: int
 
 

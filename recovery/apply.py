@@ -208,7 +208,7 @@ class _Publication:
 def _stage_action(folder: str, action: WriteFile | CopyPart | RestoreFile, temporary: str, path: str) -> None:
     match action:
         case WriteFile(data=data, size_bytes=size_bytes):
-            write_new(temporary, data, size_bytes=size_bytes, like=path)
+            write_new(temporary, bytes(data), size_bytes=size_bytes, like=path)
         case CopyPart(source=source, position=position, size_bytes=size_bytes):
             whole = os.path.join(folder, source)
             copy_new(whole, temporary, position=position, size_bytes=size_bytes, like=path)

@@ -86,7 +86,7 @@ class LogDirRun:
         self._notify = notify
         self._check_stop = check_stop
         self._keep_deleted = keep_deleted
-        self._open_files = open_files
+        self._open_files = partial(open_files, spool_dir=None if dry_run else inventory.log_dir)
         self._quarantine = quarantine
         self._repairs = repairs
         self._space = space

@@ -21,6 +21,7 @@ from segfmt.errors import FormatError
 from segfmt.offset_index import last_offset, lookup
 
 MAX_LONG = 2**63 - 1
+_MOST_KEPT_BYTES = 16 << 20
 
 
 class LogReader:
@@ -36,11 +37,15 @@ class LogReader:
         self._tree = tree
         self._source = source
         self._recovered_scans: dict[Original, RawScan] = {}
+        self._kept_bytes = 0
         self._walked_bytes: dict[str, int] = {}
         self.scanned_bytes = 0
 
     def recovery_scan(self, request: ScanRequest) -> RawScan:
-        """Return the scan of a segment to be recovered; one that was recovered before is not read again."""
+        """Return the scan of a segment to be recovered.
+
+        One that was recovered before is not read again, as far as a bounded memory goes.
+        """
         known = self._recovered_scans.get(request.part)
         if known is not None:
             return known
@@ -48,8 +53,15 @@ class LogReader:
         self.scanned_bytes += request.part.size_bytes
         if scan.stop in CUTTING_STOPS:  # others end before the last entry of the time index
             cut = replace(request.part, size_bytes=scan.valid_bytes)
-            self._recovered_scans[cut] = scan._replace(stop=Stop.END)
+            self._remember(cut, scan._replace(stop=Stop.END))
         return scan
+
+    def _remember(self, part: Original, scan: RawScan) -> None:
+        self._recovered_scans[part] = scan
+        self._kept_bytes += _table_bytes(scan)
+        while self._kept_bytes > _MOST_KEPT_BYTES:
+            oldest = next(iter(self._recovered_scans))
+            self._kept_bytes -= _table_bytes(self._recovered_scans.pop(oldest))
 
     def replay_request(
         self, segment: Segment, start_offset: int, end_offset: int | None
@@ -212,6 +224,10 @@ class LogReader:
         if before is not None and before.last_offset >= target_offset:
             return before.position
         return None if behind is None else behind.position
+
+
+def _table_bytes(scan: RawScan) -> int:
+    return sum(value.nbytes for value in scan if isinstance(value, np.ndarray))
 
 
 def _next(offset: int) -> int:

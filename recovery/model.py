@@ -187,12 +187,24 @@ class PartitionSource(Protocol):
         """Return whether *part* is all zeros."""
         ...
 
+    def keep(self, data: bytes) -> Blob:
+        """Return *data*, or what stands for it and takes less memory."""
+        ...
+
+
+class Blob(Protocol):
+    """Bytes, or what stands for them: `bytes(blob)` and `len(blob)`."""
+
+    def __bytes__(self) -> bytes: ...
+
+    def __len__(self) -> int: ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
     """Bytes made by the fold, followed by zeros up to *size_bytes*."""
 
-    data: bytes
+    data: Blob
     size_bytes: int
 
 

@@ -21,6 +21,7 @@ from recovery.commit import Commit
 from recovery.errors import PartitionRefusedError
 from recovery.model import (
     BatchSpan,
+    Blob,
     Original,
     PartitionOutcome,
     PartitionTask,
@@ -78,7 +79,6 @@ class PartitionRun:
             check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
             reserve: sets space for a plan aside, or says why there is too little.
-            open_files: makes what reads a folder's files.
         """
         files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
         self._has_leftovers = len(files) < len(task.files)
@@ -121,6 +121,10 @@ class PartitionRun:
     def is_zero(self, part: Original) -> bool:
         """Return whether a part is all zeros."""
         return self._files.is_zero(part)
+
+    def keep(self, data: bytes) -> Blob:
+        """Return *data*, or what stands for it on disk until the run is over."""
+        return self._files.keep(data)
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment, and tell observers where it is part of a recovery."""
@@ -202,6 +206,12 @@ class PartitionRun:
         Raises:
             OSError: an I/O error; the log dir goes offline.
         """
+        try:
+            return self._run(quarantine, before_change)
+        finally:
+            self._files.close()
+
+    def _run(self, quarantine: Quarantine | None, before_change: Callable[[], None]) -> PartitionResult:
         started_s = time.monotonic()
         self._owner = self._thread_num_of()
         self._notify(

@@ -86,7 +86,7 @@ class _Planner:
         stat = self._task.files.get(name)
         if stat is None or stat.size_bytes != content.size_bytes:
             return False
-        return read(name) == content.data + bytes(content.size_bytes - len(content.data))
+        return read(name) == bytes(content.data) + bytes(content.size_bytes - len(content.data))
 
     # -- quarantine -----------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ class Segment:
     """A segment in the map.
 
     Attributes:
-        scan: the result of its recovery, None while it was not recovered.
+        scan: the result of its recovery, without its tables; None while it was not recovered.
         is_split: whether it came out of a split in this load.
         opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log
             is closed.
@@ -81,6 +82,14 @@ class Segment:
         self.check_mappable(tree)
         self.opened_indexes.add(self.offset_index)
         return view_offset_index(tree.read(self.offset_index))
+
+
+def without_tables(scan: RawScan) -> RawScan:
+    """Return *scan* with empty arrays: what is asked of a segment once its indexes are made."""
+    empty: dict[str, Any] = {
+        name: value[:0].copy() for name, value in scan._asdict().items() if isinstance(value, np.ndarray)
+    }
+    return scan._replace(**empty)
 
 
 class SegmentMap:

@@ -19,7 +19,7 @@ from recovery.model import Cut, Original, PartitionTask, ScanRequest
 from recovery.producer_rebuild import rebuild_producer_state
 from recovery.producer_state import ProducerState
 from recovery.producer_transactions import InvalidTxnStateError
-from recovery.segment import Segment, SegmentMap
+from recovery.segment import Segment, SegmentMap, without_tables
 from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason, refusal_of_stop
 from recovery.tree import PartitionTree
 from segfmt.layout import OFFSET_INDEX_DTYPE
@@ -195,7 +195,7 @@ class SegmentRecovery:
         self._tree.put(segment.time_index, encode_time_index(scan.time_index))
         if len(aborted) or segment.txn_index in self._tree:
             self._tree.put(segment.txn_index, encode_transaction_index(aborted))
-        segment.scan = scan
+        segment.scan = without_tables(scan)
         segment.opened_indexes.update((segment.offset_index, segment.time_index))
 
 

@@ -20,23 +20,27 @@ class SharedScans:
     Args:
         scan: makes one; called from any thread.
         requests: the forecast, in the order of the fold.
+        most_ahead: how many scans may be begun or done and not yet asked for: they take memory.
     """
 
-    def __init__(self, scan: Callable[[ScanRequest], RawScan], requests: list[ScanRequest]) -> None:
+    def __init__(
+        self, scan: Callable[[ScanRequest], RawScan], requests: list[ScanRequest], *, most_ahead: int = 8
+    ) -> None:
         self._scan = scan
+        self._most_ahead = most_ahead
         self._pending = {_key(request): request for request in requests}
         self._running: set[Original] = set()
         self._done: dict[Original, RawScan | BaseException] = {}
         self._changed = Condition()
 
     def has_pending(self) -> bool:
-        """Whether there is a scan that nobody has begun."""
-        return bool(self._pending)
+        """Whether there is a scan that nobody has begun and that may be begun."""
+        return bool(self._pending) and len(self._running) + len(self._done) < self._most_ahead
 
     def help(self) -> bool:
-        """Make the next scan that nobody has begun; return False where there is none."""
+        """Make the next scan that nobody has begun; return False where there is none, or none may be begun."""
         with self._changed:
-            if not self._pending:
+            if not self.has_pending():
                 return False
             key = next(iter(self._pending))
             request = self._begin(key)
@@ -55,7 +59,7 @@ class SharedScans:
                 if key in self._pending:
                     self._begin(key)
                     break
-                if not self._pending:
+                if not self.has_pending():
                     self._changed.wait()
                     continue
             self.help()  # somebody else has begun it: do the next one meanwhile

@@ -21,9 +21,10 @@ from native.raw_scan import ControlKind, RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.file_system import naming
 from recovery.mapping import MappedFile
-from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
+from recovery.model import BatchSpan, Blob, LogSettings, Original, ScanMode, ScanRequest
 from recovery.page_cache import STEP_BYTES, CachedFile
 from recovery.rate_limit import RateLimit
+from recovery.spool import Spool
 from segfmt import layout
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import CorruptBatchError, FormatError, InvalidRecordError
@@ -59,6 +60,7 @@ class PartitionFiles:
         limit: on bytes a second, over all partitions together.
         drops_cache: whether what was not in the page cache before leaves it again. Then nothing is mapped:
             pages that are in use cannot be given back.
+        spool_dir: where what the fold makes may wait on disk; None: among the system's temporary files.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class PartitionFiles:
         on_bytes: Callable[[int], None] = lambda _: None,
         limit: RateLimit | None = None,
         drops_cache: bool = False,
+        spool_dir: str | None = None,
     ) -> None:
         self._folder = folder
+        self._spool = Spool(spool_dir)
         self._settings = settings
         self._mappable = () if drops_cache else mappable
         self._on_bytes = on_bytes
@@ -159,6 +163,14 @@ class PartitionFiles:
                     return False
                 left -= len(chunk)
         return True
+
+    def keep(self, data: bytes) -> Blob:
+        """Return *data*, or what stands for it on disk; until `close`."""
+        return self._spool.keep(data)
+
+    def close(self) -> None:
+        """Forget what was kept."""
+        self._spool.close()
 
     def _scanner(self, request: ScanRequest) -> SegmentScanner:
         return SegmentScanner(

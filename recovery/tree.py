@@ -78,7 +78,7 @@ class PartitionTree:
         if isinstance(node, Original):
             end = node.origin_position + node.size_bytes
             return self._source.read(node.file)[node.origin_position : end]
-        return node.data + bytes(node.size_bytes - len(node.data))
+        return bytes(node.data) + bytes(node.size_bytes - len(node.data))
 
     def original(self, name: str) -> Original | None:
         """Return where the bytes of *name* come from, None for a file that was made."""
@@ -89,7 +89,8 @@ class PartitionTree:
         """Let *name* hold *data*, and zeros behind it up to *size_bytes*."""
         self.require_file(name)
         self._forget(name, RemovalKind.DERIVED)
-        self._nodes[name] = Generated(data=data, size_bytes=len(data) if size_bytes is None else size_bytes)
+        size_bytes = len(data) if size_bytes is None else size_bytes
+        self._nodes[name] = Generated(data=self._source.keep(data), size_bytes=size_bytes)
 
     def put_part(self, name: str, part: Original) -> None:
         """Let *name* hold a copy of a part of a file of the start."""
@@ -103,7 +104,7 @@ class PartitionTree:
         if isinstance(node, Original):
             self._nodes[name] = replace(node, size_bytes=size_bytes)
         else:
-            self._nodes[name] = Generated(data=node.data[:size_bytes], size_bytes=size_bytes)
+            self._nodes[name] = Generated(data=bytes(node.data)[:size_bytes], size_bytes=size_bytes)
 
     def remove(self, name: str, kind: RemovalKind) -> None:
         """Take *name* away if it is there."""

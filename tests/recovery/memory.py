@@ -76,6 +76,9 @@ class MemorySource:
     def is_zero(self, part: Original) -> bool:
         return not any(self._bytes(part))
 
+    def keep(self, data: bytes) -> bytes:
+        return data
+
     def _bytes(self, part: Original) -> bytes:
         if not part.size_bytes:  # perhaps of a segment that the load made
             return b""
