@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from native import _crc32, _scan_rules
+from native import _crc32, _scan_producers, _scan_rules
 from native._crc32c import checksum
 from native._hints import rarely
 from native._jit import inlined, kernel
@@ -27,11 +27,11 @@ from native._memory import load_be16, load_be32, load_be64, load_i8, load_u8, ro
 from native._scan_rules import KIND_MARKER, KIND_UNKNOWN, has_room, stop
 from native._scan_state import (
     FULL,
-    HAS_DATA,
     NEED_BYTES,
     PAUSED,
     PRODUCER_ROW_DTYPE,
     RUNNING,
+    SLOT_DTYPE,
     STATE_DTYPE,
     USUAL_OPEN,
     USUAL_OUTSIDE,
@@ -53,7 +53,6 @@ _SHORT_HEADER = int(Stop.SHORT_HEADER)
 _EVENT_BEGIN = int(TxnEventKind.BEGIN)
 _EVENT_NON_TRANSACTIONAL = int(TxnEventKind.NON_TRANSACTIONAL)
 _EVENT_INVALID_TXN = int(TxnEventKind.INVALID_TXN)
-_EVENT_MARKER = int(TxnEventKind.MARKER)
 
 _INT32 = np.dtype(np.int32)
 _INT64 = np.dtype(np.int64)
@@ -150,22 +149,21 @@ def _take_message(state, offset_index, time_index, batch, position, magic):
 @inlined
 def _take_decision(state, producers, slots, events):
     """Do to the control batch at which the scan paused what its caller says."""
-    row = _scan_rules.known_producer(state, producers, slots, state.control_producer_id)
+    slot = _scan_producers.known_producer(state, producers, slots, state.control_producer_id)
     if state.control_kind == KIND_MARKER:
-        _scan_rules.apply_marker(
-            producers[row], state.control_epoch, state.control_coordinator_epoch, state.control_timestamp_ms
-        )
-        _scan_rules.add_event(
+        _scan_producers.take_marker(
             state,
+            producers,
+            slots,
             events,
-            _EVENT_MARKER,
-            row,
+            slot,
             state.control_base_offset,
             state.control_last_offset,
             state.control_position,
+            state.control_epoch,
             state.control_marker_type,
             state.control_coordinator_epoch,
-            state.control_epoch,
+            state.control_timestamp_ms,
         )
     state.producer_end_offset = state.control_last_offset + 1
     state.control_kind = 0
@@ -189,47 +187,55 @@ def _take_control_batch(
         state.control_base_offset = base_offset
         state.control_last_offset = last_offset
         return stop(state, PAUSED, position, producer_id, base_offset)
-    row = _scan_rules.known_producer(state, producers, slots, producer_id)
+    slot = _scan_producers.known_producer(state, producers, slots, producer_id)
     if kind == KIND_MARKER:
-        _scan_rules.apply_marker(producers[row], epoch, coordinator_epoch, timestamp_ms)
-        _scan_rules.add_event(
+        _scan_producers.take_marker(
             state,
+            producers,
+            slots,
             events,
-            _EVENT_MARKER,
-            row,
+            slot,
             base_offset,
             last_offset,
             position,
+            epoch,
             marker_type,
             coordinator_epoch,
-            epoch,
+            timestamp_ms,
         )
     return np.int64(RUNNING)
 
 
 @inlined
 def _take_event(state, producers, slots, events, batch, position, attributes, producer_id, last_offset):
-    """Note what a data batch changes in its producer's transactions; return (status, row)."""
+    """Note what a data batch changes in its producer's transactions; return (status, slot)."""
     base_offset = load_be64(batch)
     epoch = load_be16(batch + layout.PRODUCER_EPOCH_POSITION)
-    row = _scan_rules.known_producer(state, producers, slots, producer_id)
+    slot = _scan_producers.known_producer(state, producers, slots, producer_id)
+    _scan_producers.expect_data(state, producers, slots, slot)
+    row = np.int64(slots[slot].row)
     producer = producers[row]
+    if attributes & _EVENT_BITS == np.int64(producer.usual):
+        return np.int64(RUNNING), slot
     if attributes & layout.TRANSACTIONAL_MASK != 0:
-        event = np.int64(_EVENT_BEGIN)
+        kind = np.int64(_EVENT_BEGIN)
         usual = USUAL_OPEN
     elif producer.usual == USUAL_OPEN:
-        event = np.int64(_EVENT_INVALID_TXN)
+        kind = np.int64(_EVENT_INVALID_TXN)
         usual = USUAL_OPEN
     else:
-        event = np.int64(_EVENT_NON_TRANSACTIONAL)
+        kind = np.int64(_EVENT_NON_TRANSACTIONAL)
         usual = USUAL_OUTSIDE
-    _scan_rules.add_event(state, events, event, row, base_offset, last_offset, position, -1, -1, epoch)
-    if event == _EVENT_INVALID_TXN:
-        return stop(state, _INVALID_TXN, position, producer_id, base_offset), row
+    place = _scan_producers.add_event(state, events, kind, row, base_offset, last_offset, position, epoch)
+    if kind == _EVENT_INVALID_TXN:
+        return stop(state, _INVALID_TXN, position, producer_id, base_offset), slot
+    if kind == _EVENT_BEGIN:
+        _scan_producers.note_begin(state, producers, row, place, base_offset)
     if producer.usual == USUAL_UNKNOWN:
         producer.first_epoch = epoch
     producer.usual = usual
-    return np.int64(RUNNING), row
+    slots[slot].usual = usual
+    return np.int64(RUNNING), slot
 
 
 @kernel
@@ -240,8 +246,8 @@ def scan(path, state_address, address, window_bytes):
         path: CpuPath.
         state_address: int64, of a STATE_DTYPE, which knows where the tables are. Read and written, and so are
             they: offset_index, int32, shape (n, 2); time_index, TIME_INDEX_ROW_DTYPE; epochs, int64,
-            shape (n, 3): epoch, base offset, position; producers, PRODUCER_ROW_DTYPE; slots, int32, a power of
-            two long, at least 2 n of *producers*: 0 free, otherwise a row of them; events, TXN_EVENT_DTYPE.
+            shape (n, 3): epoch, base offset, position; producers, PRODUCER_ROW_DTYPE; slots, SLOT_DTYPE, a power
+            of two long, at least 2 n of *producers*; events, TXN_EVENT_DTYPE.
         address: int64, of the file's byte at `position`.
         window_bytes: int64, >= 0, bytes that may be read there.
 
@@ -254,7 +260,7 @@ def scan(path, state_address, address, window_bytes):
     time_index = rows_at(state.time_index_address, state.time_index_rows, TIME_INDEX_ROW_DTYPE)
     epochs = table_at(state.epochs_address, state.epochs_rows, 3, _INT64)
     producers = rows_at(state.producers_address, state.producers_rows, PRODUCER_ROW_DTYPE)
-    slots = rows_at(state.slots_address, state.slots_rows, _INT32)
+    slots = rows_at(state.slots_address, state.slots_rows, SLOT_DTYPE)
     events = rows_at(state.events_address, state.events_rows, TXN_EVENT_DTYPE)
     # Addresses instead of positions: one value less to keep. `origin` is where the file's first byte would
     # be.
@@ -340,12 +346,12 @@ def scan(path, state_address, address, window_bytes):
         producer_id = load_be64(this + layout.PRODUCER_ID_POSITION)
         if producer_id >= 0:
             attributes = load_u8(this + layout.ATTRIBUTES_LOW_BYTE_POSITION)
-            row = _scan_rules.first_guess(slots, producer_id)
-            if producers[row].producer_id != producer_id:
+            slot = _scan_producers.first_slot(producer_id, slots.size)
+            if slots[slot].producer_id != producer_id:
                 rarely()
-                row = _scan_rules.find_producer(producers, slots, producer_id)
-            # Row 0 belongs to nobody, and nothing is usual for it.
-            if attributes & _EVENT_BITS != np.int64(producers[row].usual):
+                slot = _scan_producers.find_slot(slots, producer_id)
+            # Nothing is usual in a free slot, and in one whose producer has no batch in this window so far.
+            if attributes & _EVENT_BITS != np.int64(slots[slot].usual):
                 rarely()
                 if attributes & layout.CONTROL_MASK != 0:
                     status = _take_control_batch(
@@ -360,7 +366,7 @@ def scan(path, state_address, address, window_bytes):
                         last_offset,
                     )
                 else:
-                    status, row = _take_event(
+                    status, slot = _take_event(
                         state,
                         producers,
                         slots,
@@ -378,17 +384,10 @@ def scan(path, state_address, address, window_bytes):
                 if attributes & layout.CONTROL_MASK != 0:
                     state.producer_end_offset = last_offset + 1
                     continue
-            producer = producers[row]
-            producer.epoch = load_be16(this + layout.PRODUCER_EPOCH_POSITION)
-            producer.last_offset = last_offset
-            producer.offset_delta = last_offset_delta
-            producer.last_sequence = _scan_rules.last_sequence(
-                load_be32(this + layout.BASE_SEQUENCE_POSITION), last_offset_delta
-            )
-            producer.data_timestamp_ms = timestamp_ms
-            producer.flags = HAS_DATA
+            slots[slot].last_batch = this
         state.producer_end_offset = last_offset + 1
 
+    _scan_producers.settle_all(state, producers, slots)
     state.position = batch - origin
     state.max_timestamp_position = state.max_timestamp_address - origin
     if status == _TIME_INDEX_INVALID_OFFSET:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,17 @@ STATE_NAMES: Final = (
     "epoch_count",
     "producer_count",
     "event_count",
+    # lists through the rows of producers and events; -1 at the end
+    "first_unsettled_row",
+    "oldest_open_row",
+    "newest_open_row",
+    "first_free_event",
+    # transactions that are left out of the events
+    "greatest_begin_offset",
+    "txns_in_order",
+    "settled_txn_count",
+    "first_settled_offset",
+    "last_settled_offset",
     # the control batch at which the scan paused, and what its caller says it is
     "control_position",
     "control_producer_id",
@@ -79,21 +90,53 @@ STATE_NAMES: Final = (
     "control_coordinator_epoch",
     "control_timestamp_ms",
 )
+NOTHING_YET: Final = (
+    "last_offset",
+    "highest_epoch",
+    "producer_end_offset",
+    "first_unsettled_row",
+    "oldest_open_row",
+    "newest_open_row",
+    "first_free_event",
+    "greatest_begin_offset",
+    "first_settled_offset",
+    "last_settled_offset",
+)
+"""What is -1 at first."""
 STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
 """int64 throughout. The index interval is 2**62 where no index is built."""
 
 # What is usual for a producer: the attribute bits (transactional, control) of a batch that needs no event.
 USUAL_UNKNOWN: Final = 0xFF
-"""no event of this producer yet: nothing is usual"""
+"""no event of this producer yet: nothing is usual. In a slot: the row knows"""
 USUAL_OPEN: Final = layout.TRANSACTIONAL_MASK
 """a transaction is open by a BEGIN of this segment"""
 USUAL_OUTSIDE: Final = 0
 """none is open: NON_TRANSACTIONAL was reported, or there was a marker"""
 
+_SLOTS_PER_ROW: Final = 4
+"""Size of the producers' hash table: few ids meet."""
+
 # The bits of a producer's `flags`.
 HAS_DATA: Final = 1
 CLEARED: Final = 2
 MARKER_WAS_LAST: Final = 4
+
+SLOT_DTYPE: Final = np.dtype(
+    [
+        ("producer_id", "<i8"),  # -1: free
+        ("last_batch", "<i8"),  # address of the last data batch of this window, 0 without one
+        ("row", "<i4"),
+        ("usual", "u1"),
+        ("_unused", "u1", (11,)),
+    ]
+)
+"""A slot of the hash table of producers, half a cache line: all that most batches meet of their producer.
+
+What a data batch changes in its producer's row stands in its header, so the slot keeps no more than where it
+is; the row is brought up to date when somebody asks, and at the end of the window. Until a producer has a
+batch in a window nothing is usual in its slot: the first one enters its row in the list of those to be
+brought up to date."""
 
 PRODUCER_ROW_DTYPE: Final = np.dtype(
     [
@@ -109,19 +152,21 @@ PRODUCER_ROW_DTYPE: Final = np.dtype(
         ("usual", "u1"),
         ("flags", "u1"),
         ("has_marker", "?"),
-        ("_unused", "u1", (13,)),
+        ("is_unsettled", "?"),
+        ("next_unsettled_row", "<i4"),
+        ("slot", "<i4"),
+        ("begin_event", "<i4"),  # of a transaction that is known to be open; -1 without one
+        # rows with such transactions that began before and after this one's
+        ("older_open_row", "<i4"),
+        ("newer_open_row", "<i4"),
     ]
 )
-"""What PRODUCER_DTYPE tells, in the form that costs a data batch the fewest stores; one cache line a
-producer.
-
-Row 0 of a table is not used, so that a hash slot of 0 is free."""
+"""What PRODUCER_DTYPE tells, and what the kernel has to know beyond."""
 
 
-NOBODY: Final = np.zeros((), PRODUCER_ROW_DTYPE)
-"""Row 0: it has no id that a batch can have, and nothing is usual for it."""
-NOBODY["producer_id"] = layout.NO_PRODUCER_ID
-NOBODY["usual"] = USUAL_UNKNOWN
+def new_slots(row_count: int) -> npt.NDArray[np.void]:
+    """Return free slots for *row_count* producers, SLOT_DTYPE, a power of two of them if that is one."""
+    return np.full(_SLOTS_PER_ROW * row_count * SLOT_DTYPE.itemsize, 0xFF, np.uint8).view(SLOT_DTYPE)
 
 
 def public_producers(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
@@ -134,3 +179,18 @@ def public_producers(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     public["has_data"] = rows["flags"] & HAS_DATA != 0
     public["cleared"] = rows["flags"] & CLEARED != 0
     return public
+
+
+def in_log_order(events: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return the events in order, without the rows that were taken back."""
+    kept: npt.NDArray[np.void] = events[events["kind"] != 0]
+    return kept.take(np.argsort(kept["position"]))
+
+
+def with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:
+    """Return *table*, or one twice as long with its first *used* rows if more than half is used."""
+    if 2 * used <= len(table):
+        return table
+    longer = np.zeros((2 * len(table), *table.shape[1:]), table.dtype)
+    longer[:used] = table[:used]
+    return longer

@@ -38,7 +38,7 @@ class Kernel(NamedTuple):
 
 CHECKSUM: Final = Kernel("native._crc32c", "checksum_of", 2, has_path=True)
 SCAN: Final = Kernel("native._scan_kernel", "scan", 3, has_path=True)
-REBUILD_SLOTS: Final = Kernel("native._scan_rules", "rebuild_slots", 5)
+REBUILD_SLOTS: Final = Kernel("native._scan_producers", "rebuild_slots", 5)
 WALK_HEADERS: Final = Kernel("native._header_kernel", "walk_headers", 7)
 WALK_RECORDS: Final = Kernel("native._record_kernel", "walk_records", 7)
 WALK_PLAIN_BATCHES: Final = Kernel("native._record_kernel", "walk_plain_batches", 4)

@@ -120,6 +120,9 @@ TXN_EVENT_DTYPE: Final = np.dtype(
         ("marker_type", "i1"),  # 0 abort, 1 commit; -1 unless MARKER
         ("coordinator_epoch", "<i4"),  # -1 unless MARKER
         ("epoch", "<i2"),  # the batch's producer epoch
+        # MARKER: where the first of the other transactions begins that are open then and may be settled later; -1
+        # without one
+        ("oldest_other_offset", "<i8"),
     ]
 )
 
@@ -162,6 +165,20 @@ class RawScan(NamedTuple):
     producers: npt.NDArray[np.void]
     """PRODUCER_DTYPE, shape (n,)."""
     txn_events: npt.NDArray[np.void]
-    """TXN_EVENT_DTYPE, shape (n,), in log order."""
+    """TXN_EVENT_DTYPE, shape (n,), in log order. What is not here:
+
+    * markers that end nothing: their producer has had a marker before in this segment, and no batch in a
+      transaction since;
+    * *settled* transactions: begun after a marker of their producer in this segment, and committed. Whatever was
+      open before the segment, they begin and end in it and leave nothing behind, as long as none of them begins
+      at the offset at which another one does."""
     producer_end_offset: int
     """lastOffset + 1 of the last record batch that Kafka's producer state took in; -1 without one."""
+    txns_in_order: bool = True
+    """Whether each transaction of this segment begins at a higher offset than all before it. From the first that
+    does not, none is settled."""
+    settled_txn_count: int = 0
+    first_settled_offset: int = -1
+    """The lowest offset at which a settled transaction begins; -1 without one."""
+    last_settled_offset: int = -1
+    """The highest one."""

@@ -50,8 +50,6 @@ __all__ = [
 
 _FIRST_ROWS: Final = 64
 """Rows that a table begins with; it doubles when it is full."""
-_SLOTS_PER_ROW: Final = 4
-"""Size of the producers' hash table: few ids meet, and it still fits the first-level cache."""
 _NO_INDEX_INTERVAL: Final = 1 << 62
 _INDEX_OF: Final = {name: index for index, name in enumerate(_scan_state.STATE_NAMES)}
 _POSITION: Final = _INDEX_OF["position"]
@@ -85,6 +83,7 @@ class SegmentScanner:
         max_time_index_entries: int = 873813,
         check_crc: bool = True,
         build_index: bool = True,
+        settles_txns: bool = True,
         cpu_path: CpuPath | None = None,
     ) -> None:
         """Prepare a scan.
@@ -99,6 +98,7 @@ class SegmentScanner:
             check_crc: False for Kafka's walks without ensureValid: neither checksums nor the range of
                 offsets are checked, and a record batch shorter than its header is read over its end.
             build_index: False: no index entries and none of their errors.
+            settles_txns: False: the events of no transaction are left out.
             cpu_path: how to compute CRC-32C; the fastest way by default.
 
         Raises:
@@ -125,18 +125,15 @@ class SegmentScanner:
             "last_time_index_ms": layout.NO_TIMESTAMP_MS,
             "last_indexed_position": start_position,
             "needed_bytes": layout.RECORD_BATCH_OVERHEAD_BYTES,
-            "last_offset": -1,
-            "highest_epoch": -1,
-            "producer_end_offset": -1,
-            "producer_count": 1,  # row 0 is nobody's
+            "txns_in_order": int(settles_txns),
+            **dict.fromkeys(_scan_state.NOTHING_YET, -1),
         }.items():
             self._write(name, value)
         self._offset_index = np.empty((_FIRST_ROWS, 2), np.int32)
         self._time_index = np.empty(_FIRST_ROWS, TIME_INDEX_ROW_DTYPE)
         self._epochs = np.empty((_FIRST_ROWS, 3), np.int64)
         self._producers = np.zeros(_FIRST_ROWS, _scan_state.PRODUCER_ROW_DTYPE)
-        self._producers[0] = _scan_state.NOBODY
-        self._slots = np.zeros(_SLOTS_PER_ROW * _FIRST_ROWS, np.int32)
+        self._slots = _scan_state.new_slots(_FIRST_ROWS)
         self._events = np.zeros(_FIRST_ROWS, TXN_EVENT_DTYPE)
         self._locate_tables()
         self._stop: Stop | None = None
@@ -266,8 +263,12 @@ class SegmentScanner:
             time_index=self._time_index[: self._read("time_index_count")].copy(),
             epochs=epochs[:, :2].copy(),
             epoch_positions=epochs[:, 2].copy(),
-            producers=_scan_state.public_producers(self._producers[1 : self._read("producer_count")]),
-            txn_events=self._events[: self._read("event_count")].copy(),
+            producers=_scan_state.public_producers(self._producers[: self._read("producer_count")]),
+            txn_events=_scan_state.in_log_order(self._events[: self._read("event_count")]),
+            txns_in_order=self._read("txns_in_order") != 0,
+            settled_txn_count=self._read("settled_txn_count"),
+            first_settled_offset=self._read("first_settled_offset"),
+            last_settled_offset=self._read("last_settled_offset"),
             producer_end_offset=self._read("producer_end_offset"),
         )
 
@@ -303,14 +304,14 @@ class SegmentScanner:
 
     def _grow(self) -> None:
         """Double every table that is more than half full, so that one kernel call adds many rows."""
-        self._offset_index = _with_room(self._offset_index, self._read("index_count"))
-        self._time_index = _with_room(self._time_index, self._read("time_index_count"))
-        self._epochs = _with_room(self._epochs, self._read("epoch_count"))
-        self._events = _with_room(self._events, self._read("event_count"))
-        producers = _with_room(self._producers, self._read("producer_count"))
+        self._offset_index = _scan_state.with_room(self._offset_index, self._read("index_count"))
+        self._time_index = _scan_state.with_room(self._time_index, self._read("time_index_count"))
+        self._epochs = _scan_state.with_room(self._epochs, self._read("epoch_count"))
+        self._events = _scan_state.with_room(self._events, self._read("event_count"))
+        producers = _scan_state.with_room(self._producers, self._read("producer_count"))
         if producers is not self._producers:
             self._producers = producers
-            self._slots = np.zeros(_SLOTS_PER_ROW * producers.size, np.int32)
+            self._slots = _scan_state.new_slots(producers.size)
             kernels.entry(kernels.REBUILD_SLOTS)(
                 address_of(producers),
                 producers.size,
@@ -331,7 +332,7 @@ class SegmentScanner:
             return False
         if timestamp_ms > self._read("last_time_index_ms"):
             if count == self._time_index.size:
-                self._time_index = _with_room(self._time_index, count)
+                self._time_index = _scan_state.with_room(self._time_index, count)
             relative_offset = wrap_long(offset - self._read("base_offset"))
             self._time_index[count] = (timestamp_ms, relative_offset)
             self._write("time_index_count", count + 1)
@@ -365,6 +366,7 @@ def scan_segment(
     max_time_index_entries: int = 873813,
     check_crc: bool = True,
     build_index: bool = True,
+    settles_txns: bool = True,
     cpu_path: CpuPath | None = None,
 ) -> RawScan:
     """Scan a segment whose bytes are all there.
@@ -384,17 +386,9 @@ def scan_segment(
         max_time_index_entries=max_time_index_entries,
         check_crc=check_crc,
         build_index=build_index,
+        settles_txns=settles_txns,
         cpu_path=cpu_path,
     )
     if not scanner.finished:
         scanner.feed(data[start_position:])
     return scanner.result()
-
-
-def _with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:
-    """Return *table*, or one twice as long with its first *used* rows if more than half is used."""
-    if 2 * used <= len(table):
-        return table
-    longer = np.zeros((2 * len(table), *table.shape[1:]), table.dtype)
-    longer[:used] = table[:used]
-    return longer

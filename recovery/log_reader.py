@@ -91,6 +91,17 @@ class LogReader:
             raise self._refusal(segment.log, segment.base_offset, scan)
         return scan
 
+    def with_settled(self, request: ScanRequest, scan: RawScan) -> RawScan:
+        """Return *scan*, which *request* has yielded, with the events of all transactions; reads the log again."""
+        part = replace(request.part, size_bytes=scan.valid_bytes)
+        whole = self._source.scan(replace(request, part=part, mode=ScanMode.TRANSACTIONS, ordinal=0, count=0))
+        return scan._replace(
+            txn_events=whole.txn_events,
+            settled_txn_count=0,
+            first_settled_offset=-1,
+            last_settled_offset=-1,
+        )
+
     def is_last_producer_followed(self, request: ScanRequest, scan: RawScan) -> bool:
         """Return whether, in what *request* has read, more follows the first batch of the last new producer.
 

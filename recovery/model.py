@@ -102,6 +102,7 @@ class ScanMode(Enum):
 
     RECOVER = "recover"  # check every batch, build indexes; Kafka: LogSegment.recover
     REPLAY = "replay"  # producer state only; Kafka: UnifiedLog.loadProducersFromRecords
+    TRANSACTIONS = "transactions"  # the same, with the events of settled transactions
     INDEX = "index"  # build indexes without checking; Kafka: LogSegment.append while a segment is split
     WALK = "walk"  # batch headers only, to find the end; Kafka: LogSegment.readNextOffset
 

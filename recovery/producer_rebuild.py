@@ -57,6 +57,8 @@ def _replay(
     if request is None:
         return
     scan = reader.replay_scan(segment, request)
+    if state.depends_on_settled(scan, is_replayed=True):
+        scan = reader.with_settled(request, scan)
     try:
         state.replay(scan, is_last_followed=lambda: reader.is_last_producer_followed(request, scan))
     except InvalidTxnStateError as error:

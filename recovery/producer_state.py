@@ -229,8 +229,24 @@ class ProducerState:
 
     # -- scans ----------------------------------------------------------------------------------------------
 
+    def depends_on_settled(self, scan: RawScan, *, is_replayed: bool) -> bool:
+        """Return whether *scan* has left out transactions that matter here: two may begin at one offset.
+
+        Open transactions are known by their first offsets alone. Nearly never: a segment holds batches that were
+        there before.
+
+        Args:
+            is_replayed: the scan is for `replay`, to which all transactions of the scan are open at once.
+        """
+        if not scan.settled_txn_count:
+            return False
+        if is_replayed and not scan.txns_in_order:
+            return True
+        first, last = scan.first_settled_offset, scan.last_settled_offset
+        return any(first <= offset <= last for offset in self._ongoing)
+
     def recover(self, scan: RawScan) -> npt.NDArray[np.void]:
-        """Take in the scan of a segment that is being recovered.
+        """Take in the scan of a segment that is being recovered; it must not `depends_on_settled`.
 
         Returns:
             The transactions aborted in it, ABORTED_TXN_DTYPE, shape (n,), in log order.
@@ -247,7 +263,9 @@ class ProducerState:
 
         def complete(end: TxnEnd) -> None:
             if end.marker_type == CONTROL_TYPE_ABORT:
-                others = (first for first, other in self._ongoing.items() if other != end.producer_id)
+                others = [first for first, other in self._ongoing.items() if other != end.producer_id]
+                if end.oldest_other_offset >= 0:
+                    others.append(end.oldest_other_offset)
                 last_stable_offset = min(others, default=end.marker_offset + 1)
                 aborted.append((0, end.producer_id, end.first_offset, end.marker_offset, last_stable_offset))
             self._close(end)
@@ -261,7 +279,7 @@ class ProducerState:
         return np.array(aborted, dtype=ABORTED_TXN_DTYPE)
 
     def replay(self, scan: RawScan, *, is_last_followed: Callable[[], bool] = lambda: True) -> None:
-        """Take in the scan of a segment that is only read; the map's end stays.
+        """Take in the scan of a segment that is only read; it must not `depends_on_settled`. The map's end stays.
 
         Kafka collects the read in a temporary HashMap by computeIfAbsent, and then puts what it iterates into its
         own map. Transactions end after all of the read have begun: of two that begin at one offset, only one ends.
@@ -285,6 +303,8 @@ class ProducerState:
         for end in ends:
             self._close(end)
             self._unreplicated.add(end.first_offset)
+        if scan.settled_txn_count:
+            self._unreplicated.add(scan.first_settled_offset)  # only the least of them is ever asked for
 
     def _close(self, end: TxnEnd) -> None:
         """Take a transaction from the open ones, whoever began it there. Kafka: ProducerStateManager.completeTxn."""

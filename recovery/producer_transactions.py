@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from native.raw_scan import RawScan, TxnEventKind
 
-_EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type")
+_EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type", "oldest_other_offset")
 # Plain integers: comparing with an enum's member costs more than all the rest that is done for an event.
 _BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANSACTIONAL)
 
@@ -43,6 +43,8 @@ class TxnEnd(NamedTuple):
         first_offset: where the transaction began, by the producer's own account.
         position: of the marker in the scanned bytes.
         marker_type: CONTROL_TYPE_ABORT or CONTROL_TYPE_COMMIT.
+        oldest_other_offset: where the first transaction begins that is open beside it and that the scan has settled;
+            -1 without one.
     """
 
     producer_id: int
@@ -50,6 +52,7 @@ class TxnEnd(NamedTuple):
     marker_offset: int
     position: int
     marker_type: int
+    oldest_other_offset: int
 
 
 def follow_transactions(
@@ -72,7 +75,7 @@ def follow_transactions(
     """
     # Column by column: lists of integers are made much faster than lists of rows.
     columns = (scan.txn_events[name].tolist() for name in _EVENT_FIELDS)
-    for kind, index, offset, position, marker_type in zip(*columns, strict=True):
+    for kind, index, offset, position, marker_type, oldest_other in zip(*columns, strict=True):
         producer_id = producer_ids[index]
         first_offset = open_txns.get(producer_id, -1)
         if kind == _BEGIN:
@@ -83,5 +86,5 @@ def follow_transactions(
             if first_offset >= 0:
                 raise InvalidTxnStateError.of_write(producer_id, position)
         elif first_offset >= 0:
-            complete(TxnEnd(producer_id, first_offset, offset, position, marker_type))
+            complete(TxnEnd(producer_id, first_offset, offset, position, marker_type, oldest_other))
             open_txns[producer_id] = -1

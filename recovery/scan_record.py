@@ -38,9 +38,13 @@ _INTEGERS: Final = (
     "max_timestamp_ms",
     "max_timestamp_offset",
     "producer_end_offset",
+    "txns_in_order",
+    "settled_txn_count",
+    "first_settled_offset",
+    "last_settled_offset",
 )
 _POSITIONS: Final = ("valid_bytes", "stop_position")
-_COUNTS: Final = ("batch_count", "legacy_batch_count")
+_COUNTS: Final = ("batch_count", "legacy_batch_count", "settled_txn_count")
 _LEAST_INT64: Final = -(1 << 63)
 _MOST_INT64: Final = (1 << 63) - 1
 
@@ -92,11 +96,18 @@ def decode_scan(head: Document, body: memoryview, request: ScanRequest) -> RawSc
     if any(integers[name] < 0 for name in _COUNTS) or not _are_events_sound(arrays):
         return None
     first, second = head["stop_detail"]
+    in_order = bool(integers.pop("txns_in_order"))
     try:
         stop = Stop(integers.pop("stop"))
     except ValueError:
         return None
-    return RawScan(stop=stop, stop_detail=(first, second), **integers, **arrays)  # type: ignore[arg-type]  # by name
+    return RawScan(
+        stop=stop,
+        stop_detail=(first, second),
+        txns_in_order=in_order,
+        **integers,  # type: ignore[arg-type]  # by name
+        **arrays,  # type: ignore[arg-type]  # by name
+    )
 
 
 def _integers(head: Document) -> dict[str, int] | None:

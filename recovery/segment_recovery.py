@@ -96,7 +96,7 @@ class SegmentRecovery:
             ScanRequest(part=part, base_offset=segment.base_offset, ordinal=ordinal, count=count),
         )
         self._observe_epochs(segment, scan)
-        aborted = self._take_producers(segment, state, scan)
+        aborted = self._take_producers(segment, state, scan, part)
         if scan.stop is Stop.OFFSET_OVERFLOW:
             raise SegmentOverflowedError(segment, scan, aborted)
         self._write(segment, scan, aborted)
@@ -168,8 +168,12 @@ class SegmentRecovery:
                 )
             self._epochs.observe(epoch, base_offset)
 
-    def _take_producers(self, segment: Segment, state: ProducerState, scan: RawScan) -> npt.NDArray[np.void]:
+    def _take_producers(
+        self, segment: Segment, state: ProducerState, scan: RawScan, part: Original
+    ) -> npt.NDArray[np.void]:
         """Return the transactions that were aborted in *segment*, ABORTED_TXN_DTYPE, shape (n,)."""
+        if state.depends_on_settled(scan, is_replayed=False):
+            scan = self._reader.with_settled(ScanRequest(part=part, base_offset=segment.base_offset), scan)
         try:
             aborted = state.recover(scan)
         except InvalidTxnStateError as error:

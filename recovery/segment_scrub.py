@@ -278,6 +278,7 @@ class _SegmentScrub:
                 size_bytes=self._end,
                 start_position=position,
                 build_index=False,
+                settles_txns=False,
             )
         return self._scanner
 

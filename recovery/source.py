@@ -182,6 +182,7 @@ class PartitionFiles:
             max_time_index_entries=max_time_index_entries(self._settings.segment_index_bytes),
             check_crc=request.mode is ScanMode.RECOVER,
             build_index=request.mode in (ScanMode.RECOVER, ScanMode.INDEX),
+            settles_txns=request.mode is not ScanMode.TRANSACTIONS,
         )
 
     def _scan_mapped(self, descriptor: int, request: ScanRequest) -> RawScan | None:

@@ -75,6 +75,10 @@ class Scan:
     producers: list[tuple[Any, ...]] = field(default_factory=list)
     txn_events: list[tuple[Any, ...]] = field(default_factory=list)
     producer_end_offset: int = -1
+    txns_in_order: bool = True
+    settled_txn_count: int = 0
+    first_settled_offset: int = -1
+    last_settled_offset: int = -1
 
 
 def plain(raw: RawScan) -> Scan:
@@ -111,6 +115,7 @@ class ReferenceScan:
         max_time_index_entries: int = 873813,
         check_crc: bool = True,
         build_index: bool = True,
+        settles_txns: bool = True,
     ) -> None:
         self.data = data
         self.base_offset = base_offset
@@ -126,6 +131,10 @@ class ReferenceScan:
         self.producers: dict[int, Producer] = {}
         self.open: dict[int, bool] = {}  # by this segment's events; absent: neither BEGIN nor MARKER was seen
         self.reported_outside: set[int] = set()
+        self.known: dict[int, int | None] = {}  # behind their first marker: where the open transaction began
+        self.begins: list[int] = []
+        self.settled: list[int] = []
+        self.may_settle = settles_txns
         self.out = Scan(Stop.END, 0, 0, (0, 0))
 
     def run(self) -> Scan:
@@ -148,6 +157,10 @@ class ReferenceScan:
                 self.out.stop_position = stopped.position
                 self.out.stop_detail = (stopped.detail[0], stopped.detail[1])
         self.out.max_timestamp_ms, self.out.max_timestamp_offset = self.max_timestamp
+        self.out.txns_in_order = self.may_settle
+        self.out.settled_txn_count = len(self.settled)
+        self.out.first_settled_offset = min(self.settled, default=-1)
+        self.out.last_settled_offset = max(self.settled, default=-1)
         self.out.producers = [dataclasses.astuple(producer) for producer in self.producers.values()]
         return self.out
 
@@ -266,12 +279,12 @@ class ReferenceScan:
 
     def event(
         self, kind: TxnEventKind, producer_id: int, epoch: int, offset: int, last_offset: int, position: int,
-        marker_type: int = -1, coordinator_epoch: int = -1,
+        marker_type: int = -1, coordinator_epoch: int = -1, oldest_other: int = -1,
     ) -> None:  # fmt: skip
         self.producer(producer_id)
         row = list(self.producers).index(producer_id)
         self.out.txn_events.append(
-            (kind, row, offset, last_offset, position, marker_type, coordinator_epoch, epoch)
+            (kind, row, offset, last_offset, position, marker_type, coordinator_epoch, epoch, oldest_other)
         )
 
     def transaction(
@@ -281,6 +294,11 @@ class ReferenceScan:
         if transactional and not self.open.get(producer_id):
             self.open[producer_id] = True
             self.event(TxnEventKind.BEGIN, *place)
+            self.may_settle = self.may_settle and offset > max(self.begins, default=-1)
+            self.begins.append(offset)
+            if producer_id in self.known:
+                del self.known[producer_id]  # so that the dict has them in the order in which they began
+                self.known[producer_id] = offset
         elif not transactional and self.open.get(producer_id):
             self.event(TxnEventKind.INVALID_TXN, *place)
             raise _StopScanError(Stop.INVALID_TXN, position, producer_id, offset)
@@ -309,16 +327,38 @@ class ReferenceScan:
         producer.coordinator_epoch = coordinator_epoch
         producer.timestamp_ms = timestamp
         self.open[producer_id] = False
-        self.event(
-            TxnEventKind.MARKER,
-            producer_id,
-            epoch,
-            offset,
-            last_offset,
-            position,
-            marker_type,
-            coordinator_epoch,
+        if not self.is_settled(producer_id, marker_type):
+            others = [first for first in self.known.values() if first is not None]
+            self.event(
+                TxnEventKind.MARKER,
+                producer_id,
+                epoch,
+                offset,
+                last_offset,
+                position,
+                marker_type,
+                coordinator_epoch,
+                others[0] if others else -1,
+            )
+
+    def is_settled(self, producer_id: int, marker_type: int) -> bool:
+        """End the producer's transaction if it is known; return whether nobody else needs to hear of it."""
+        if producer_id not in self.known:
+            self.known[producer_id] = None
+            return False
+        first = self.known.pop(producer_id)
+        self.known[producer_id] = None
+        if first is None:
+            return True
+        if marker_type == 0 or not self.may_settle:
+            return False
+        row = list(self.producers).index(producer_id)
+        begin = max(
+            i for i, event in enumerate(self.out.txn_events) if event[:2] == (TxnEventKind.BEGIN, row)
         )
+        del self.out.txn_events[begin]
+        self.settled.append(first)
+        return True
 
 
 def scan(data: bytes, **options: Any) -> Scan:

@@ -20,7 +20,7 @@ from tests.fuzz.kernels import TARGETS
 def is_checked() -> bool:
     """Whether an index beyond a table raises in this process: by a call that has one."""
     producers = np.zeros(4, _scan_state.PRODUCER_ROW_DTYPE)
-    slots = np.zeros(64, np.int32)
+    slots = _scan_state.new_slots(16)
     try:
         rebuild_slots = kernels.entry(kernels.REBUILD_SLOTS)
         rebuild_slots(producers.ctypes.data, producers.size, 5, slots.ctypes.data, slots.size)

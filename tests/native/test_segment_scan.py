@@ -331,7 +331,7 @@ def idempotent(offset: int, producer_id: int, epoch: int = 0, **fields: Any) -> 
 def test_idempotent_producer_costs_one_event(cpu_path: CpuPath) -> None:
     data = b"".join(idempotent(i, 9, base_sequence=i) for i in range(1000))
     found = assert_same(data, cpu_path, base_offset=0)
-    assert found.txn_events == [(TxnEventKind.NON_TRANSACTIONAL, 0, 0, 0, 0, -1, -1, 0)]
+    assert found.txn_events == [(TxnEventKind.NON_TRANSACTIONAL, 0, 0, 0, 0, -1, -1, 0, -1)]
     assert found.producers == [(9, 999, T, T, 999, 0, -1, 0, 0, True, False, False)]
     assert found.producer_end_offset == 1000
 
@@ -378,7 +378,7 @@ def test_transactions_begin_once_and_end_with_their_marker(cpu_path: CpuPath) ->
         marker_batch(5, builders.COMMIT, producer_id=7, producer_epoch=1, coordinator_epoch=6),
         marker_batch(6, builders.COMMIT, producer_id=8),
     ]
-    found = assert_same(b"".join(batches), cpu_path, base_offset=0)
+    found = assert_same(b"".join(batches), cpu_path, base_offset=0, settles_txns=False)
     assert [(event[0], event[1], event[2], event[5], event[6], event[7]) for event in found.txn_events] == [
         (TxnEventKind.BEGIN, 0, 0, -1, -1, 0),
         (TxnEventKind.MARKER, 0, 2, builders.ABORT, 5, 0),
@@ -389,6 +389,66 @@ def test_transactions_begin_once_and_end_with_their_marker(cpu_path: CpuPath) ->
     seven, eight = found.producers
     assert seven == (7, 4, T, T, -1, 0, 6, 0, 1, True, True, True)
     assert eight == (8, -1, T, -1, -1, 0, 0, 0, 0, False, True, False)
+
+
+def test_a_commit_leaves_no_event_once_its_producer_is_known(cpu_path: CpuPath) -> None:
+    batches = [
+        marker_batch(0, producer_id=7),
+        marker_batch(1, producer_id=8),
+        idempotent(2, 7, transactional=True),
+        idempotent(3, 8, transactional=True),
+        idempotent(4, 9, transactional=True),
+        marker_batch(5, builders.ABORT, producer_id=8),
+        marker_batch(6, builders.COMMIT, producer_id=8),
+        marker_batch(7, builders.COMMIT, producer_id=7),
+        idempotent(8, 8, transactional=True),
+        idempotent(9, 7, transactional=True),
+        marker_batch(10, builders.COMMIT, producer_id=7),
+        marker_batch(11, builders.COMMIT, producer_id=9),
+    ]
+    found = assert_same(b"".join(batches), cpu_path, base_offset=0)
+    assert [(event[0], event[1], event[2], event[8]) for event in found.txn_events] == [
+        (TxnEventKind.MARKER, 0, 0, -1),
+        (TxnEventKind.MARKER, 1, 1, -1),
+        (TxnEventKind.BEGIN, 1, 3, -1),
+        (TxnEventKind.BEGIN, 2, 4, -1),
+        (TxnEventKind.MARKER, 1, 5, 2),
+        (TxnEventKind.BEGIN, 1, 8, -1),
+        (TxnEventKind.MARKER, 2, 11, 8),
+    ]
+    assert (found.settled_txn_count, found.first_settled_offset, found.last_settled_offset) == (2, 2, 9)
+
+
+def test_no_transaction_is_settled_behind_one_that_begins_before_another(cpu_path: CpuPath) -> None:
+    batches = [marker_batch(0, producer_id=7)]
+    for offset in (10, 20, 20, 30):
+        batches += [idempotent(offset, 7, transactional=True), marker_batch(offset + 1, producer_id=7)]
+    found = assert_same(b"".join(batches), cpu_path, base_offset=0)
+    assert (found.txns_in_order, found.settled_txn_count, found.last_settled_offset) == (False, 2, 20)
+    assert [event[2] for event in found.txn_events] == [0, 20, 21, 30, 31]
+
+
+_TXN_STEP = st.tuples(
+    st.integers(0, 4),
+    st.sampled_from(["data", "data", "commit", "commit", "abort"]),
+    st.sampled_from([1] * 9 + [0, -3]),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=st.lists(_TXN_STEP, max_size=60))
+def test_transactions_are_those_of_the_slow_twin(
+    steps: list[tuple[int, str, int]], cpu_path: CpuPath
+) -> None:
+    offset, batches = 0, []
+    for producer_id, what, step in steps:
+        offset = max(0, offset + step)
+        if what == "data":
+            batches.append(idempotent(offset, producer_id, transactional=True))
+        else:
+            kind = builders.COMMIT if what == "commit" else builders.ABORT
+            batches.append(marker_batch(offset, kind, producer_id=producer_id))
+    assert_same(b"".join(batches), cpu_path, base_offset=0)
 
 
 def test_batch_outside_of_an_open_transaction_stops_the_scan(cpu_path: CpuPath) -> None:
@@ -588,8 +648,11 @@ def test_tables_grow_far_beyond_their_first_size(cpu_path: CpuPath) -> None:
         pid = i % 600
         batches.append(idempotent(i, pid, transactional=True, leader_epoch=i, max_timestamp_ms=T + i))
         batches.append(marker_batch(i + 1, producer_id=pid, leader_epoch=i + 1))
-    found = assert_same(b"".join(batches), cpu_path, base_offset=0, index_interval_bytes=0)
+    options = {"base_offset": 0, "index_interval_bytes": 0}
+    found = assert_same(b"".join(batches), cpu_path, settles_txns=False, **options)
     assert (found.stop, len(found.txn_events), len(found.producers)) == (Stop.END, 2000, 300)
+    found = assert_same(b"".join(batches), cpu_path, **options)
+    assert (len(found.txn_events), found.settled_txn_count) == (600, 700)
     assert (len(found.offset_index), len(found.epochs)) == (1999, 2000)
 
 
@@ -611,7 +674,7 @@ def test_tables_that_are_full_at_an_odd_control_batch_grow(before: int, cpu_path
         idempotent(before + 3, 8),
     ]
     found = assert_same(b"".join(batches), cpu_path, base_offset=0)
-    assert (len(found.producers), len(found.txn_events)) == (before + 3, before + 4)
+    assert (len(found.producers), len(found.txn_events)) == (before + 3, before + 3)
 
 
 def test_shapes_and_types_of_the_result(cpu_path: CpuPath) -> None:

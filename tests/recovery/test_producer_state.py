@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -86,10 +87,27 @@ def bytes_of(batch: Batch) -> bytes:
     return data_batch(record_count=count, base_sequence=batch.base_sequence, **fields)
 
 
-def scan_of(batches: list[Batch]) -> RawScan:
+def scan_of(batches: list[Batch], *, settles_txns: bool = True) -> RawScan:
     data = b"".join(map(bytes_of, batches))
     base_offset = min((batch.base_offset for batch in batches), default=0)
-    return scan_segment(np.frombuffer(data, np.uint8), base_offset=base_offset)
+    return scan_segment(np.frombuffer(data, np.uint8), base_offset=base_offset, settles_txns=settles_txns)
+
+
+def outcome(take: Callable[[], np.ndarray | None]) -> str | list | None:
+    """Return what *take* returns, as a list, or why it fails and where."""
+    try:
+        aborted = take()
+    except InvalidTxnStateError as error:
+        return f"{error} at {error.position}"
+    return None if aborted is None else aborted.tolist()
+
+
+def taken(state: ProducerState, batches: list[Batch], *, is_replayed: bool) -> np.ndarray | None:
+    """Let *state* take in *batches* as the recovery does; return what was aborted."""
+    scan = scan_of(batches)
+    if state.depends_on_settled(scan, is_replayed=is_replayed):
+        scan = scan_of(batches, settles_txns=False)
+    return state.replay(scan) if is_replayed else state.recover(scan)
 
 
 class TestAgainstTheTwin:
@@ -134,15 +152,48 @@ class TestAgainstTheTwin:
             except InvalidTxnError:
                 if scan.stop is not Stop.INVALID_TXN:  # then the open transaction is older than the segment
                     with pytest.raises(InvalidTxnStateError):
-                        (state.replay if is_replayed else state.recover)(scan)
+                        taken(state, segment, is_replayed=is_replayed)
                 return
             assert scan.stop is Stop.END
-            aborted = state.replay(scan) if is_replayed else state.recover(scan)
+            aborted = taken(state, segment, is_replayed=is_replayed)
             assert rows_of(state) == twin.rows()
+            assert state._ongoing == twin.ongoing
             if not is_replayed:
                 assert [tuple(row)[1:] for row in aborted.tolist()] == twin.aborted
                 assert not segment or state.map_end_offset == twin.map_end_offset
             twin.aborted.clear()
+
+    TXN_EVENT = st.fixed_dictionaries(
+        {
+            "producer_id": st.integers(0, 3),
+            "is_transactional": st.just(True),
+            "marker": st.sampled_from([None, None, None, 0, 1, 1]),
+            "count": st.integers(1, 2),
+            "step_back": st.sampled_from([0] * 40 + [1, 3, 9]),
+        }
+    )
+
+    @settings(deadline=None, max_examples=400, derandomize=True)
+    @given(st.lists(st.tuples(st.lists(TXN_EVENT, max_size=40), st.booleans()), min_size=2, max_size=3))
+    def test_settled_transactions_leave_nothing_behind(self, segments: list[tuple[list[dict], bool]]) -> None:
+        batches = iter(self.batches_of([event for events, _ in segments for event in events]))
+        state, told_all = new_state(), new_state()
+        for events, is_replayed in segments:
+            segment = [next(batches) for _ in events]
+            found, expected = (
+                outcome(lambda: taken(state, segment, is_replayed=is_replayed)),  # noqa: B023
+                outcome(
+                    lambda: (told_all.replay if is_replayed else told_all.recover)(  # noqa: B023
+                        scan_of(segment, settles_txns=False)  # noqa: B023
+                    )
+                ),
+            )
+            assert found == expected
+            if isinstance(found, str):
+                return
+            assert rows_of(state) == rows_of(told_all)
+            assert state._ongoing == told_all._ongoing
+            assert state.first_unstable_offset == told_all.first_unstable_offset
 
     def test_an_epoch_bump_by_a_marker_forgets_the_last_batch(self) -> None:
         state, twin = new_state(), ProducerTwin()
