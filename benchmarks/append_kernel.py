@@ -6,7 +6,8 @@ It keeps what a running broker keeps beside a log (index entries, producers, ope
 of LogSegment.append and ProducerAppendInfo, which are not those of the scan: so a generated log dir is what a
 crashed broker leaves, and no output of the program that is to be measured.
 
-Records are real ones, `null` keys and values of noise; a consumer can read them.
+Records are real ones, `null` keys and values of noise, or taken, compressed, from a store of contents; a
+consumer can read them.
 """
 
 from __future__ import annotations
@@ -189,7 +190,28 @@ def _forget_batches(producer):
 
 
 @inlined
-def _data_batch(path, buffer, state, producer, noise, size_bytes, is_transactional, timestamp_ms):
+def _take_content(buffer, state, contents, content_rows):
+    """Take any of the compressed contents; return (record count, position behind it)."""
+    row = _next_random(state, content_rows.shape[0])
+    start, end = content_rows[row, 0], content_rows[row, 1]
+    _copy(buffer.ctypes.data + _HEADER_BYTES, contents.ctypes.data + start, end - start)
+    return content_rows[row, 2], _HEADER_BYTES + end - start
+
+
+@inlined
+def _data_batch(
+    path,
+    buffer,
+    state,
+    producer,
+    noise,
+    contents,
+    content_rows,
+    codec,
+    size_bytes,
+    is_transactional,
+    timestamp_ms,
+):
     """Build a batch of *producer*; return (record count, total bytes)."""
     _see(state, producer)
     if not is_transactional and producer.epoch < _LAST_EPOCH and _next_random(state, 20_000) == 0:
@@ -198,9 +220,12 @@ def _data_batch(path, buffer, state, producer, noise, size_bytes, is_transaction
     if is_transactional and producer.txn_first_offset < 0:
         producer.txn_first_offset = state.next_offset
         producer.txn_batches_left = 1 + _next_random(state, 9)
-    count, total_bytes = _store_records(buffer, state, noise, size_bytes - _HEADER_BYTES)
+    if codec != 0:
+        count, total_bytes = _take_content(buffer, state, contents, content_rows)
+    else:
+        count, total_bytes = _store_records(buffer, state, noise, size_bytes - _HEADER_BYTES)
     sequence = producer.next_sequence
-    attributes = _TRANSACTIONAL if is_transactional else 0
+    attributes = codec | (_TRANSACTIONAL if is_transactional else 0)
     _store_header(path, buffer, state, producer, total_bytes, attributes, count, timestamp_ms, sequence)
     producer.last_sequence = (sequence + count - 1) & 0x7FFFFFFF
     producer.next_sequence = (sequence + count) & 0x7FFFFFFF
@@ -271,6 +296,9 @@ def append_segment(
     producers,
     transactional_start,
     noise,
+    contents,
+    content_rows,
+    codec,
     buffer,
     segment_bytes,
     least_bytes,
@@ -291,6 +319,9 @@ def append_segment(
             ones. Read and written.
         transactional_start: row of the first transactional producer.
         noise: uint8, larger than a record.
+        contents: uint8: what lies behind the header of a batch whose records are compressed.
+        content_rows: int64, shape (n, 3): start and end in *contents*, records; of each.
+        codec: of the contents; 0: none of them is taken, records are made of *noise*.
         buffer: uint8, shape (at least most_bytes + 1024,). Written.
         segment_bytes: int64.
         least_bytes, most_bytes: about the sizes of batches.
@@ -331,7 +362,17 @@ def append_segment(
         if _next_random(state, 100) >= 6:
             producer = producers[_next_random(state, transactional_start)]
             count, total_bytes = _data_batch(
-                path, buffer, state, producer, noise, size_bytes, False, timestamp_ms
+                path,
+                buffer,
+                state,
+                producer,
+                noise,
+                contents,
+                content_rows,
+                codec,
+                size_bytes,
+                False,
+                timestamp_ms,
             )
         else:
             row = transactional_start + _next_random(state, transactional_producers)
@@ -340,7 +381,17 @@ def append_segment(
                 _marker(path, buffer, state, producers, producer, timestamp_ms, aborted)
             elif producer.seen == 0 or producer.txn_first_offset >= 0 or producer.epoch < _LAST_EPOCH:
                 count, total_bytes = _data_batch(
-                    path, buffer, state, producer, noise, size_bytes, True, timestamp_ms
+                    path,
+                    buffer,
+                    state,
+                    producer,
+                    noise,
+                    contents,
+                    content_rows,
+                    codec,
+                    size_bytes,
+                    True,
+                    timestamp_ms,
                 )
             else:
                 continue  # out of epochs; a real producer would get another id

@@ -1,12 +1,13 @@
 """Make the log dirs of a crashed broker, as large as you like, in seconds a GB: what the benchmarks recover.
 
     python -m benchmarks.generate INTO [--bytes 2GiB] [--batch-bytes 64KiB] [--partitions 8] [--segments 4]
+        [--producers 100] [--codec none]
 
 A real 4.3.1 broker formats the dirs and creates the topic, so that it starts on them later; then the
 generator fills the partitions as that broker would, had it been written to for an hour and been killed:
 
 * batches of unpredictable sizes, 40 % around the target, one `write` each (the page cache remembers how a
-  file was written), records of noise;
+  file was written), records of noise, or compressed ones (`benchmarks.contents`);
 * 100 idempotent producers in random order, with sequences and now and then a new epoch; 5 % of the batches in
   transactions of ten more producers, one in ten aborted, some left open; three leader epochs; timestamps that
   are not in order;
@@ -34,9 +35,11 @@ import numpy.typing as npt
 
 from benchmarks import append_kernel
 from benchmarks.append_kernel import ABORTED_DTYPE, PRODUCER_DTYPE, STATE_DTYPE, WRITE_FAILED
+from benchmarks.contents import Contents, make_contents
 from native import cpu
 from native.crc32c import crc32c
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
+from segfmt.compression import Codec
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from segfmt.java_hash_map import java_hash_map_order
 from segfmt.layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
@@ -45,16 +48,21 @@ from segfmt.producer_snapshot import encode_producer_snapshot
 from segfmt.time_index import encode_time_index
 from segfmt.time_index import preallocated_bytes as preallocated_time_index_bytes
 from segfmt.transaction_index import encode_transaction_index
-from tests.kafka_broker import QUIET_PROPERTIES, Broker
+from tests.kafka_broker import QUIET_PROPERTIES, Broker, BrokerError
 
 TOPIC = "bench"
+CODECS = tuple(codec.name.lower() for codec in Codec)
 DATASET_FILE = "dataset.json"
 INDEX_INTERVAL_BYTES = 4096
 SEGMENT_INDEX_BYTES = 10 << 20
 TRANSACTIONAL_PRODUCERS = 10
 LEADER_EPOCHS = 3
 WRITTEN_FOR_US = 3_600_000_000
-_NOISE_BYTES = 1 << 20
+_MOST_NOISE_BYTES = 1 << 20
+_MOST_UNSYNCED_BYTES = 16 << 20
+_MOST_NEW_PARTITIONS = 5000
+"""In one request: KRaft refuses operations of 10,000 records, `Excessively large number of partitions`."""
+_LONGEST_CREATION_SECONDS = 1800
 _SPREAD = 0.4
 _UNITS = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 
@@ -69,6 +77,7 @@ class Shape:
     partitions: int = 8
     segments: int = 4
     producers: int = 100
+    codec: str = "none"
     seed: int = 2026
 
 
@@ -80,6 +89,7 @@ class Dataset:
         log_dirs: paths; the first one holds `__cluster_metadata-0`.
         log_bytes, batch_count, transactional_count, marker_count: of all partitions together;
             *batch_count* includes the other two.
+        producer_count: producers that have written, of all partitions together, transactional ones as well.
         log_end_offsets: by folder.
     """
 
@@ -89,6 +99,7 @@ class Dataset:
     batch_count: int
     transactional_count: int
     marker_count: int
+    producer_count: int
     log_end_offsets: dict[str, int]
 
 
@@ -101,6 +112,7 @@ class _Written:
     batch_count: int
     transactional_count: int
     marker_count: int
+    producer_count: int
     log_end_offset: int
 
 
@@ -122,8 +134,9 @@ def generate(into: Path, shape: Shape, *, with_broker: bool = True) -> Dataset:
     )
     assert len(folders) == shape.partitions
     # Two at a time: more only make the disk slower.
+    contents = make_contents(Codec[shape.codec.upper()], *_sizes(shape), shape.seed)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        written = list(pool.map(lambda folder: _PartitionWriter(folder, shape).write(), folders))
+        written = list(pool.map(lambda folder: _PartitionWriter(folder, shape, contents).write(), folders))
     for log_dir in log_dirs:
         lines = {(TOPIC, int(path.name.rpartition("-")[2])): 0 for path in log_dir.glob(f"{TOPIC}-*")}
         (log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(encode_offset_checkpoint(lines))
@@ -136,6 +149,7 @@ def generate(into: Path, shape: Shape, *, with_broker: bool = True) -> Dataset:
         batch_count=sum(one.batch_count for one in written),
         transactional_count=sum(one.transactional_count for one in written),
         marker_count=sum(one.marker_count for one in written),
+        producer_count=sum(one.producer_count for one in written),
         log_end_offsets={one.folder: one.log_end_offset for one in written},
     )
     (into / DATASET_FILE).write_text(json.dumps(asdict(dataset), default=str, indent=1) + "\n")
@@ -150,11 +164,11 @@ def log_files(log_dirs: Sequence[Path]) -> list[Path]:
 class _PartitionWriter:
     """Fills one partition's folder, segment after segment."""
 
-    def __init__(self, folder: Path, shape: Shape) -> None:
+    def __init__(self, folder: Path, shape: Shape, contents: Contents) -> None:
         self._folder = folder
         self._shape = shape
-        self._least_bytes = int(shape.batch_bytes * (1 - _SPREAD))
-        self._most_bytes = int(shape.batch_bytes * (1 + _SPREAD))
+        self._contents = contents
+        self._least_bytes, self._most_bytes = _sizes(shape)
         total_bytes = shape.bytes_total // shape.partitions
         self._segment_bytes = total_bytes // shape.segments
         partition = int(folder.name.rpartition("-")[2])
@@ -173,17 +187,19 @@ class _PartitionWriter:
 
     def write(self) -> _Written:
         for path in self._folder.iterdir():
-            if path.suffix in (".log", ".index", ".timeindex"):
+            if path.suffix == ".snapshot":
                 path.unlink()
-        noise = self._random.integers(0, 256, _NOISE_BYTES, np.uint8)
-        buffer = np.zeros(self._most_bytes + 1024, np.uint8)
+        noise_bytes = max(2 * self._most_bytes, min(_MOST_NOISE_BYTES, self._value("total_bytes")))
+        noise = self._random.integers(0, 256, noise_bytes, np.uint8)
+        buffer = np.zeros(max(self._most_bytes, self._contents.most_bytes) + 1024, np.uint8)
         index_rows = self._segment_bytes // INDEX_INTERVAL_BYTES + 2
         offset_index, time_index = (np.zeros((index_rows, 2), np.int64) for _ in range(2))
-        aborted = np.zeros(self._segment_bytes // self._least_bytes // 5 + 64, ABORTED_DTYPE)
+        least_bytes = self._contents.least_bytes or self._least_bytes
+        aborted = np.zeros(self._segment_bytes // least_bytes // 5 + 64, ABORTED_DTYPE)
         log_bytes = 0
         for ordinal in range(self._shape.segments):
             stem = self._folder / f"{self._value('next_offset'):020}"
-            descriptor = os.open(f"{stem}.log", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            descriptor = os.open(f"{stem}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             try:
                 size_bytes = append_kernel.append_segment(
                     cpu.choose(),
@@ -192,6 +208,9 @@ class _PartitionWriter:
                     self._producers,
                     self._shape.producers,
                     noise,
+                    self._contents.data,
+                    self._contents.rows,
+                    int(self._contents.codec),
                     buffer,
                     self._segment_bytes,
                     self._least_bytes,
@@ -204,7 +223,8 @@ class _PartitionWriter:
                 )
                 if size_bytes == WRITE_FAILED:
                     raise OSError(f"{stem}.log: a write failed or was short; is the disk full?")
-                os.fsync(descriptor)
+                if size_bytes > _MOST_UNSYNCED_BYTES:  # small ones wait for the sync of all
+                    os.fsync(descriptor)
             finally:
                 os.close(descriptor)
             log_bytes += size_bytes
@@ -220,6 +240,7 @@ class _PartitionWriter:
             batch_count=self._value("batch_count"),
             transactional_count=self._value("transactional_count"),
             marker_count=self._value("marker_count"),
+            producer_count=self._value("seen_producers"),
             log_end_offset=self._value("next_offset"),
         )
 
@@ -274,20 +295,42 @@ class _PartitionWriter:
         (self._folder / f"{self._value('next_offset'):020}.snapshot").write_bytes(data)
 
 
+def _sizes(shape: Shape) -> tuple[int, int]:
+    """Return about the least and the most bytes of a batch."""
+    return int(shape.batch_bytes * (1 - _SPREAD)), int(shape.batch_bytes * (1 + _SPREAD))
+
+
 def _create_topic(into: Path, log_dirs: Sequence[Path], partitions: int) -> None:
-    with Broker(log_dirs, work_dir=into / "work", properties=QUIET_PROPERTIES) as broker:
+    """Let a broker format the dirs and make the topic's folders; a large topic grows in steps."""
+    with Broker(log_dirs, work_dir=into / "work", properties=QUIET_PROPERTIES, heap="2g") as broker:
         broker.format()
         broker.start()
-        broker.run_tool(
-            "org.apache.kafka.tools.TopicCommand",
-            *("--bootstrap-server", broker.bootstrap_servers, "--create", "--topic", TOPIC),
-            *("--partitions", str(partitions), "--replication-factor", "1"),
-        )
-        broker.stop()
+        for count in range(_MOST_NEW_PARTITIONS, partitions + _MOST_NEW_PARTITIONS, _MOST_NEW_PARTITIONS):
+            is_first = count == _MOST_NEW_PARTITIONS
+            count = min(count, partitions)
+            broker.run_tool(
+                "org.apache.kafka.tools.TopicCommand",
+                *("--bootstrap-server", broker.bootstrap_servers, "--topic", TOPIC),
+                *("--create" if is_first else "--alter", "--partitions", str(count)),
+                *(("--replication-factor", "1") if is_first else ()),
+            )
+            _wait_for_folders(log_dirs, count)
+        broker.stop(wait_seconds=_LONGEST_CREATION_SECONDS)
     shutil.rmtree(into / "work")
 
 
+def _wait_for_folders(log_dirs: Sequence[Path], count: int) -> None:
+    """Wait until the broker has made *count* partitions of the topic: it answers before."""
+    deadline = time.monotonic() + _LONGEST_CREATION_SECONDS
+    while sum(1 for log_dir in log_dirs for _ in log_dir.glob(f"{TOPIC}-*/partition.metadata")) < count:
+        if time.monotonic() > deadline:
+            raise BrokerError(f"the broker has not made {count} partitions in {_LONGEST_CREATION_SECONDS} s")
+        time.sleep(0.5)
+
+
 def _create_folders(log_dirs: Sequence[Path], partitions: int) -> None:
+    for log_dir in log_dirs:
+        log_dir.mkdir()
     for partition in range(partitions):
         folder = log_dirs[partition % len(log_dirs)] / f"{TOPIC}-{partition}"
         folder.mkdir(parents=True)
@@ -304,7 +347,7 @@ def read_size(text: str) -> int:
     return int(float(number) * _UNITS[unit])
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Make a dataset and say what it holds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -316,9 +359,10 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--segments", type=int, default=4, help="of each partition (default 4)")
     parser.add_argument("--producers", type=int, default=100, help="idempotent ones (default 100)")
+    parser.add_argument("--codec", choices=CODECS, default="none", help="of the records (default none)")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--no-broker", action="store_true", help="without Java; no broker starts on these")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     shape = Shape(
         bytes_total=options.bytes,
         batch_bytes=options.batch_bytes,
@@ -326,6 +370,7 @@ def main() -> None:
         partitions=options.partitions,
         segments=options.segments,
         producers=options.producers,
+        codec=options.codec,
         seed=options.seed,
     )
     begin = time.perf_counter()

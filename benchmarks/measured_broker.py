@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +13,8 @@ from benchmarks.generate import TOPIC
 from tests.kafka_broker import QUIET_PROPERTIES, Broker, BrokerError
 
 LONGEST_LOAD_SECONDS = 3600
-# What kafka-server-start.sh gives a broker (KAFKA_HEAP_OPTS, KAFKA_JVM_PERFORMANCE_OPTS).
+# What kafka-server-start.sh gives a broker beside its heap (KAFKA_JVM_PERFORMANCE_OPTS).
 JVM_OPTIONS = (
-    "-Xmx1G",
-    "-Xms1G",
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -24,10 +23,14 @@ JVM_OPTIONS = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
+DEFAULT_HEAP = "1g"
+"""KAFKA_HEAP_OPTS."""
 
 _LOADED = re.compile(r"Loaded (\d+) logs in (\d+)ms")
 _COMPLETED = re.compile(r"Completed load of Log\(.*?topic=([^,]+), partition=(\d+),.*?logEndOffset=(\d+)\)")
 _RECOVERING = re.compile(rf"partition={TOPIC}-\d+, .*?Recovering unflushed segment")
+_MAPS_OF_A_JVM = 4000
+_FILES_OF_A_JVM = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class BrokerLoad:
     Attributes:
         seconds: its "Loaded N logs in T ms".
         segments: "Recovering unflushed segment" lines of generated partitions.
-        log_end_offsets: by folder.
+        log_end_offsets: of generated partitions, by folder.
     """
 
     seconds: float
@@ -49,9 +52,16 @@ class BrokerLoad:
 class MeasuredBroker(Broker):
     """A 4.3.1 broker with the JVM options that Kafka's own start script sets; the suites' start faster."""
 
-    def __init__(self, log_dirs: Sequence[Path], *, work_dir: Path, recovery_threads: int) -> None:
+    def __init__(
+        self,
+        log_dirs: Sequence[Path],
+        *,
+        work_dir: Path,
+        recovery_threads: int,
+        heap: str = DEFAULT_HEAP,
+    ) -> None:
         threads = {"num.recovery.threads.per.data.dir": str(recovery_threads)}
-        super().__init__(log_dirs, work_dir=work_dir, properties=QUIET_PROPERTIES | threads)
+        super().__init__(log_dirs, work_dir=work_dir, properties=QUIET_PROPERTIES | threads, heap=heap)
 
     def recover(self, *, until_running: bool = False) -> BrokerLoad:
         """Start on the log dirs, wait until they are loaded, and end the broker by SIGKILL.
@@ -63,26 +73,37 @@ class MeasuredBroker(Broker):
         try:
             self._wait_until_loaded()
             if until_running:
-                self.wait_for("RECOVERY to RUNNING", "Kafka Server started")
-                self.stop()
+                self.wait_for(
+                    "RECOVERY to RUNNING", "Kafka Server started", wait_seconds=LONGEST_LOAD_SECONDS
+                )
+                self.stop(wait_seconds=LONGEST_LOAD_SECONDS)
         finally:
             self.kill()
-        found = _LOADED.search(self.log)
+        log = self.log
+        found = _LOADED.search(log)
         assert found is not None
-        ends = {f"{topic}-{partition}": int(end) for topic, partition, end in _COMPLETED.findall(self.log)}
+        ends = {
+            f"{topic}-{partition}": int(end)
+            for topic, partition, end in _COMPLETED.findall(log)
+            if topic == TOPIC
+        }
         return BrokerLoad(
             seconds=int(found[2]) / 1000,
             logs=int(found[1]),
-            segments=len(_RECOVERING.findall(self.log)),
+            segments=len(_RECOVERING.findall(log)),
             log_end_offsets=ends,
         )
 
     def _wait_until_loaded(self) -> None:
+        """Read on in the broker's log until it says so; each line once, for the machine is being measured."""
         deadline = time.monotonic() + LONGEST_LOAD_SECONDS
-        while not _LOADED.search(self.log):
-            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
-                raise BrokerError(f"the broker did not load its logs:\n{self.log[-6000:]}")
-            time.sleep(0.2)  # not more often: the machine is being measured
+        unread = ""
+        with self.log_path.open(errors="replace") as log:
+            while not _LOADED.search(unread):
+                if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
+                    raise BrokerError(f"the broker did not load its logs:\n{self.log[-6000:]}")
+                time.sleep(0.2)
+                unread = unread.rpartition("\n")[2] + log.read()
 
     def _java(
         self, main_class: str, *arguments: str, before: Sequence[Path] = (), version: str | None = None
@@ -91,4 +112,32 @@ class MeasuredBroker(Broker):
         if main_class != "kafka.Kafka":
             return command
         kept = [option for option in command[1:] if not option.startswith(("-X", "-server"))]
-        return [command[0], *JVM_OPTIONS, *kept]
+        return [command[0], f"-Xmx{self._heap}", f"-Xms{self._heap}", *JVM_OPTIONS, *kept]
+
+
+def make_room_for(segments: int) -> None:
+    """Let this process and the brokers that it starts open *segments* segments at once.
+
+    A broker holds each segment's `.log` open and, where it was recovered, both its indexes mapped.
+
+    Raises:
+        BrokerError: the machine does not let a process have so many mappings or open files.
+    """
+    maps = int(Path("/proc/sys/vm/max_map_count").read_text())
+    if maps < 2 * segments + _MAPS_OF_A_JVM:
+        raise BrokerError(
+            f"a broker with {segments} recovered segments needs {2 * segments + _MAPS_OF_A_JVM} mappings, "
+            f"vm.max_map_count is {maps}. Remedy: as root, sysctl -w vm.max_map_count=262144; or fewer segments"
+        )
+    needed = segments + _FILES_OF_A_JVM
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
+        except (OSError, ValueError) as error:
+            raise BrokerError(
+                f"a broker with {segments} segments needs {needed} open files, the limit is {hard}. "
+                "Remedy: raise the hard limit (ulimit -Hn, as root), or fewer segments"
+            ) from error
+    elif soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

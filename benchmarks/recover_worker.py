@@ -3,7 +3,7 @@
     python -m benchmarks.recover_worker CONFIG WARM_UP_LOG_DIR
 
 Recovers the small log dir first, which imports and loads everything; then CONFIG's log dirs, timed. Prints
-one JSON object: the seconds of the call and its report.
+one JSON object: the seconds of the call, the CPU path and the report.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import recovery
+from native import cpu
 from segfmt.properties import read_properties
 
 
@@ -25,7 +26,8 @@ def main() -> None:
     begin = time.perf_counter()
     report = recovery.recover(None, config=properties)
     seconds = time.perf_counter() - begin
-    print(json.dumps({"seconds": seconds, "report": json.loads(report.to_json())}))
+    answer = {"seconds": seconds, "cpu_path": cpu.choose().name, "report": json.loads(report.to_json())}
+    print(json.dumps(answer))
 
 
 if __name__ == "__main__":
