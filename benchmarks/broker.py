@@ -59,7 +59,7 @@ DEFAULTS: dict[str, Any] = {
     "cold": False,
     "no_broker": False,
 }
-_TEN_THOUSAND = {"data": ["600MiB/4KiB"], "partitions": 10_000, "segments": 3, "heap": "4g"}
+_TEN_THOUSAND = {"partitions": 10_000, "heap": "4g"}
 PRESETS = {
     "large-batches": Preset(
         options={"data": ["8GiB/64KiB"]},
@@ -80,8 +80,13 @@ PRESETS = {
     "cold": Preset(
         options={"data": ["8GiB/64KiB"], "cold": True, "no_broker": True}, goals={"engine/cat": 0.95}
     ),
-    "many-partitions": Preset(options=_TEN_THOUSAND, goals={"engine/broker": 2}),
-    "clean": Preset(options=_TEN_THOUSAND | {"clean": True}, goals={"engine/broker": 1}),
+    "many-partitions": Preset(
+        options=_TEN_THOUSAND | {"data": ["600MiB/4KiB"], "segments": 3}, goals={"engine/broker": 2}
+    ),
+    "clean": Preset(
+        options=_TEN_THOUSAND | {"data": ["200MiB/4KiB"], "segments": 1, "clean": True},
+        goals={"engine/broker": 1},
+    ),
     "cpu-paths": Preset(options={"data": ["2GiB/64KiB"], "cpu_paths": "all", "no_broker": True}),
 }
 

@@ -136,8 +136,9 @@ def make_room_for(segments: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
         except (OSError, ValueError) as error:
             raise BrokerError(
-                f"a broker with {segments} segments needs {needed} open files, the limit is {hard}. "
-                "Remedy: raise the hard limit (ulimit -Hn, as root), or fewer segments"
+                f"a broker with {segments} segments needs {needed} open files, the limit is {hard}. Remedy: raise "
+                f"the hard limit (ulimit -Hn, with CAP_SYS_RESOURCE); or {hard - _FILES_OF_A_JVM} segments in all "
+                "(--partitions, --segments); or --no-broker"
             ) from error
     elif soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
