@@ -32,7 +32,7 @@ import numpy as np
 from benchmarks import machine
 from native import cpu
 from native._crc32c import checksum
-from native._jit import kernel
+from native._jit import in_process
 from native.cpu import CpuPath
 from tests.build_cache import cached
 
@@ -53,7 +53,7 @@ class MissingToolError(Exception):
     """What a side is built with is not on this machine."""
 
 
-@kernel
+@in_process
 def _sum_checksums(path, address, size, copies, calls):  # noqa: ANN001, ANN202  # numba infers the types
     """Return the sum of *calls* checksums of messages of *size* bytes at *address*."""
     total = np.int64(0)

@@ -29,7 +29,6 @@ from tests.kafka_broker import QUIET_PROPERTIES
 from tests.kafka_oracle import Oracle
 from tests.samples import differences
 
-CPU_PATH_VARIABLE = "KAFKA_LOG_RECOVERY_CPU_PATH"
 CALM_SHARE = 0.08
 """Of the CPUs, used by others: what is measured meanwhile is taken as it is."""
 _WARM_UP_SHAPE = Shape(bytes_total=4 << 20, batch_bytes=400, dirs=1, partitions=1, segments=3)
@@ -244,7 +243,7 @@ class Sides:
         warm_up = self._scratch / "warm-up"
         shutil.copytree(self._warm_up_dir, warm_up)
         command = [sys.executable, "-m", "benchmarks.recover_worker", str(copy.config), str(warm_up)]
-        environment = os.environ | ({} if cpu_path is None else {CPU_PATH_VARIABLE: cpu_path})
+        environment = os.environ | ({} if cpu_path is None else {cpu.ENVIRONMENT: cpu_path})
         self._begin()
         done = subprocess.run(
             command, cwd=machine.ROOT, env=environment, capture_output=True, text=True, check=False
