@@ -191,6 +191,6 @@ def with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:
     """Return *table*, or one twice as long with its first *used* rows if more than half is used."""
     if 2 * used <= len(table):
         return table
-    longer = np.zeros((2 * len(table), *table.shape[1:]), table.dtype)
+    longer = np.empty((2 * len(table), *table.shape[1:]), table.dtype)
     longer[:used] = table[:used]
     return longer

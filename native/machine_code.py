@@ -23,7 +23,8 @@ _kept: Final[list[mmap.mmap]] = []
 
 def address_of(array: npt.NDArray[Any]) -> int:
     """Return where the first byte of *array* is. Whoever calls keeps the array alive."""
-    address: int = array.__array_interface__["data"][0]
+    # Not __array_interface__: of an array of structures it describes each field, which takes 15 microseconds.
+    address: int = array.ctypes.data
     return address
 
 

@@ -49,7 +49,8 @@ __all__ = [
 ]
 
 _FIRST_ROWS: Final = 64
-"""Rows that a table begins with; it doubles when it is full."""
+"""Rows that a table begins with whose size nobody can foresee; it doubles when it is full."""
+_FIRST_PRODUCERS: Final = 256
 _NO_INDEX_INTERVAL: Final = 1 << 62
 _INDEX_OF: Final = {name: index for index, name in enumerate(_scan_state.STATE_NAMES)}
 _POSITION: Final = _INDEX_OF["position"]
@@ -129,12 +130,15 @@ class SegmentScanner:
             **dict.fromkeys(_scan_state.NOTHING_YET, -1),
         }.items():
             self._write(name, value)
-        self._offset_index = np.empty((_FIRST_ROWS, 2), np.int32)
-        self._time_index = np.empty(_FIRST_ROWS, TIME_INDEX_ROW_DTYPE)
+        # As many index entries as there can be, and one more: memory that is not written to costs nothing.
+        index_rows = (size_bytes - start_position) // (index_interval_bytes + 1) + 2 if build_index else 1
+        index_rows = max(1, min(index_rows, max_index_entries + 1))
+        self._offset_index = np.empty((index_rows, 2), np.int32)
+        self._time_index = np.empty(index_rows, TIME_INDEX_ROW_DTYPE)
         self._epochs = np.empty((_FIRST_ROWS, 3), np.int64)
-        self._producers = np.zeros(_FIRST_ROWS, _scan_state.PRODUCER_ROW_DTYPE)
-        self._slots = _scan_state.new_slots(_FIRST_ROWS)
-        self._events = np.zeros(_FIRST_ROWS, TXN_EVENT_DTYPE)
+        self._producers = np.empty(_FIRST_PRODUCERS, _scan_state.PRODUCER_ROW_DTYPE)
+        self._slots = _scan_state.new_slots(_FIRST_PRODUCERS)
+        self._events = np.empty(_FIRST_ROWS, TXN_EVENT_DTYPE)
         self._locate_tables()
         self._stop: Stop | None = None
         self._paused = False
