@@ -13,7 +13,6 @@ import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib.metadata import version
 
 from native.raw_scan import RawScan
 from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
@@ -28,6 +27,7 @@ from recovery.journal_record import Header
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
 from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root
+from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 _LOG_DIR_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "hand-off", "run"
@@ -91,8 +91,8 @@ class RunJournal:
         ]
         if now_ms not in (None, header.now_ms):
             differences.append(f"--now: {header.now_ms} then, {now_ms} now")
-        if header.tool_version != tool_version():
-            differences.append(f"version of the tool: {header.tool_version} then, {tool_version()} now")
+        if header.tool_version != VERSION:
+            differences.append(f"version of the tool: {header.tool_version} then, {VERSION} now")
         if differences:
             raise UnsafeError(
                 f"{self._log_dir}: a run was interrupted here that had another configuration: "
@@ -183,7 +183,7 @@ class RunJournal:
         if self._journal is not None or self._dry_run:
             return
         header = Header(
-            tool_version=tool_version(),
+            tool_version=VERSION,
             log_dir=self._log_dir,
             configuration=configuration,
             now_ms=now_ms,
@@ -264,8 +264,3 @@ def own_files(log_dir: str) -> dict[str, FileStat]:
             stat = os.stat(os.path.join(log_dir, name))
             found[name] = FileStat(size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns, inode=stat.st_ino)
     return found
-
-
-def tool_version() -> str:
-    """Return the version of this tool."""
-    return version("kafka-log-recovery")

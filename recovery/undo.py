@@ -39,8 +39,8 @@ from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
 from recovery.model import FileStat, RemovalKind
 from recovery.quarantine import JOURNAL, MANIFEST, UNDO_JOURNAL, quarantine_root, read_manifest
-from recovery.run_journal import tool_version
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
+from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOCK_FILE
 
 _RESTORED_NOTE = "restored"
@@ -266,7 +266,7 @@ class _LogDirUndoing:
 
     def _header(self) -> Header:
         return Header(
-            tool_version=tool_version(),
+            tool_version=VERSION,
             log_dir=self._log_dir,
             configuration={},
             now_ms=0,

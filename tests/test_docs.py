@@ -17,6 +17,7 @@ import pytest
 import recovery
 from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
+from recovery.version import VERSION
 from tests.edge_cases import CASES
 from tests.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, WAITING
 from tests.samples import unpack
@@ -203,6 +204,11 @@ def test_the_report_in_the_readme_is_real(tmp_path: Path) -> None:
     text = recovery.recover([str(log_dir)], now_ms=sample.now_ms).to_text()
     printed = re.sub(r"\d{8}T\d{6}Z", "20261121T141906Z", text.replace(str(tmp_path), ""))
     assert printed in [code.strip("\n") for _, code in _FENCE.findall(text_of(ROOT / "README.md"))], printed
+
+
+def test_the_command_line_knows_this_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == VERSION
 
 
 def test_the_changelog_knows_this_version() -> None:

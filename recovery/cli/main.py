@@ -8,35 +8,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from recovery.cli import quarantine, recover, undo, verify
 from recovery.errors import RecoveryError
 from recovery.printable import printable
+from recovery.version import VERSION
 
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """Set to anything, it adds the traceback to the line about an error in the tool itself."""
 
+_NEW_OBJECTS_A_COLLECTION = 50_000
+"""Python looks for cycles after every 700 new objects. Nearly all that a start and a run make stays, and making
+modules is a fifth slower for looking through it again and again."""
+
 _COMMANDS = (recover, undo, verify, quarantine)
-
-
-class _Version(argparse.Action):
-    """Prints the installed version; it is looked up only when asked for, which takes a while."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(
-            option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="show the version and exit"
-        )
-
-    def __call__(self, parser: argparse.ArgumentParser, *_ignored: object) -> None:
-        from importlib.metadata import version
-
-        print(f"{parser.prog} {version('kafka-log-recovery')}")  # noqa: T201 - the result
-        parser.exit()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -52,6 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    gc.set_threshold(_NEW_OBJECTS_A_COLLECTION)
     _open_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
@@ -67,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except Exception as error:
         if os.environ.get(TRACEBACK_VARIABLE):
+            import traceback  # takes a while, and hardly ever needed
+
             traceback.print_exc()
         _complain(
             f"kafka-log-recovery: an error in the tool itself: {type(error).__name__}: {error}. "
@@ -103,8 +96,12 @@ def build_parser() -> argparse.ArgumentParser:
         prog="kafka-log-recovery",
         description="Recover the log dirs of an Apache Kafka broker after an unclean shutdown.",
     )
-    parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {VERSION}", help="show the version and exit"
+    )
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=_Parser, prog=parser.prog
+    )
     for command in _COMMANDS:
         command.add_parser(commands)
     return parser

@@ -22,8 +22,7 @@ import os, sys
 import recovery, recovery.cli.main, recovery.watching
 # The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
 recovery.recover(sys.argv.pop(1).split(","), dry_run=True)
-from recovery.run_journal import tool_version
-tool_version()
+recovery.cli.main.build_parser()
 os.setgroups([])
 os.setgid({GROUP})
 os.setuid({OWNER})

@@ -254,7 +254,6 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
             "numba",
             "llvmlite",
             "rich",
-            "structlog",
             "prometheus_client",
             "cramjam",
             "native",
