@@ -10,7 +10,7 @@ not done yet are done: each file is known by its inode, so that it shows which o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from recovery.actions import (
@@ -183,10 +183,9 @@ def plain_name(name: object) -> str:
 
 
 def _action_to_json(action: Action) -> dict[str, Any]:
-    if isinstance(action, WriteFile):
-        action = replace(action, data=b"")
-    fields = asdict(action)
-    fields.pop("data", None)  # it is staged
+    fields = {
+        name: getattr(action, name) for name in action.__dataclass_fields__ if name != "data"
+    }  # it is staged
     if isinstance(action, RemoveFile):
         fields["kind"] = action.kind.value
     return {"action": type(action).__name__, **fields}

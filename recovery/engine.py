@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError, UnsafeError
+from recovery.forecast import bytes_to_scan, segments_to_recover
 from recovery.handoff import Handoff, reported_marker
 from recovery.inventory import LogDirInventory, list_log_dir
 from recovery.kernel_start import start_kernels
@@ -28,7 +29,6 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
-from recovery.partition_run import bytes_to_scan, segments_to_recover
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.rate_limit import RateLimit

@@ -43,6 +43,7 @@ MOST_HEAD_BYTES: Final = 64 << 10
 _HEAD_SIZE: Final = struct.Struct(">I")
 _BEFORE: Final = struct.Struct(">4sI")
 _POSITION: Final = struct.Struct(">Q")
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _MOST_PAYLOAD_BYTES: Final = (1 << 32) - 1
 
 Document = Mapping[str, Any]
@@ -209,7 +210,7 @@ def is_file_name(name: object) -> bool:
 
 def encode_json(document: Document) -> bytes:
     """Return *document* as JSON, always the same bytes for the same document."""
-    return json.dumps(dict(document), sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _ENCODER.encode(dict(document)).encode("ascii")
 
 
 def decode_json(data: bytes) -> dict[str, Any] | None:

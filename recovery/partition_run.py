@@ -19,6 +19,7 @@ from recovery.apply import apply_partition, publish, unstage
 from recovery.apply import list_files as list_partition
 from recovery.commit import Commit
 from recovery.errors import PartitionRefusedError
+from recovery.forecast import bytes_to_scan, is_kept, recovery_request
 from recovery.model import (
     BatchSpan,
     Blob,
@@ -52,6 +53,8 @@ from recovery.shared_scans import SharedScans
 from recovery.source import PartitionFiles
 from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
 from segfmt.filenames import LOG_SUFFIX
+
+_KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are asked for up to three times
 
 
 class PartitionRun:
@@ -97,8 +100,9 @@ class PartitionRun:
             mappable={file for file, _, _ in self._unflushed[:-1]} if may_map else (),
             on_bytes=self._on_bytes,
         )
+        self._small_files: dict[str, bytes] = {}
         self._owner = 0
-        requests = [_recovery_request(file, base, size) for file, base, size in self._unflushed if size]
+        requests = [recovery_request(file, base, size) for file, base, size in self._unflushed if size]
         self.scans = SharedScans(self._scan, requests if len(requests) > 1 else [])
 
     @property
@@ -110,7 +114,12 @@ class PartitionRun:
 
     def read(self, file: str) -> bytes:
         """Return all bytes of a small file."""
-        return self._files.read(file)
+        data = self._small_files.get(file)
+        if data is None:
+            data = self._files.read(file)
+            if len(data) <= _KEPT_FILE_BYTES:
+                self._small_files[file] = data
+        return data
 
     def batches(
         self, part: Original, start_position: int, *, opens_message_sets: bool = True
@@ -186,8 +195,8 @@ class PartitionRun:
     def _scan(self, request: ScanRequest) -> RawScan:
         """Scan a segment; one that an interrupted run has scanned is not read again."""
         stat = self._task.files.get(request.part.file)
-        if stat is None or not request.recovers_whole_file(stat.size_bytes):
-            return self._files.scan(request)  # not worth a place in the journal
+        if not is_kept(request, stat):
+            return self._files.scan(request)
         scan = self._journal.scan_of(self._task.folder, request, stat)
         if scan is None:
             scan = self._files.scan(request)
@@ -275,7 +284,7 @@ class PartitionRun:
         """Return what to do in the folder."""
         if self._is_left_alone():
             return PartitionPlan(folder=self._task.folder, saves=(), actions=())
-        return plan_partition(self._task, outcome, self._files.read, keep_deleted=self._keep_deleted)
+        return plan_partition(self._task, outcome, self.read, keep_deleted=self._keep_deleted)
 
     def _is_left_alone(self) -> bool:
         """Whether the folder waits for its deletion (`-delete`) in a log dir that was shut down cleanly.
@@ -374,26 +383,6 @@ class PartitionRun:
             duration_ms=_elapsed_ms(started_s),
         )
         return PartitionResult(task=task, bounds=None, report=report, is_changed=False)
-
-
-def bytes_to_scan(task: PartitionTask, journal: RunJournal) -> int:
-    """Return how many bytes a recovery of *task* will most likely read; what is in the journal is not read again."""
-    if journal.is_committed(task.folder):
-        return 0
-    return sum(
-        size
-        for file, base, size in unflushed_segments(task)
-        if not journal.has_scan(task.folder, _recovery_request(file, base, size), task.files[file])
-    )
-
-
-def segments_to_recover(task: PartitionTask, journal: RunJournal) -> int:
-    """Return how many segments a recovery of *task* will most likely go through."""
-    return 0 if journal.is_committed(task.folder) else len(unflushed_segments(task))
-
-
-def _recovery_request(file: str, base_offset: int, size_bytes: int) -> ScanRequest:
-    return ScanRequest(part=Original(file=file, size_bytes=size_bytes), base_offset=base_offset)
 
 
 def _elapsed_ms(started_s: float) -> int:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from native.raw_scan import ControlKind, RawScan, Stop
 from native.segment_scan import SegmentScanner
-from recovery.file_system import naming
+from recovery.file_system import naming, read_whole
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, Blob, LogSettings, Original, ScanMode, ScanRequest
 from recovery.page_cache import STEP_BYTES, CachedFile
@@ -38,6 +38,8 @@ MAPPED_WINDOW_BYTES = 32 << 20
 """How much of a mapping is scanned in one call of the kernel."""
 REPORTED_BYTES = 16 << 20
 """How much is scanned at least between two reports, which are also the looks at the signals."""
+LEAST_MAPPED_BYTES = 256 << 10
+"""A smaller segment is read: a copy of it costs less than a mapping."""
 SLACK_BYTES = 256
 """Bytes before a window that have a page: the kernels' masked loads name them, and are slow where there is none."""
 
@@ -84,9 +86,7 @@ class PartitionFiles:
 
     def read(self, file: str) -> bytes:
         """Return all bytes of a small file."""
-        path = os.path.join(self._folder, file)
-        with naming(path), open(path, "rb") as opened:
-            return opened.read()
+        return read_whole(os.path.join(self._folder, file))
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Scan a segment, or a part of it.
@@ -114,7 +114,8 @@ class PartitionFiles:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             with naming(path):
-                if part.file in self._mappable and part.origin_position == 0:
+                is_worth_it = part.size_bytes >= LEAST_MAPPED_BYTES
+                if is_worth_it and part.file in self._mappable and part.origin_position == 0:
                     scan = self._scan_mapped(descriptor, request)
                     if scan is not None:
                         return scan

@@ -18,6 +18,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from segfmt.errors import FileNameError
 from segfmt.java_text import parse_int, parse_long
@@ -51,6 +52,7 @@ _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 _MAX_FOLDER_CHARS = 255
+_KNOWN_NAMES = 1 << 10  # a load asks for the same names again and again
 
 
 class FileKind(enum.Enum):
@@ -79,6 +81,7 @@ _KIND_BY_SUFFIX = {
 }
 
 
+@lru_cache(_KNOWN_NAMES)
 def file_kind(name: str) -> FileKind:
     """Return what *name* means to the load of a partition; OTHER is never touched by it.
 
@@ -93,6 +96,7 @@ def file_kind(name: str) -> FileKind:
     return _KIND_BY_SUFFIX.get(name[name.rfind(".") :], FileKind.OTHER)
 
 
+@lru_cache(_KNOWN_NAMES)
 def format_offset(offset: int) -> str:
     """Return *offset* as Kafka starts a file name with it: at least 20 digits, the sign in front.
 
@@ -102,6 +106,7 @@ def format_offset(offset: int) -> str:
     return f"{'-' if offset < 0 else ''}{abs(offset):0{_OFFSET_DIGITS}d}"
 
 
+@lru_cache(_KNOWN_NAMES)
 def read_offset(name: str) -> int:
     """Return the offset in front of the first dot of *name*, int64 (negative is accepted).
 

@@ -163,11 +163,12 @@ class ForkServer:
 
 def _serve() -> None:
     from native.segment_scan import warm_up
-    from recovery import durable
+    from recovery import durable, forecast, source
     from recovery.cli.main import main
 
     if os.environ[_SYNC_VARIABLE]:
         durable._tells_errors_of_file_system = lambda path: False
+    source.LEAST_MAPPED_BYTES = forecast.LEAST_KEPT_SCAN_BYTES = 0  # as large segments are
     warm_up()
     _load_what_runs_load(main)
     control = open_control(os.environ[CONTROL_VARIABLE])

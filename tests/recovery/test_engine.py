@@ -125,6 +125,7 @@ class TestPlainRun:
         assert len(busy) == 3
 
     def test_mapped_and_read_segments_end_alike(self, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.setattr(source, "LEAST_MAPPED_BYTES", 0)
         mapped = log_dir(tmp_path / "mapped", t_0=damaged())
         read = log_dir(tmp_path / "read", t_0=damaged())
         run(mapped)

@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 
 from recovery.errors import UnsafeError
+from recovery.journal import Journal
 from recovery.model import LogSettings
 from recovery.observer import BytesScanned, Event, LogDirStarted, PartitionFinished, SegmentRecovered
 from recovery.partition_run import PartitionRun
@@ -111,7 +112,8 @@ class TestGoingOn:
         ]
         assert reports[0] == reports[1]
 
-    def test_finished_segments_are_not_read_again(self, sample: Sample) -> None:
+    def test_finished_segments_are_not_read_again(self, sample: Sample, monkeypatch) -> None:
+        monkeypatch.setattr("recovery.forecast.LEAST_KEPT_SCAN_BYTES", 1)
         partition = max(
             (folder for log_dir in sample.log_dirs for folder in log_dir.glob("late-*")),
             key=lambda folder: len(list(folder.glob("*.log"))),
@@ -128,6 +130,13 @@ class TestGoingOn:
         announced, read, _ = scanned(lambda watch: recover(sample, [log_dir], observers=[watch]))
         assert 0 < announced == read < everything
         assert differences(tree_of(untouched), tree_of(log_dir)) == []
+
+    def test_small_segments_are(self, sample: Sample) -> None:
+        killed_at_event(SegmentRecovered, 2, lambda watch: recover(sample, thread_count=1, observers=[watch]))
+        journals = (Journal.open(str(quarantine_of(log_dir) / "journal")) for log_dir in sample.log_dirs)
+        assert [journal.scan_count for journal in journals if journal is not None] == [0] * len(
+            sample.log_dirs
+        )
 
     def test_killed_at_the_hand_over(self, sample: Sample, expected: dict[str, bytes]) -> None:
         for number in range(1, 400):

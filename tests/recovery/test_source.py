@@ -65,6 +65,20 @@ class Files:
         self.mapped = PartitionFiles(str(folder), SETTINGS, mappable={LOG}, on_bytes=self.scanned.append)
 
 
+@pytest.fixture(autouse=True)
+def maps_small_segments(monkeypatch) -> None:
+    monkeypatch.setattr(module, "LEAST_MAPPED_BYTES", 0)
+
+
+def test_a_small_segment_is_not_mapped(tmp_path: Path, monkeypatch) -> None:
+    files = Files(tmp_path, segment())
+    size = files.path.stat().st_size
+    expected = files.mapped.scan(request(size))
+    monkeypatch.setattr(module, "LEAST_MAPPED_BYTES", size + 1)
+    monkeypatch.setattr(module, "MappedFile", lambda *_: pytest.fail("mapped"))
+    assert same(files.mapped.scan(request(size)), expected)
+
+
 class TestMappedAndRead:
     @pytest.mark.parametrize("mode", ScanMode)
     @pytest.mark.parametrize(
