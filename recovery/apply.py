@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeGuard
 
 from recovery.actions import (
     TEMPORARY_SUFFIX,
@@ -47,12 +48,14 @@ def apply_partition(
     quarantine: Quarantine,
     *,
     enter: Callable[[Commit, list[str]], None] = lambda _commit, _saved: None,
+    is_tidy: bool = False,
 ) -> list[str]:
     """Carry out *plan* in *folder*.
 
     Args:
         files: what lies in the folder, as the plan was made for it.
         enter: brings the commit to disk, and what it has saved; from then on it is to be carried out.
+        is_tidy: see `stage`.
 
     Returns:
         The paths that hold what is lost from the log.
@@ -78,6 +81,7 @@ def apply_partition(
         ),
         bring_to_disk=quarantine.sync,  # what is staged and what is saved by one wait
         has_removed=bool(pending),
+        is_tidy=is_tidy,
     )
     enter(commit, saved)  # where it fails it may count all the same, so what is staged stays for the next run
     publish(folder, commit)
@@ -93,6 +97,7 @@ def stage(
     *,
     bring_to_disk: Callable[[Iterable[str]], None] = sync_all,
     has_removed: bool = False,
+    is_tidy: bool = False,
 ) -> Commit:
     """Write what *actions* make in *folder* under temporary names, durably, and return the commit over all.
 
@@ -101,15 +106,16 @@ def stage(
         files: what lies there; what an earlier run has staged is gone now.
         bring_to_disk: waits for what was written, and for what else must be on disk before the commit.
         has_removed: whether something was removed there that must not come back after a power failure.
+        is_tidy: whether no earlier run has left anything there.
     """
-    unstage(folder)
+    if not is_tidy:
+        unstage(folder)
     staged: dict[str, FileStat] = {}
     try:
         for action in actions:
             if isinstance(action, WriteFile | CopyPart | RestoreFile):
                 path = os.path.join(folder, action.name)
-                _stage_action(folder, action, path + TEMPORARY_SUFFIX, path)
-                staged[action.name] = _stat(path + TEMPORARY_SUFFIX)
+                staged[action.name] = _file_stat(_stage_action(folder, action, path + TEMPORARY_SUFFIX, path))
         is_changed = bool(staged) or has_removed
         made = [os.path.join(folder, name + TEMPORARY_SUFFIX) for name in staged]
         bring_to_disk([*made, folder] if is_changed else [])
@@ -133,11 +139,32 @@ def publish(folder: str, commit: Commit) -> None:
     """Do the actions of *commit* that are not done yet, in order, and bring them to disk."""
     with os.scandir(folder) as entries:
         present = {entry.name: entry.inode() for entry in entries}
-    publication = _Publication(folder, commit, present)
-    for action in commit.actions:
-        publication.do(action)
-    if commit.actions:
+    for _ in _Publication(folder, commit, present).steps():
         sync(folder)
+
+
+def publish_staged(commits: Mapping[str, Commit]) -> None:
+    """Do the actions of all *commits*, of which none is begun, and bring them to disk.
+
+    Where one has to wait for the disk, all do, so that it is waited for as often as one of them needs it.
+
+    Args:
+        commits: by path of the folder, as `stage` has made them: nothing was there but what they say.
+    """
+    steps = {
+        folder: _Publication(folder, commit, _present(commit)).steps() for folder, commit in commits.items()
+    }
+    while steps:
+        waiting = [folder for folder, step in steps.items() if next(step, None) is not None]
+        sync_all(waiting)
+        steps = {folder: steps[folder] for folder in waiting}
+
+
+def _present(commit: Commit) -> dict[str, int]:
+    """Return the inodes in a folder of which nothing is published yet."""
+    return {name: stat.inode for name, stat in commit.before.items()} | {
+        name + TEMPORARY_SUFFIX: stat.inode for name, stat in commit.staged.items()
+    }
 
 
 def list_files(folder: str) -> dict[str, FileStat]:
@@ -160,8 +187,20 @@ class _Publication:
         self._present = present
         self._has_unsynced_names = False
 
-    def do(self, action: Action) -> None:
-        """Do *action* unless it is done."""
+    def steps(self) -> Iterator[str]:
+        """Do the actions that are not done; yield the folder where what was done must be on disk before it goes on."""
+        for action in self._commit.actions:
+            if self._has_unsynced_names and _seals(action) and self._is_staged(action.name):
+                yield self._folder  # an index vouches for its segment
+                self._has_unsynced_names = False
+            if self._do(action):
+                yield self._folder
+                self._has_unsynced_names = False
+        if self._commit.actions:
+            yield self._folder
+
+    def _do(self, action: Action) -> bool:
+        """Do *action* unless it is done; return whether its name must be on disk before the next one."""
         match action:
             case RemoveFile(name=name):
                 if self._is_first(name):
@@ -170,22 +209,25 @@ class _Publication:
             case RenameFile(old=old, new=new):
                 if self._is_first(old):
                     self._rename(old, new)
-                    self._sync_names()  # a later cut must not reach the disk before the segments behind it are gone
+                    return True  # a later cut must not reach the disk before the segments behind it are gone
             case LinkFile(old=old, new=new):
                 if self._is_first(old) and new not in self._present:
                     os.link(self._path(old), self._path(new))
                     self._present[new] = self._present[old]
-                    self._sync_names()
+                    return True
             case TruncateFile(name=name, size_bytes=size_bytes):
                 truncate(self._path(name), size_bytes)
             case AppendPart(name=name, position=position, size_bytes=size_bytes):
                 end = position + size_bytes
                 append_part(action.source, self._path(name), position, end, mtime_ns=action.mtime_ns)
             case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
-                if self._present.get(name + TEMPORARY_SUFFIX) == self._commit.staged[name].inode:
-                    if self._has_unsynced_names and seals_segment(name):
-                        self._sync_names()  # an index vouches for its segment
+                if self._is_staged(name):
                     self._rename(name + TEMPORARY_SUFFIX, name)
+        return False
+
+    def _is_staged(self, name: str) -> bool:
+        """Whether what is to be called *name* still waits for it."""
+        return self._present.get(name + TEMPORARY_SUFFIX) == self._commit.staged[name].inode
 
     def _is_first(self, name: str) -> bool:
         """Whether the file that is called *name* now is the one that was called so at the start."""
@@ -197,18 +239,20 @@ class _Publication:
         self._present[new] = self._present.pop(old)
         self._has_unsynced_names = True
 
-    def _sync_names(self) -> None:
-        sync(self._folder)
-        self._has_unsynced_names = False
-
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
 
 
-def _stage_action(folder: str, action: WriteFile | CopyPart | RestoreFile, temporary: str, path: str) -> None:
+def _seals(action: Action) -> TypeGuard[WriteFile | CopyPart | RestoreFile]:
+    return isinstance(action, WriteFile | CopyPart | RestoreFile) and seals_segment(action.name)
+
+
+def _stage_action(
+    folder: str, action: WriteFile | CopyPart | RestoreFile, temporary: str, path: str
+) -> os.stat_result:
     match action:
         case WriteFile(data=data, size_bytes=size_bytes):
-            write_new(temporary, bytes(data), size_bytes=size_bytes, like=path)
+            return write_new(temporary, bytes(data), size_bytes=size_bytes, like=path)
         case CopyPart(source=source, position=position, size_bytes=size_bytes):
             whole = os.path.join(folder, source)
             copy_new(whole, temporary, position=position, size_bytes=size_bytes, like=path)
@@ -217,10 +261,7 @@ def _stage_action(folder: str, action: WriteFile | CopyPart | RestoreFile, tempo
                 os.link(source, temporary)
             except OSError:
                 copy_new(source, temporary, like=source)
-
-
-def _stat(path: str) -> FileStat:
-    return _file_stat(os.stat(path))
+    return os.stat(temporary)
 
 
 def _file_stat(found: os.stat_result) -> FileStat:

@@ -94,6 +94,12 @@ class Commit:
             for name, state in last.items()
         )
 
+    def published_files(self) -> dict[str, FileStat] | None:
+        """Return the folder with all actions done; None where the disk alone knows."""
+        last = self._simulated()[1]
+        known = {name: _stat(state) for name, state in last.items() if _ANY not in state}
+        return known if len(known) == len(last) else None
+
     @property
     def made(self) -> frozenset[str]:
         """The names under which the actions put a file."""

@@ -38,8 +38,10 @@ def write_fully(descriptor: int, data: bytes | memoryview) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def write_new(path: str, data: bytes, *, size_bytes: int | None = None, like: str | None = None) -> None:
-    """Write the file *path* from its beginning, not yet synced.
+def write_new(
+    path: str, data: bytes, *, size_bytes: int | None = None, like: str | None = None
+) -> os.stat_result:
+    """Write the file *path* from its beginning, not yet synced, and return what it then is.
 
     Args:
         size_bytes: the file's size where it is larger than *data*; the rest is zeros.
@@ -49,6 +51,7 @@ def write_new(path: str, data: bytes, *, size_bytes: int | None = None, like: st
         write_fully(descriptor, data)
         if size_bytes is not None and size_bytes > len(data):
             os.ftruncate(descriptor, size_bytes)
+        return os.fstat(descriptor)
 
 
 def copy_new(
@@ -194,15 +197,14 @@ def sync(path: str) -> None:
 
 def sync_all(paths: Iterable[str]) -> None:
     """Bring the bytes of files and the names in folders to disk: by one wait for a file system where that will do."""
-    waited_for: set[int] = set()
+    is_waited_for: dict[int, bool] = {}  # by device; False: it cannot be, as a whole
     for path in paths:
         device = os.stat(path).st_dev
-        if device in waited_for:
-            continue
-        if _tells_errors_of_file_system(path):
-            _sync_file_system(path)
-            waited_for.add(device)
-        else:
+        if device not in is_waited_for:
+            is_waited_for[device] = _tells_errors_of_file_system(path)
+            if is_waited_for[device]:
+                _sync_file_system(path)
+        if not is_waited_for[device]:
             sync(path)
 
 

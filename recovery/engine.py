@@ -18,7 +18,8 @@ from recovery.handoff import Handoff, reported_marker
 from recovery.inventory import LogDirInventory, list_log_dir
 from recovery.kernel_start import start_kernels
 from recovery.lock import LogDirLocks
-from recovery.log_dir_run import LogDirRun, log_count
+from recovery.log_dir_ends import log_count
+from recovery.log_dir_run import LogDirRun
 from recovery.model import LogSettings
 from recovery.observer import (
     LogDirOffline,

@@ -212,22 +212,34 @@ class Journal:
     # -- documents ------------------------------------------------------------------------------------------
 
     def commit(self, folder: str, document: Document) -> None:
-        """Enter that the partition in *folder* is done, durably, with everything that was appended before.
+        """Enter that the partition in *folder* is done; see `commit_all`."""
+        self.commit_all({folder: document})
+
+    def commit_all(self, documents: Mapping[str, Document]) -> None:
+        """Enter that partitions are done, durably, with everything that was appended before.
+
+        Args:
+            documents: what is to be known of each, by folder.
 
         Raises:
-            OSError: it could not be written, or not be brought to disk. Whether it counts is then known to
+            OSError: it could not be written, or not be brought to disk. Which of them count is then known to
                 the next run only.
         """
-        self._commits[folder] = self._append_document(RecordKind.COMMIT, {"folder": folder}, document)
+        self._append_documents(RecordKind.COMMIT, "folder", documents, self._commits)
 
     def note(self, name: str, document: Document) -> None:
         """Enter *document* under *name*, durably, with everything that was appended before; else as `commit`."""
-        self._notes[name] = self._append_document(RecordKind.NOTE, {"name": name}, document)
+        self._append_documents(RecordKind.NOTE, "name", {name: document}, self._notes)
 
-    def _append_document(self, kind: RecordKind, head: Document, document: Document) -> int:
-        position = self._file.append(kind, head, [journal_record.encode_json(document)])
+    def _append_documents(
+        self, kind: RecordKind, key: str, documents: Mapping[str, Document], positions: dict[str, int]
+    ) -> None:
+        found = {
+            name: self._file.append(kind, {key: name}, [journal_record.encode_json(document)])
+            for name, document in documents.items()
+        }
         self._file.sync()
-        return position
+        positions.update(found)
 
     # -- end ------------------------------------------------------------------------------------------------
 

@@ -103,8 +103,12 @@ class LogDirProgress:
         if log is not None:
             self.finished_bytes += log.recover_bytes
             self.finished_segments += log.segment_count
-        self.remaining_segments[event.thread_num] = 0
-        self.threads.pop(event.thread_num, None)
+        if self.threads.get(event.thread_num) in (
+            None,
+            event.partition,
+        ):  # else its thread has the next one in hand
+            self.remaining_segments[event.thread_num] = 0
+            self.threads.pop(event.thread_num, None)
         self.finished_logs += 1
         self.truncated_bytes += event.truncated_bytes
         self.truncated_batches += event.truncated_batches

@@ -20,11 +20,13 @@ from typing import Literal
 
 from recovery.actions import PartitionPlan, WriteFile
 from recovery.apply import apply_partition, list_files, publish, unstage
+from recovery.commit_group import CommitGroup
 from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
 from recovery.handoff import Handoff, has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.inventory import LogDirInventory
+from recovery.log_dir_ends import failed_reports, log_count, refused_reports
 from recovery.model import PartitionTask
 from recovery.observer import (
     LogDirFinished,
@@ -144,19 +146,45 @@ class LogDirRun:
 
     def _work(self, number: int) -> None:
         self._numbers.value = number
+        self._numbers.group = CommitGroup(self._quarantine, self._journal)
         try:
             while (run := self._next_run()) is not None:
                 self._run_partition(run)
         except BaseException as error:
-            with self._changed:
-                if self._queue.error is None or isinstance(self._queue.error, InterruptedRecoveryError):
-                    self._queue.error = error
-                self._changed.notify_all()
+            self._note_error(error)
+        try:
+            self._finish_group()  # also after an error: nothing is wrong with these
+        except BaseException as error:
+            self._note_error(error)
+
+    def _note_error(self, error: BaseException) -> None:
+        with self._changed:
+            if self._queue.error is None or isinstance(self._queue.error, InterruptedRecoveryError):
+                self._queue.error = error
+            self._changed.notify_all()
+
+    def _finish_group(self) -> None:
+        """Bring the partitions of this thread to disk that wait for that."""
+        group: CommitGroup = self._numbers.group
+        paths = group.paths
+        try:
+            for result in group.finish():
+                self._note_result(result)
+        finally:
+            for path in paths:
+                self._space.release(path)
+
+    def _note_result(self, result: PartitionResult) -> None:
+        with self._changed:
+            self._queue.results[result.task.folder] = result
+            self._notify(self._finished(result.report, result))
 
     def _next_run(self) -> PartitionRun | None:
         """Return the next partition; help with the scans of others while there is none; None at the end."""
         while True:
             self._check_stop()
+            if self._numbers.group.is_full or not self._queue.tasks:
+                self._finish_group()
             with self._changed:
                 if self._queue.error is not None:
                     return None
@@ -176,6 +204,7 @@ class LogDirRun:
                             os.path.join(task.log_dir, task.folder),
                             log_dir=task.log_dir,
                             quarantine=self._quarantine.root,
+                            before_waiting=self._finish_group,
                         ),
                     )
                     self._queue.active.append(run)
@@ -192,16 +221,17 @@ class LogDirRun:
     def _run_partition(self, run: PartitionRun) -> None:
         if not self._dry_run and not self._inventory.had_clean_shutdown:
             self._begin_journal()
+        group: CommitGroup = self._numbers.group
         try:
-            result = run.run(None if self._dry_run else self._quarantine, self._before_change)
+            result = run.run(None if self._dry_run else self._quarantine, self._before_change, group)
         finally:
-            self._space.release(run.path)
+            if run.path not in group.paths:
+                self._space.release(run.path)
             with self._changed:
                 self._queue.active.remove(run)
                 self._changed.notify_all()
-        with self._changed:
-            self._queue.results[result.task.folder] = result
-            self._notify(self._finished(result.report, result))
+        if result is not None:
+            self._note_result(result)
 
     def _finished(self, report: PartitionReport, result: PartitionResult | None) -> PartitionFinished:
         bounds = result.bounds if result is not None else None
@@ -225,7 +255,7 @@ class LogDirRun:
 
     def _refuse_folders(self) -> None:
         """Tell of the folders that were refused before anything was read."""
-        for report in self._refused_reports():
+        for report in refused_reports(self._inventory):
             self._notify(
                 PartitionStarted(
                     log_dir=report.log_dir,
@@ -341,18 +371,7 @@ class LogDirRun:
 
     def _offline(self, error: OSError) -> LogDirReport:
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
-        failed = (
-            PartitionReport(
-                log_dir=task.log_dir,
-                folder=task.folder,
-                topic=task.topic_partition.topic,
-                partition=task.topic_partition.partition,
-                status="failed",
-                reasons=(f"the log dir went offline: {error}",),
-            )
-            for task in self._inventory.tasks
-            if task.folder not in self._queue.results
-        )
+        failed = failed_reports(self._inventory, self._queue.results, error)
         return self._ended_early("offline", str(error), failed)
 
     def _ended_early(
@@ -373,22 +392,8 @@ class LogDirRun:
         )
 
     def _partition_reports(self) -> tuple[PartitionReport, ...]:
-        reports = [*self._refused_reports(), *(result.report for result in self._queue.results.values())]
-        return tuple(sorted(reports, key=lambda report: report.folder))
-
-    def _refused_reports(self) -> list[PartitionReport]:
-        return [
-            PartitionReport(
-                log_dir=self._inventory.log_dir,
-                folder=refused.folder,
-                status="refused",
-                reasons=tuple(map(str, refused.refusal.problems)),
-                problems=refused.refusal.problems,
-            )
-            for refused in self._inventory.refused
+        reports = [
+            *refused_reports(self._inventory),
+            *(result.report for result in self._queue.results.values()),
         ]
-
-
-def log_count(inventory: LogDirInventory) -> int:
-    """Return how many logs a dir holds, refused ones included."""
-    return len(inventory.tasks) + len(inventory.refused)
+        return tuple(sorted(reports, key=lambda report: report.folder))

@@ -18,6 +18,7 @@ from recovery.actions import (
 from recovery.apply import apply_partition, publish, unstage
 from recovery.apply import list_files as list_partition
 from recovery.commit import Commit
+from recovery.commit_group import CommitGroup, may_share
 from recovery.errors import PartitionRefusedError
 from recovery.forecast import bytes_to_scan, is_kept, recovery_request
 from recovery.model import (
@@ -205,12 +206,18 @@ class PartitionRun:
 
     # -- the run --------------------------------------------------------------------------------------------
 
-    def run(self, quarantine: Quarantine | None, before_change: Callable[[], None]) -> PartitionResult:
-        """Fold, plan and, with a *quarantine*, apply.
+    def run(
+        self,
+        quarantine: Quarantine | None,
+        before_change: Callable[[], None],
+        group: CommitGroup | None = None,
+    ) -> PartitionResult | None:
+        """Fold, plan and, with a *quarantine*, apply; return None where the *group* is to finish it.
 
         Args:
             quarantine: None for a dry run.
             before_change: called once before the first change in this folder.
+            group: takes partitions that can wait for others.
 
         Raises:
             OSError: an I/O error; the log dir goes offline.
@@ -257,18 +264,24 @@ class PartitionRun:
             return result([])
         if self._has_leftovers:
             unstage(self._path)
-        if plan.is_empty:
-            if self._is_recovered():
-                read = Commit(folder=self._task.folder, before=self._task.files, staged={}, actions=())
-                self._journal.commit(read, result([]))
+        if plan.is_empty and not self._is_recovered():
             return result([])
-        before_change()
+        if not plan.is_empty:
+            before_change()
+        if group is not None and may_share(plan):
+            group.stage(self._path, plan, self._task.files, result)
+            return None
+        if plan.is_empty:
+            read = Commit(folder=self._task.folder, before=self._task.files, staged={}, actions=())
+            self._journal.commit([(read, result([]))])
+            return result([])
         saved = apply_partition(
             self._path,
             plan,
             self._task.files,
             quarantine,
-            enter=lambda commit, saved: self._journal.commit(commit, result(saved)),
+            enter=lambda commit, saved: self._journal.commit([(commit, result(saved))]),
+            is_tidy=True,
         )
         return result(saved)
 

@@ -31,7 +31,7 @@ from recovery.actions import (
 )
 from recovery.commit import Commit
 from recovery.durable import copy_new, give_to_owner_of, opened, sync, sync_all, write_fully
-from recovery.file_system import is_file, is_folder, is_there, naming
+from recovery.file_system import is_folder, is_there, look_at, naming
 from recovery.model import FileStat
 
 MANIFEST = "manifest.jsonl"
@@ -82,12 +82,8 @@ class Quarantine:
 
     def save(self, folder: str, plan: PartitionPlan) -> list[str]:
         """Save what *plan* takes from the partition in *folder*; return where that is lost from the log lies."""
-        saved = []
-        for save in plan.saves:
-            target = self._save(os.path.join(folder, save.name), plan.folder, save)
-            if not save.is_derived:
-                saved.append(target)
-        return saved
+        targets = self._save_all(folder, plan.folder, plan.saves) if plan.saves else []
+        return [target for target, save in zip(targets, plan.saves, strict=True) if not save.is_derived]
 
     def save_file(self, path: str, *, folder: str, reason: str, may_link: bool = True) -> str:
         """Save the whole file *path* and return where.
@@ -101,7 +97,7 @@ class Quarantine:
         save = SaveFile(
             name=os.path.basename(path), size_bytes=size_bytes, reason=reason, is_cut=not may_link
         )
-        return self._save(path, folder, save)
+        return self._save_all(os.path.dirname(path), folder, [save])[0]
 
     def move_away(self, path: str, *, folder: str, reason: str) -> str:
         """Take the file or folder *path* out of the log dir, durably, and return where it is.
@@ -119,7 +115,7 @@ class Quarantine:
         found = os.lstat(path)
         save = SaveFile(name=os.path.basename(path), size_bytes=found.st_size, reason=reason)
         if stat.S_ISREG(found.st_mode):
-            target = self._save(path, folder, save, kind="moved")
+            target = self._save_all(os.path.dirname(path), folder, [save], kind="moved")[0]
             self.sync()
             os.unlink(path)
         else:
@@ -129,7 +125,9 @@ class Quarantine:
                 raise OSError(errno.EXDEV, "quarantine is on another file system", path)
             if is_there(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-            self._record(path, save, 0, target, folder, kind="moved", is_linked=False)
+            entry = self._entry(path, save, target, folder, kind="moved", is_linked=False)
+            with self._lock:
+                self._enter([entry])
             self.sync()
             os.rename(path, target)
             sync(os.path.dirname(target))
@@ -137,8 +135,22 @@ class Quarantine:
         return target
 
     def note_change(self, commit: Commit, after: Mapping[str, FileStat]) -> None:
-        """Enter what was done to a folder, and what is in it now. It is on disk after the next `sync`."""
-        entry = {
+        """Enter what was done to a folder, and what is in it now, once. It is on disk after the next `sync`."""
+        entry = self._change(commit, after)
+        with self._lock:
+            if (digest := _digest(entry)) not in self._noted:
+                self._noted.add(digest)
+                self._enter([entry])
+
+    def note_changes(self, changes: Iterable[tuple[Commit, Mapping[str, FileStat]]]) -> None:
+        """Enter what was done to folders, and what is in each of them now: commits that are of this run."""
+        entries = [self._change(commit, after) for commit, after in changes]
+        with self._lock:
+            if entries:
+                self._enter(entries)
+
+    def _change(self, commit: Commit, after: Mapping[str, FileStat]) -> dict[str, Any]:
+        return {
             "version": MANIFEST_VERSION,
             "log_dir": self._log_dir,
             "kind": "change",
@@ -146,10 +158,6 @@ class Quarantine:
             "commit": commit.to_json(),
             "after": {name: [one.inode, one.size_bytes, one.mtime_ns] for name, one in after.items()},
         }
-        with self._lock:
-            if _digest(entry) not in self._noted:
-                self._noted.add(_digest(entry))
-                self._enter(entry)
 
     def sync(self, others: Iterable[str] = ()) -> None:
         """Bring all that was saved, the manifest and the paths *others* to disk; only then may anything be touched.
@@ -171,38 +179,65 @@ class Quarantine:
         self._change_count += 1
         self._unsynced.update(dict.fromkeys(paths, self._change_count))
 
-    def _save(self, path: str, folder: str, save: Save, *, kind: str | None = None) -> str:
+    def _save_all(
+        self, path: str, folder: str, saves: Iterable[Save], *, kind: str | None = None
+    ) -> list[str]:
+        """Save from the folder *path*, and enter all of it at once: what cannot be entered is not kept."""
         with self._lock:
             place = self._folder(folder)
-        position = 0 if isinstance(save, SaveFile) else save.position
-        name = save.name if isinstance(save, SaveFile) else f"{save.name}.from-{position}"
-        target = os.path.join(place, name)
-        is_linked = isinstance(save, SaveFile) and not save.is_cut and _link(path, target)
-        if not is_linked:
-            target = _free_name(target)
-            copy_new(path, target, position=position, like=path)
+        entries: dict[str, dict[str, Any]] = {}
         try:
-            kind = kind or ("file" if isinstance(save, SaveFile) else "tail")
-            self._record(path, save, position, target, folder, kind=kind, is_linked=is_linked)
-        except BaseException:  # what cannot be entered is not kept
-            with contextlib.suppress(OSError):
-                os.unlink(target)
-            raise
-        return target
+            for save in saves:
+                target, is_linked = self._keep(os.path.join(path, save.name), place, save)
+                entries[target] = {}
+                entries[target] = self._entry(
+                    os.path.join(path, save.name), save, target, folder, kind=kind, is_linked=is_linked
+                )
+        finally:
+            self._enter_saved(place, entries)
+        return list(entries)
 
-    def _record(
-        self, path: str, save: Save, position: int, target: str, folder: str, *, kind: str, is_linked: bool
-    ) -> None:
+    def _keep(self, path: str, place: str, save: Save) -> tuple[str, bool]:
+        """Put a file or tail into the folder *place*; return where it is, and whether it is a hard link."""
+        target = os.path.join(place, save.name)
+        if isinstance(save, SaveFile) and not save.is_cut and _link(path, target):
+            return target, True
+        position = 0 if isinstance(save, SaveFile) else save.position
+        target = _free_name(target if isinstance(save, SaveFile) else f"{target}.from-{position}")
+        copy_new(path, target, position=position, like=path)
+        return target, False
+
+    def _enter_saved(self, place: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
+        """Enter what was saved in the folder *place*; what cannot be entered is not kept."""
+        known = {target: entry for target, entry in entries.items() if entry}
+        try:
+            if known:
+                with self._lock:
+                    self._enter(known.values())  # first: what is gone again nobody must wait for
+                    self._note_unsynced(place, *known)
+        except BaseException:
+            known = {}
+            raise
+        finally:
+            for target in entries.keys() - known.keys():
+                with contextlib.suppress(OSError):
+                    os.unlink(target)
+
+    def _entry(
+        self, path: str, save: Save, target: str, folder: str, *, kind: str | None, is_linked: bool
+    ) -> dict[str, Any]:
         assert self._run is not None
-        is_whole_file = is_file(target)  # a folder is moved as a whole, after its line is written
-        entry = {
+        found = look_at(target)
+        is_whole_file = found is not None and stat.S_ISREG(found.st_mode)
+        # A folder is moved as a whole, after its line is written.
+        return {
             "version": MANIFEST_VERSION,
             "log_dir": self._log_dir,
-            "kind": kind,
+            "kind": kind or ("file" if isinstance(save, SaveFile) else "tail"),
             "partition": folder,
             "file": os.path.basename(path),
-            "position": position,
-            "size_bytes": os.stat(target).st_size if is_whole_file else 0,
+            "position": 0 if isinstance(save, SaveFile) else save.position,
+            "size_bytes": found.st_size if found is not None and is_whole_file else 0,
             "first_offset": save.first_offset if save.first_offset >= 0 else None,
             "last_offset": save.last_offset if save.last_offset >= 0 else None,
             "stored": os.path.relpath(target, self._run),
@@ -211,22 +246,19 @@ class Quarantine:
             "sha256": _sha256(target) if is_whole_file and not save.is_derived else None,
             "reason": save.reason,
         }
-        with self._lock:
-            self._enter(entry)  # first: what cannot be entered is gone again, and nobody must wait for it
-            if is_whole_file:
-                self._note_unsynced(target, os.path.dirname(target))
 
-    def _enter(self, entry: Mapping[str, Any]) -> None:
-        """Add a line to the manifest, whole or not at all."""
+    def _enter(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add lines to the manifest, whole or not at all."""
         folder = self._run_folder()
         path = os.path.join(folder, MANIFEST)
+        lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
         with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes == 0:
                 give_to_owner_of(self._log_dir, path, descriptor)
             is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
             try:
-                write_fully(descriptor, b"\n" * is_torn + json.dumps(entry).encode() + b"\n")
+                write_fully(descriptor, b"\n" * is_torn + lines)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.ftruncate(descriptor, size_bytes)

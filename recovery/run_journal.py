@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from native.raw_scan import RawScan
@@ -215,10 +215,15 @@ class RunJournal:
             with contextlib.suppress(OSError):
                 self._journal.add_scan(folder, request, stat, scan)
 
-    def commit(self, commit: Commit, result: PartitionResult) -> None:
-        """Bring to disk what is now to be done in a partition's folder, come what may."""
+    def commit(self, commits: Iterable[tuple[Commit, PartitionResult]]) -> None:
+        """Bring to disk what is now to be done in partitions' folders, come what may, and how each of them ends."""
         if self._journal is not None:
-            self._journal.commit(commit.folder, {"commit": commit.to_json(), "result": result.to_json()})
+            self._journal.commit_all(
+                {
+                    commit.folder: {"commit": commit.to_json(), "result": result.to_json()}
+                    for commit, result in commits
+                }
+            )
 
     def commit_handoff(self, commit: Commit) -> None:
         """Bring to disk what is now to be done to the log dir's own files."""

@@ -94,7 +94,13 @@ class SpaceLedger:
         ] = {}  # by partition: device, bytes, bytes that come back
 
     def reserve(
-        self, partition: str, plan: PartitionPlan, *, log_dir: str, quarantine: str
+        self,
+        partition: str,
+        plan: PartitionPlan,
+        *,
+        log_dir: str,
+        quarantine: str,
+        before_waiting: Callable[[], None] = lambda: None,
     ) -> tuple[Problem, ...]:
         """Set space aside for *plan*, until `release`; return why that cannot be.
 
@@ -103,8 +109,13 @@ class SpaceLedger:
         Args:
             partition: path of the folder.
             quarantine: where that is, or will be.
+            before_waiting: releases what whoever asks has reserved for others; called where there is too little.
         """
         places = _places(need_of(plan, block_bytes=_block_bytes(log_dir)), log_dir, quarantine)
+        with self._changed:
+            is_short = any(needed > self._free_bytes(device, path) for device, path, needed, _ in places)
+        if is_short:
+            before_waiting()
         with self._changed:
             while True:
                 short = [
