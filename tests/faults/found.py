@@ -13,7 +13,7 @@ FOUND = (
         "EIO@80",
         "a checkpoint that could not be looked at was taken for missing",
     ),
-    ("faults", "torn with transactions", "EIO@319", "a descriptor's number was named for the manifest"),
+    ("faults", "torn with transactions", "EIO@285", "a descriptor's number was named for the manifest"),
     (
         "faults",
         "interrupted compaction",
@@ -43,14 +43,14 @@ FOUND = (
     (
         "faults-resumed",
         "two log dirs",
-        "kill-after@382,EIO@309",
+        "kill-after@377,EIO@309",
         "an interrupted log dir that could not be looked at held up the other one",
     ),
-    ("faults-resumed", "two log dirs", "kill-after@965,EIO@337", "the same"),
+    ("faults-resumed", "two log dirs", "kill-after@767,EIO@333", "the same"),
     (
         "faults-resumed",
         "clean, one of two is damaged",
-        "kill-after@796,EIO+@422",
+        "kill-after@535,EIO+@421",
         "what the first run had staged of the hand-off was missed by the third one, which began anew",
     ),
     (
