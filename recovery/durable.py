@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 
 from recovery.actions import TEMPORARY_SUFFIX
 from recovery.file_system import c_library, is_link, is_local, look_at, naming, raise_error
@@ -20,15 +21,28 @@ from recovery.file_system import c_library, is_link, is_local, look_at, naming, 
 _COPY_BYTES = 1 << 20
 
 
-@contextmanager
-def opened(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> Iterator[int]:
+class opened(naming):  # noqa: N801 - as `naming`
     """Open *path* for the block; an error in it that names no file names this one."""
-    with naming(path):
-        descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> None:
+        super().__init__(path)
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+
+    def __enter__(self) -> int:  # type: ignore[override]  # more than the name of a file
+        return self._descriptor
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            yield descriptor
+            os.close(self._descriptor)
+        except OSError as failure:
+            super().__exit__(type(failure), failure, failure.__traceback__)
+            raise
         finally:
-            os.close(descriptor)
+            super().__exit__(kind, error, trace)
 
 
 def write_fully(descriptor: int, data: bytes | memoryview) -> None:

@@ -11,8 +11,7 @@ import errno
 import functools
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 _NETWORK_MAGICS = frozenset(
     {
@@ -97,15 +96,24 @@ def raise_error(error: OSError) -> None:
     raise error
 
 
-@contextmanager
-def naming(path: str) -> Iterator[None]:
+class naming:  # noqa: N801 - a class, and not a generator, since it stands around nearly every call
     """Put *path* into errors of the block that name no file: those of calls on a descriptor."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None or isinstance(error.filename, int):  # a descriptor's number
-            error.filename = path
-        raise
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError) and (
+            error.filename is None or isinstance(error.filename, int)  # a descriptor's number
+        ):
+            error.filename = self._path
 
 
 @functools.cache

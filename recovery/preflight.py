@@ -81,6 +81,8 @@ def problems_of(task: PartitionTask, source: PartitionSource) -> tuple[Problem, 
 
 def notes_of(task: PartitionTask) -> Iterator[Problem]:
     """Yield what does not keep a broker from loading the log, but will stop it later on."""
+    if not task.others:
+        return
     blocking = {problem.file for problem in _type_problems(task)}
     for name, kind in sorted(task.others.items()):
         if name == f"{LEADER_EPOCH_CHECKPOINT}.tmp":
@@ -115,6 +117,8 @@ def without_files(task: PartitionTask, names: Iterable[str]) -> PartitionTask:
 
 def _type_problems(task: PartitionTask) -> Iterator[Problem]:
     """Yield what stands where the load opens a file. Kafka: CheckpointFile, PartitionMetadataFile, LazyIndex."""
+    if not task.others:
+        return
     kind = task.others.get(LEADER_EPOCH_CHECKPOINT)
     if kind is not None:
         yield Problem(

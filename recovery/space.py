@@ -75,6 +75,15 @@ class _FileSystem:
     spent_bytes: int = 0  # in a dry run, which frees and fills nothing
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Layout:
+    """Which file systems a log dir and its quarantine are on."""
+
+    block_bytes: int
+    device: int
+    far_device: int
+
+
 class SpaceLedger:
     """Who may write how much, over all log dirs of a run. Thread-safe.
 
@@ -89,6 +98,7 @@ class SpaceLedger:
         self._changed = threading.Condition()
         self._systems: dict[int, _FileSystem] = {}
         self._needed: dict[str, int] = {}
+        self._layouts: dict[tuple[str, str], _Layout] = {}
         self._held: dict[
             str, list[tuple[int, int, int]]
         ] = {}  # by partition: device, bytes, bytes that come back
@@ -111,7 +121,7 @@ class SpaceLedger:
             quarantine: where that is, or will be.
             before_waiting: releases what whoever asks has reserved for others; called where there is too little.
         """
-        places = _places(need_of(plan, block_bytes=_block_bytes(log_dir)), log_dir, quarantine)
+        places = self._places(plan, log_dir, quarantine)
         with self._changed:
             is_short = any(needed > self._free_bytes(device, path) for device, path, needed, _ in places)
         if is_short:
@@ -149,6 +159,23 @@ class SpaceLedger:
         with self._changed:
             return self._needed.get(log_dir, 0)
 
+    def _places(self, plan: PartitionPlan, log_dir: str, quarantine: str) -> list[tuple[int, str, int, int]]:
+        """Return (device, a path on it, bytes needed, bytes that come back) for each file system."""
+        known = self._layouts.get((log_dir, quarantine))
+        if known is None:  # where quarantine is to be is on the device of what is above it
+            known = self._layouts[log_dir, quarantine] = _Layout(
+                block_bytes=_block_bytes(log_dir),
+                device=os.stat(log_dir).st_dev,
+                far_device=os.stat(nearest(quarantine)).st_dev,
+            )
+        need = need_of(plan, block_bytes=known.block_bytes)
+        if known.device == known.far_device:
+            return [(known.device, log_dir, need.written_bytes + need.copied_bytes, need.returned_bytes)]
+        return [
+            (known.device, log_dir, need.written_bytes, need.returned_bytes),
+            (known.far_device, nearest(quarantine), need.copied_bytes + need.linked_bytes, 0),
+        ]
+
     def _free_bytes(self, device: int, path: str) -> int:
         system = self._systems.setdefault(device, _FileSystem())
         return free_bytes(path) - system.reserved_bytes - system.spent_bytes
@@ -166,18 +193,6 @@ def free_bytes(path: str) -> int:
 
 def _block_bytes(path: str) -> int:
     return os.statvfs(path).f_frsize or 4096
-
-
-def _places(need: SpaceNeed, log_dir: str, quarantine: str) -> list[tuple[int, str, int, int]]:
-    """Return (device, a path on it, bytes needed, bytes that come back) for each file system."""
-    quarantine = nearest(quarantine)
-    device, far = os.stat(log_dir).st_dev, os.stat(quarantine).st_dev
-    if device == far:
-        return [(device, log_dir, need.written_bytes + need.copied_bytes, need.returned_bytes)]
-    return [
-        (device, log_dir, need.written_bytes, need.returned_bytes),
-        (far, quarantine, need.copied_bytes + need.linked_bytes, 0),
-    ]
 
 
 def _too_little(path: str, needed: int, free: int) -> Problem:

@@ -321,7 +321,12 @@ class TestFailure:
         removal = RemoveFile(name="b.deleted", size_bytes=2, kind=RemovalKind.PENDING_DELETION)
         write = WriteFile(name="a", data=b"new", size_bytes=3)
         seen: list[set[str]] = []
-        monkeypatch.setattr(module, "write_new", lambda *_, **__: seen.append(set(folder.files())))
+
+        def fail(*_: object, **__: object) -> None:
+            seen.append(set(folder.files()))
+            raise FileNotFoundError
+
+        monkeypatch.setattr(module, "write_new", fail)
         with pytest.raises(FileNotFoundError):
             folder.apply(plan(write, removal))
         assert seen == [{"a"}]

@@ -105,7 +105,9 @@ class TestTogether:
 class TestErrors:
     def test_a_group_that_cannot_be_brought_to_disk_is_as_it_was(self, sample: Sample) -> None:
         before = {
-            name: data for name, data in logs_of(tree_of(sample.root)).items() if not name.endswith(".deleted")
+            name: data
+            for name, data in logs_of(tree_of(sample.root)).items()
+            if not name.endswith(".deleted")
         }
         broken = mock.patch.object(
             module.Quarantine, "sync", side_effect=OSError(5, "Input/output error", "the disk")
