@@ -17,7 +17,6 @@ from recovery.actions import (
 )
 from recovery.apply import apply_partition, publish, unstage
 from recovery.apply import list_files as list_partition
-from recovery.commit import Commit
 from recovery.commit_group import CommitGroup, may_share
 from recovery.errors import PartitionRefusedError
 from recovery.forecast import bytes_to_scan, is_kept, recovery_request
@@ -210,7 +209,7 @@ class PartitionRun:
         self,
         quarantine: Quarantine | None,
         before_change: Callable[[], None],
-        group: CommitGroup | None = None,
+        group: CommitGroup,
     ) -> PartitionResult | None:
         """Fold, plan and, with a *quarantine*, apply; return None where the *group* is to finish it.
 
@@ -223,11 +222,13 @@ class PartitionRun:
             OSError: an I/O error; the log dir goes offline.
         """
         try:
-            return self._run(quarantine, before_change)
+            return self._run(quarantine, before_change, group)
         finally:
             self._files.close()
 
-    def _run(self, quarantine: Quarantine | None, before_change: Callable[[], None]) -> PartitionResult:
+    def _run(
+        self, quarantine: Quarantine | None, before_change: Callable[[], None], group: CommitGroup
+    ) -> PartitionResult | None:
         started_s = time.monotonic()
         self._owner = self._thread_num_of()
         self._notify(
@@ -268,13 +269,9 @@ class PartitionRun:
             return result([])
         if not plan.is_empty:
             before_change()
-        if group is not None and may_share(plan):
+        if may_share(plan):
             group.stage(self._path, plan, self._task.files, result)
             return None
-        if plan.is_empty:
-            read = Commit(folder=self._task.folder, before=self._task.files, staged={}, actions=())
-            self._journal.commit([(read, result([]))])
-            return result([])
         saved = apply_partition(
             self._path,
             plan,

@@ -51,12 +51,11 @@ class TestTogether:
         assert differences(expected, logs_of(tree_of(sample.root))) == []
 
     def test_waits_do_not_grow_with_the_partitions(self, sample: Sample, ram_path: Path, monkeypatch) -> None:
-        partition_count = sum(path.is_dir() for log_dir in sample.log_dirs for path in log_dir.iterdir())
         waits, _ = counted("fsync", lambda: recover(sample, thread_count=1))
         monkeypatch.setattr(module, "_MOST_PARTITIONS", 1)
         alone = unpack("crashed", ram_path / "alone")
         many, _ = counted("fsync", lambda: recover(alone, thread_count=1))
-        assert many - waits > partition_count
+        assert waits + 20 < many
 
     def test_what_is_entered_as_left_is_what_is_left(self, sample: Sample) -> None:
         seen = []
@@ -107,7 +106,7 @@ class TestErrors:
         before = {
             name: data
             for name, data in logs_of(tree_of(sample.root)).items()
-            if not name.endswith(".deleted")
+            if not name.endswith((".deleted", ".lock"))
         }
         broken = mock.patch.object(
             module.Quarantine, "sync", side_effect=OSError(5, "Input/output error", "the disk")
