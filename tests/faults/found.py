@@ -43,14 +43,14 @@ FOUND = (
     (
         "faults-resumed",
         "two log dirs",
-        "kill-after@377,EIO@309",
+        "kill-after@378,EIO@309",
         "an interrupted log dir that could not be looked at held up the other one",
     ),
-    ("faults-resumed", "two log dirs", "kill-after@767,EIO@333", "the same"),
+    ("faults-resumed", "two log dirs", "kill-after@778,EIO@337", "the same"),
     (
         "faults-resumed",
         "clean, one of two is damaged",
-        "kill-after@535,EIO+@421",
+        "kill-after@531,EIO+@421",
         "what the first run had staged of the hand-off was missed by the third one, which began anew",
     ),
     (
