@@ -108,7 +108,9 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--codec", choices=CODECS, default="none", help="of the records (none)")
     parser.add_argument("--threads", type=int, help="recovery threads a log dir (1)")
     parser.add_argument("--also-threads", type=int, metavar="N", help="measure our engine with N, too")
-    parser.add_argument("--cpu-paths", help="measure our engine on these, too: all others, or names with commas")
+    parser.add_argument(
+        "--cpu-paths", help="measure our engine on these, too: all others, or names with commas"
+    )
     parser.add_argument(
         "--heap", help=f"of the broker's JVM ({DEFAULT_HEAP}, as kafka-server-start.sh has it)"
     )

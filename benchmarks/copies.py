@@ -124,8 +124,6 @@ def _copy_files(folder: str, copy: str, trash: _Trash) -> None:
             if not os.path.exists(target):
                 os.link(entry.path, target)
         else:
-            if name in found and found[name].stat(follow_symlinks=False).st_nlink != 1:
-                trash.take(target)  # its other name, in a quarantine, would change with it
             _copy_file(entry.path, target)
 
 
