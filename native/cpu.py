@@ -33,6 +33,11 @@ class CpuPath(enum.IntEnum):
     AVX512_VPCLMUL = 2
     """512-bit carry-less multiplication: Ice Lake, Zen 4 and later."""
 
+    @property
+    def label(self) -> str:
+        """The name that users see and give."""
+        return self.name.lower().replace("_", "-")
+
 
 _NEEDED_FEATURES = {
     CpuPath.PORTABLE: frozenset[str](),
@@ -92,7 +97,7 @@ def choose(forced: CpuPath | None = None) -> CpuPath:
             the environment names none.
     """
     if forced is None:
-        return _default()
+        return default()
     if forced not in supported():
         names = ", ".join(path.name for path in supported())
         missing = ", ".join(sorted(feature[1:] for feature in _missing_features(forced)))
@@ -104,7 +109,8 @@ def choose(forced: CpuPath | None = None) -> CpuPath:
 
 
 @functools.cache
-def _default() -> CpuPath:
+def default() -> CpuPath:
+    """Return the path to use where none is asked for."""
     wanted = os.environ.get(ENVIRONMENT)
     if not wanted:
         return supported()[-1]
@@ -123,7 +129,7 @@ def named(name: str) -> CpuPath:
     try:
         return CpuPath[name.strip().upper().replace("-", "_")]
     except KeyError:
-        names = ", ".join(path.name.lower().replace("_", "-") for path in CpuPath)
+        names = ", ".join(path.label for path in CpuPath)
         raise UnsupportedCpuPathError(f"no CPU path is called {name!r}; there are: {names}") from None
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from native import cpu, kernel_cache
+from native import kernel_cache
 from native.cpu import CpuPath
 from native.errors import UnlinkableError
 from native.machine_code import MachineCode
@@ -60,14 +60,12 @@ class Account(NamedTuple):
     """What this process had to do for its kernels.
 
     Attributes:
-        path: the CPU path taken where none is asked for.
-        origin: None if no kernel was called.
+        origin: where the kernels are from.
         compile_s: how long it has compiled.
         remark: why kernels could not be kept; empty if they could, or none had to be.
     """
 
-    path: CpuPath
-    origin: Origin | None
+    origin: Origin
     compile_s: float
     remark: str
 
@@ -79,10 +77,10 @@ _compile_s = 0.0
 
 def account() -> Account:
     """Return what was done so far."""
-    origin = next((one for one in reversed(Origin) if one in _origins), None)
+    origin = next((one for one in reversed(Origin) if one in _origins), Origin.CACHE)
     problem = kernel_cache.of_this_process().problem if origin is Origin.MEMORY else ""
     remark = f"compiled kernels cannot be kept for the next run: {problem}" if problem else ""
-    return Account(cpu.choose(), origin, _compile_s, remark)
+    return Account(origin, _compile_s, remark)
 
 
 @functools.cache
@@ -104,7 +102,7 @@ def _load(kernel: Kernel, path: CpuPath | None) -> Callable[..., int]:
         # An index error is an exception, which needs more than machine code.
         return _compile_for_this_process(kernel, path)
     cache = kernel_cache.of_this_process()
-    name = kernel.function if path is None else f"{kernel.function}-{path.name.lower()}"
+    name = kernel.function if path is None else f"{kernel.function}-{path.label}"
     if (kept := cache.read(name)) is not None:
         code = MachineCode.from_bytes(kept)
         _origins.add(Origin.CACHE)

@@ -153,11 +153,17 @@ class Engine:
         with own_locks if self._locks is None else nullcontext(self._locks) as locks:
             self._take_offline(locks)
             now_ms = self._open_journals()
-            kernel_remarks = start_kernels()
+            kernels = start_kernels()
             self._notify(
-                RunStarted(log_dirs=self._log_dirs, threads_per_dir=self._thread_count, dry_run=self._dry_run)
+                RunStarted(
+                    log_dirs=self._log_dirs,
+                    threads_per_dir=self._thread_count,
+                    dry_run=self._dry_run,
+                    cpu_path=kernels.cpu_path,
+                    kernel_origin=kernels.origin,
+                )
             )
-            for remark in (*kernel_remarks, *self._remarks):
+            for remark in (*kernels.remarks, *self._remarks):
                 self._notify(remark)
             for log_dir, error in self._offline.items():
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
@@ -171,6 +177,8 @@ class Engine:
         return RecoveryReport(
             dry_run=self._dry_run,
             now_ms=now_ms,
+            cpu_path=kernels.cpu_path,
+            kernel_origin=kernels.origin,
             duration_ms=int((time.monotonic() - started_s) * 1000),
             log_dirs=tuple(sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])),
             signal_exit_code=128 + self._stop.signal_number

@@ -101,9 +101,11 @@ class KafkaLines:
             case RunStarted():
                 self._started_s = event.monotonic_s
                 self._dry_run = event.dry_run
-                fields = {"dry_run": True} if event.dry_run else {}
+                facts: dict[str, Field] = {"dry_run": True} if event.dry_run else {}
+                if event.cpu_path:
+                    facts |= {"cpu_path": event.cpu_path, "kernels": event.kernel_origin}
                 text = f"Loading logs from log dirs {_array_buffer(event.log_dirs)}"
-                yield Line(text, fields=fields)
+                yield Line(text, fields=facts)
             case LogDirStarted():
                 self._log_count += event.log_count
                 if event.log_count and not event.had_clean_shutdown:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from native import kernels
 from native.errors import UnsupportedCpuPathError
 from native.segment_scan import warm_up
@@ -11,14 +13,28 @@ from recovery.observer import Remark
 _NOTABLE_COMPILE_S = 1.0
 
 
-def start_kernels() -> tuple[Remark, ...]:
-    """Make the kernels ready and return what the operator should know of it.
+class KernelStart(NamedTuple):
+    """How the kernels of a run came to be ready.
+
+    Attributes:
+        cpu_path: label of the CpuPath that is taken.
+        origin: cache, compiled (and put there) or memory (of this process alone).
+        remarks: what the operator should know of it.
+    """
+
+    cpu_path: str
+    origin: str
+    remarks: tuple[Remark, ...]
+
+
+def start_kernels() -> KernelStart:
+    """Make the kernels ready.
 
     Raises:
         UsageError: the environment asks for a CPU path that there is not.
     """
     try:
-        warm_up()
+        path = warm_up()
     except UnsupportedCpuPathError as error:
         raise UsageError(str(error)) from None
     account = kernels.account()
@@ -28,4 +44,4 @@ def start_kernels() -> tuple[Remark, ...]:
         remarks.append(Remark(text=f"compiled the kernels for this CPU in {account.compile_s:.0f} s{once}"))
     if account.remark:
         remarks.append(Remark(text=account.remark, level="warning"))
-    return tuple(remarks)
+    return KernelStart(path.label, account.origin.value, tuple(remarks))

@@ -62,12 +62,16 @@ class RunStarted(Timed):
         threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers are 0 to this less one.
         dry_run: whether the run stops before it writes.
         is_scrub: whether it only verifies: every segment is read, and none is recovered.
+        cpu_path: how checksums are computed: portable, sse42-pclmul or avx512-vpclmul.
+        kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
     """
 
     log_dirs: tuple[str, ...]
     threads_per_dir: int
     dry_run: bool = False
     is_scrub: bool = False
+    cpu_path: str = ""
+    kernel_origin: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,11 +158,15 @@ class RecoveryReport:
     """What a run did in all log dirs.
 
     Attributes:
+        cpu_path: how checksums were computed: portable, sse42-pclmul or avx512-vpclmul.
+        kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
         signal_exit_code: 130 or 143 where a signal ended the run.
     """
 
     dry_run: bool
     now_ms: int
+    cpu_path: str
+    kernel_origin: str
     duration_ms: int
     log_dirs: tuple[LogDirReport, ...]
     signal_exit_code: int | None = None
@@ -201,6 +205,7 @@ class RecoveryReport:
             "exitCode": self.exit_code,
             "nowMs": self.now_ms,
             "durationMs": self.duration_ms,
+            "kernels": {"cpuPath": self.cpu_path, "origin": self.kernel_origin},
             "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
         }
         return json.dumps(document, indent=2)

@@ -21,7 +21,7 @@ from uuid import UUID
 from recovery.engine import StopRequest
 from recovery.errors import InterruptedRecoveryError
 from recovery.folder_files import read_folder
-from recovery.kernel_start import start_kernels
+from recovery.kernel_start import KernelStart, start_kernels
 from recovery.lock import is_locked
 from recovery.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
 from recovery.observer import (
@@ -137,8 +137,7 @@ class ScrubRun:
         started_s = time.monotonic()
         signal_number = 0
         try:
-            self._remarks = (*start_kernels(), *self._remarks)
-            self._start()
+            self._start(start_kernels())
             self._scrub_all()
             for one in self._dirs:
                 self._finish_dir(one, started_s)
@@ -155,13 +154,18 @@ class ScrubRun:
 
     # -- what there is ---------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _start(self, kernels: KernelStart) -> None:
         self._notify(
             RunStarted(
-                log_dirs=self._log_dirs, threads_per_dir=self._threads_per_dir, dry_run=True, is_scrub=True
+                log_dirs=self._log_dirs,
+                threads_per_dir=self._threads_per_dir,
+                dry_run=True,
+                is_scrub=True,
+                cpu_path=kernels.cpu_path,
+                kernel_origin=kernels.origin,
             )
         )
-        for remark in self._remarks:
+        for remark in (*kernels.remarks, *self._remarks):
             self._notify(remark)
         for log_dir in self._log_dirs:
             self._dirs.append(self._list(log_dir))

@@ -65,7 +65,7 @@ def test_the_environment_names_the_path_of_a_process(name: str, path: CpuPath) -
 def test_the_environment_names_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cpu.ENVIRONMENT, "neon")
     with pytest.raises(UnsupportedCpuPathError, match=r"KAFKA_LOG_RECOVERY_CPU_PATH: .*'neon'"):
-        cpu._default.__wrapped__()
+        cpu.default.__wrapped__()
 
 
 def test_cpu_without_the_instructions_computes_all_the_same(tmp_path: Path) -> None:

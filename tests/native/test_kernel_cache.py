@@ -208,7 +208,7 @@ def test_what_cannot_be_kept_is_compiled_by_each_process(monkeypatch: pytest.Mon
 def test_every_kernel_can_be_kept(kernel: kernels.Kernel) -> None:
     for path in cpu.supported() if kernel.has_path else [None]:
         kernels.entry(kernel, path)
-        name = kernel.function if path is None else f"{kernel.function}-{path.name.lower()}"
+        name = kernel.function if path is None else f"{kernel.function}-{path.label}"
         assert kernel_cache.of_this_process().read(name) is not None
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from native import cpu
+from native.cpu import CpuPath
 from segfmt.record_batch import BatchSlice, walk_batches
 from tests.builders import ABORT, BASE_TIMESTAMP_MS, data_batch, marker_batch
 from tests.campaign import Campaign
@@ -26,6 +28,7 @@ pytestmark = pytest.mark.java
 
 BATCH = 10
 SINGLE_CASES, COMBINED_CASES, PLAIN_CASES, AGAIN_CASES, WHOLE_CASES = 1130, 500, 150, 180, 40
+SLOWER_PATH_CASES = 110
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +191,20 @@ class TestSeededDamage:
         self, batch: int, threaded_campaign: Campaign
     ) -> None:
         self.check("whole-1", batch, threaded_campaign)
+
+    @pytest.mark.parametrize("path", cpu.supported()[:-1], ids=lambda path: path.label)
+    @pytest.mark.parametrize("batch", range(SLOWER_PATH_CASES // BATCH))
+    def test_the_slower_cpu_paths_end_as_with_the_broker(
+        self, batch: int, path: CpuPath, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv(cpu.ENVIRONMENT, path.label)
+        cpu.default.cache_clear()
+        try:
+            assert cpu.choose() is path
+            self.check("single-2", batch, campaign)
+        finally:
+            monkeypatch.undo()
+            cpu.default.cache_clear()
 
     def check(self, name: str, batch: int, campaign: Campaign) -> None:
         results = [campaign.run(f"{name}/{number}") for number in range(batch * BATCH, batch * BATCH + BATCH)]

@@ -291,6 +291,10 @@ class TestLogLines:
         LogLines(out, Gauges()).say("Serving metrics at 100 %s", "warning")
         assert out.getvalue().endswith("] WARN Serving metrics at 100 %s\n")
 
+    def test_a_run_says_what_its_kernels_are(self):
+        (line,) = self.printed(run_started(dry_run=True, cpu_path="portable", kernel_origin="cache"))
+        assert line.endswith(" dry_run=true cpu_path=portable kernels=cache")
+
     @pytest.mark.parametrize(
         ("value", "text"),
         [

@@ -51,7 +51,8 @@ def log_dir(*partitions: PartitionReport, path: str = "/d1", **fields: object) -
 
 
 def report(*log_dirs: LogDirReport, **fields: object) -> RecoveryReport:
-    defaults = {"dry_run": False, "now_ms": 1_700_000_000_000, "duration_ms": 1500}
+    defaults = {"dry_run": False, "now_ms": 1_700_000_000_000, "duration_ms": 1500, "cpu_path": "portable"}
+    defaults |= {"kernel_origin": "cache"}
     return RecoveryReport(**({"log_dirs": log_dirs} | defaults | fields))
 
 
@@ -163,6 +164,7 @@ def test_json() -> None:
         "exitCode": 4,
         "nowMs": 1_700_000_000_000,
         "durationMs": 1500,
+        "kernels": {"cpuPath": "portable", "origin": "cache"},
     }
     first, second, third = document["logDirs"]
     assert first["partitions"][0] == JSON_PARTITION
