@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     options.scratch.mkdir(parents=True, exist_ok=True)
     scratch = options.scratch.resolve() / f"benchmark-{os.getpid()}"
     facts = machine.describe(options.scratch)
-    print("\n".join(f"{key}: {value}" for key, value in facts.items()))
+    print(machine.line(facts))
     plain_read.warm_up()
     results = {}
     try:
@@ -193,4 +193,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    machine.end_cleanly_when_told()
     main()

@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None) -> None:
             )
             results.append(_row(name, rounds, list(ours), list(others)))
     share = meter.foreign_share()
-    print(f"\nCPU: {facts['cpu']} {facts['cpu_family_model']}; others used {share:.0%} of the CPUs meanwhile")
+    print(f"\nothers used {share:.0%} of the CPUs meanwhile. {machine.line(facts)}")
     if options.json:
         document = {"version": 1, "machine": facts, "foreign_share": round(share, 3), "results": results}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
@@ -223,4 +223,5 @@ def _row(name: str, rounds: list[dict[str, float]], ours: list[str], others: lis
 
 
 if __name__ == "__main__":
+    machine.end_cleanly_when_told()
     main()

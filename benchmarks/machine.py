@@ -6,7 +6,9 @@ import json
 import os
 import platform
 import resource
+import signal
 import subprocess
+import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -38,6 +40,21 @@ def describe(data_dir: Path) -> dict[str, Any]:
         "java": _first_line(["java", "-version"]),
         "commit": _commit(),
     }
+
+
+def line(facts: dict[str, Any]) -> str:
+    """Return what *facts* (`describe`) say in one line, for under a table."""
+    return (
+        f"Machine: {facts['cpu']} (family/model {facts['cpu_family_model']}), {facts['cpus']} CPUs, "
+        f"{facts['memory_bytes'] / 1e9:.0f} GB, kernel {facts['kernel']}, {facts['file_system']}, Python "
+        f"{facts['python']}, numba {facts['numba']}, {facts['java']}; CPU path {facts['cpu_path']}; "
+        f"commit {facts['commit']}"
+    )
+
+
+def end_cleanly_when_told() -> None:
+    """Let SIGTERM end this process as Ctrl-C does: what it has made is removed, what it has started is ended."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
 
 class CpuMeter:

@@ -186,6 +186,7 @@ def main(arguments: list[str] | None = None) -> None:
     if each:
         words = ", ".join(f"{one:,.0f}" for one in each)
         print(f"\nBytes for each live producer: {words}; the bound has {PRODUCER_BYTES:,}")
+    print(f"\n{machine.line(facts)}")
     if options.json:
         document = {"version": 1, "machine": facts, "results": results, "bytes_per_producer": each}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
@@ -197,4 +198,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    machine.end_cleanly_when_told()
     main()

@@ -88,11 +88,13 @@ def main(arguments: list[str] | None = None) -> None:
             f"| {longer} / {shorter} | at most {goal:.0f} | {median:.2f} | "
             f"{each[0]:.2f} .. {each[-1]:.2f} | {verdict} |"
         )
+    facts = machine.describe(machine.ROOT)
     print(f"\nothers used {statistics.median(shares):.0%} of the CPUs meanwhile, {max(shares):.0%} at most")
+    print(machine.line(facts))
     if options.json:
         document = {
             "version": 1,
-            "machine": machine.describe(machine.ROOT),
+            "machine": facts,
             "rounds": rounds,
             "ratios": ratios,
             "foreign_shares": shares,
@@ -101,4 +103,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    machine.end_cleanly_when_told()
     main()

@@ -99,6 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
             ]
             sweeps[over] = [measure_point(over, point, scratch, options.rounds) for point in chosen]
             print_table(over, sweeps[over])
+            print(f"\n{machine.line(document['machine'])}")
             options.json.write_text(json.dumps(document, indent=1) + "\n")  # as far as it has come
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -138,4 +139,5 @@ def print_table(over: str, measured: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    machine.end_cleanly_when_told()
     main()
