@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from recovery.model import Cut
+from recovery.phases import PhaseTime
 from recovery.printable import printable
 from recovery.problem import Problem
 
@@ -161,6 +162,7 @@ class RecoveryReport:
         cpu_path: how checksums were computed: portable, sse42-pclmul or avx512-vpclmul.
         kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
         signal_exit_code: 130 or 143 where a signal ended the run.
+        phases: where the threads' time went.
     """
 
     dry_run: bool
@@ -170,6 +172,7 @@ class RecoveryReport:
     duration_ms: int
     log_dirs: tuple[LogDirReport, ...]
     signal_exit_code: int | None = None
+    phases: tuple[PhaseTime, ...] = ()
 
     @property
     def partitions(self) -> tuple[PartitionReport, ...]:
@@ -206,6 +209,7 @@ class RecoveryReport:
             "nowMs": self.now_ms,
             "durationMs": self.duration_ms,
             "kernels": {"cpuPath": self.cpu_path, "origin": self.kernel_origin},
+            "phases": [phase.to_json() for phase in self.phases],
             "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
         }
         return json.dumps(document, indent=2)
@@ -247,6 +251,9 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
     if cut:
         batches = sum(partition.truncated_batches for partition in report.partitions)
         yield f"{cut} bytes ({batches} batches) {verb} cut off and kept in quarantine"
+    if report.phases:
+        words = ", ".join(f"{phase.phase} {phase.thread_ms / 1000:.1f} s" for phase in report.phases)
+        yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {words}"
 
 
 def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:

@@ -1,0 +1,83 @@
+"""Where the time of a run goes: kept by the driver around its calls, so that the core knows no clock.
+
+A thread is in one phase at a time, the innermost that it has entered: what it does there does not count to the others.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+Phase = Literal["inventory", "scan", "fold", "plan", "write", "hand-over"]
+"""What a thread does: list what is there; read segments; load a log as a broker would, but for the reading; find out
+what is to be changed; change it; hand the log dir back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseTime:
+    """The time of all threads together in one phase.
+
+    Attributes:
+        thread_ms: by the clock, waiting included: for a disk, for another thread.
+        cpu_ms: of it on a CPU.
+    """
+
+    phase: Phase
+    thread_ms: int
+    cpu_ms: int
+
+    def to_json(self) -> dict[str, object]:
+        """Return this as the report's JSON has it."""
+        return {"phase": self.phase, "threadMs": self.thread_ms, "cpuMs": self.cpu_ms}
+
+
+class Phases:
+    """The time that each phase takes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._spent_ns: dict[Phase, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._thread = _Thread()
+
+    @contextmanager
+    def during(self, phase: Phase) -> Iterator[None]:
+        """Count the block, but for what it spends in other phases, to *phase*."""
+        outer = self._thread.phase
+        self._turn(phase)
+        try:
+            yield
+        finally:
+            self._turn(outer)
+
+    def times(self) -> tuple[PhaseTime, ...]:
+        """Return what was counted so far, in the order in which the phases were first left."""
+        with self._lock:
+            return tuple(
+                PhaseTime(phase=phase, thread_ms=wall_ns // 1_000_000, cpu_ms=cpu_ns // 1_000_000)
+                for phase, (wall_ns, cpu_ns) in self._spent_ns.items()
+            )
+
+    def _turn(self, phase: Phase | None) -> None:
+        """Let the calling thread leave the phase that it is in for *phase*."""
+        thread = self._thread
+        wall_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+        if thread.phase is not None:
+            with self._lock:
+                before = self._spent_ns.get(thread.phase, (0, 0))
+                self._spent_ns[thread.phase] = (
+                    before[0] + wall_ns - thread.since_ns,
+                    before[1] + cpu_ns - thread.cpu_since_ns,
+                )
+        thread.phase, thread.since_ns, thread.cpu_since_ns = phase, wall_ns, cpu_ns
+
+
+class _Thread(threading.local):
+    """What a thread is at, and since when."""
+
+    phase: Phase | None = None
+    since_ns = 0
+    cpu_since_ns = 0
