@@ -30,6 +30,7 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
+from recovery.phases import Phases
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.rate_limit import RateLimit
@@ -126,6 +127,7 @@ class Engine:
             limit=RateLimit(max_bytes_per_second, check=self._stop.check),
             drops_cache=drop_cache,
         )
+        self._phases = Phases()
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
 
@@ -168,7 +170,8 @@ class Engine:
             for log_dir, error in self._offline.items():
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
             try:
-                inventories = self._list_log_dirs(now_ms)
+                with self._phases.during("inventory"):
+                    inventories = self._list_log_dirs(now_ms)
                 reports = self._recover(inventories, now_ms)
             finally:
                 for journal in self._journals.values():
@@ -184,6 +187,7 @@ class Engine:
             signal_exit_code=128 + self._stop.signal_number
             if any(report.status == "interrupted" for report in reports)
             else None,
+            phases=self._phases.times(),
         )
 
     def _take_offline(self, locks: LogDirLocks) -> None:
@@ -331,6 +335,7 @@ class Engine:
                 repairs=self._repairs.get(inventory.log_dir, ()),
                 keep_deleted=self._keep_deleted,
                 open_files=self._open_files,
+                phases=self._phases,
                 notify=self._notify,
                 check_stop=self._stop.check,
             )

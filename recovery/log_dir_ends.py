@@ -1,16 +1,48 @@
-"""What is said of the partitions of a log dir that were not recovered."""
+"""What is said of the partitions of a log dir in the end."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
 from recovery.inventory import LogDirInventory
+from recovery.model import LogBounds
+from recovery.observer import PartitionFinished
 from recovery.report import PartitionReport
 
 
 def log_count(inventory: LogDirInventory) -> int:
     """Return how many logs a dir holds, refused ones included."""
     return len(inventory.tasks) + len(inventory.refused)
+
+
+def finished_event(
+    report: PartitionReport, bounds: LogBounds | None, *, thread_num: int, finished_count: int, log_count: int
+) -> PartitionFinished:
+    """Return what observers are told of a partition that is done.
+
+    Args:
+        bounds: None where it was refused.
+        thread_num: of the thread that owned it.
+        finished_count: of the dir's logs, this one included.
+        log_count: of all of them.
+    """
+    return PartitionFinished(
+        log_dir=report.log_dir,
+        partition=report.folder,
+        thread_num=thread_num,
+        status=report.status,
+        log_start_offset=max(report.log_start_offset, 0),
+        log_end_offset=max(report.log_end_offset, 0),
+        segment_count=report.segment_count,
+        truncated_bytes=report.truncated_bytes,
+        truncated_batches=report.truncated_batches,
+        duration_ms=report.duration_ms,
+        finished_count=finished_count,
+        log_count=log_count,
+        local_log_start_offset=bounds.local_log_start_offset if bounds is not None else None,
+        topic_id=bounds.topic_id if bounds is not None else None,
+        reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
+    )
 
 
 def refused_reports(inventory: LogDirInventory) -> list[PartitionReport]:

@@ -21,13 +21,14 @@ from typing import Literal
 from recovery.actions import PartitionPlan, WriteFile
 from recovery.apply import apply_partition, list_files, publish, unstage
 from recovery.commit_group import CommitGroup
+from recovery.committer import Committer
 from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
 from recovery.handoff import Handoff, has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.inventory import LogDirInventory
-from recovery.log_dir_ends import failed_reports, log_count, refused_reports
-from recovery.model import PartitionTask
+from recovery.log_dir_ends import failed_reports, finished_event, log_count, refused_reports
+from recovery.model import LogBounds, PartitionTask
 from recovery.observer import (
     LogDirFinished,
     LogDirHandedOver,
@@ -39,6 +40,7 @@ from recovery.observer import (
 )
 from recovery.partition_result import PartitionResult
 from recovery.partition_run import PartitionRun
+from recovery.phases import Phases
 from recovery.quarantine import Quarantine
 from recovery.report import LogDirReport, PartitionReport
 from recovery.run_journal import RunJournal, own_files
@@ -75,6 +77,7 @@ class LogDirRun:
         space: SpaceLedger,
         keep_deleted: bool,
         open_files: Callable[..., PartitionFiles],
+        phases: Phases,
         notify: Observer,
         check_stop: Callable[[], None],
     ) -> None:
@@ -85,6 +88,7 @@ class LogDirRun:
         self._thread_count = thread_count
         self._handoff: Handoff = handoff
         self._dry_run = dry_run
+        self._phases = phases
         self._notify = notify
         self._check_stop = check_stop
         self._keep_deleted = keep_deleted
@@ -98,6 +102,7 @@ class LogDirRun:
         self._is_marker_gone = False
         self._is_journal_tried = False
         self._threads: list[threading.Thread] = []
+        self._committer = Committer(f"log-commit-{inventory.log_dir}")
         self._numbers = threading.local()
         self._started_s = 0.0
         self._free_bytes = 0
@@ -126,7 +131,8 @@ class LogDirRun:
         if error is None:
             try:
                 self._check_stop()
-                return self._hand_over()
+                with self._phases.during("hand-over"):
+                    return self._hand_over()
             except (OSError, InterruptedRecoveryError) as failure:
                 error = failure
         if isinstance(error, OSError):
@@ -152,10 +158,7 @@ class LogDirRun:
                 self._run_partition(run)
         except BaseException as error:
             self._note_error(error)
-        try:
-            self._finish_group()  # also after an error: nothing is wrong with these
-        except BaseException as error:
-            self._note_error(error)
+        self._commit_all()  # also after an error: nothing is wrong with these
 
     def _note_error(self, error: BaseException) -> None:
         with self._changed:
@@ -163,13 +166,28 @@ class LogDirRun:
                 self._queue.error = error
             self._changed.notify_all()
 
-    def _finish_group(self) -> None:
-        """Bring the partitions of this thread to disk that wait for that."""
+    def _commit_later(self) -> None:
+        """Let the partitions of this thread that wait for that be brought to disk, while it goes on."""
         group: CommitGroup = self._numbers.group
+        if group.paths:
+            self._numbers.group = CommitGroup(self._quarantine, self._journal)
+            self._committer.submit(partial(self._commit, group, self._numbers.value))
+
+    def _commit_all(self) -> None:
+        """Bring them to disk, and wait for all that were to be before."""
+        self._commit_later()
+        self._committer.drain()
+
+    def _commit(self, group: CommitGroup, number: int) -> None:
+        self._numbers.value = number
         paths = group.paths
         try:
-            for result in group.finish():
+            with self._phases.during("write"):
+                results = group.finish()
+            for result in results:
                 self._note_result(result)
+        except BaseException as error:
+            self._note_error(error)
         finally:
             for path in paths:
                 self._space.release(path)
@@ -177,14 +195,14 @@ class LogDirRun:
     def _note_result(self, result: PartitionResult) -> None:
         with self._changed:
             self._queue.results[result.task.folder] = result
-            self._notify(self._finished(result.report, result))
+            self._notify(self._finished(result.report, result.bounds))
 
     def _next_run(self) -> PartitionRun | None:
         """Return the next partition; help with the scans of others while there is none; None at the end."""
         while True:
             self._check_stop()
             if self._numbers.group.is_full or not self._queue.tasks:
-                self._finish_group()
+                self._commit_later()
             with self._changed:
                 if self._queue.error is not None:
                     return None
@@ -197,6 +215,7 @@ class LogDirRun:
                         may_map=self._may_map,
                         keep_deleted=self._keep_deleted,
                         open_files=self._open_files,
+                        phases=self._phases,
                         check_stop=self._check_stop,
                         thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
                         reserve=partial(
@@ -204,7 +223,7 @@ class LogDirRun:
                             os.path.join(task.log_dir, task.folder),
                             log_dir=task.log_dir,
                             quarantine=self._quarantine.root,
-                            before_waiting=self._finish_group,
+                            before_waiting=self._commit_all,
                         ),
                     )
                     self._queue.active.append(run)
@@ -233,37 +252,22 @@ class LogDirRun:
         if result is not None:
             self._note_result(result)
 
-    def _finished(self, report: PartitionReport, result: PartitionResult | None) -> PartitionFinished:
-        bounds = result.bounds if result is not None else None
-        return PartitionFinished(
-            log_dir=report.log_dir,
-            partition=report.folder,
+    def _finished(self, report: PartitionReport, bounds: LogBounds | None) -> PartitionFinished:
+        return finished_event(
+            report,
+            bounds,
             thread_num=int(getattr(self._numbers, "value", 0)),
-            status=report.status,
-            log_start_offset=max(report.log_start_offset, 0),
-            log_end_offset=max(report.log_end_offset, 0),
-            segment_count=report.segment_count,
-            truncated_bytes=report.truncated_bytes,
-            truncated_batches=report.truncated_batches,
-            duration_ms=report.duration_ms,
             finished_count=len(self._queue.results) + len(self._inventory.refused),
             log_count=log_count(self._inventory),
-            local_log_start_offset=bounds.local_log_start_offset if bounds is not None else None,
-            topic_id=bounds.topic_id if bounds is not None else None,
-            reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
         )
 
     def _refuse_folders(self) -> None:
         """Tell of the folders that were refused before anything was read."""
         for report in refused_reports(self._inventory):
-            self._notify(
-                PartitionStarted(
-                    log_dir=report.log_dir,
-                    partition=report.folder,
-                    thread_num=0,
-                    unflushed_segment_count=None,
-                )
+            started = PartitionStarted(
+                log_dir=report.log_dir, partition=report.folder, thread_num=0, unflushed_segment_count=None
             )
+            self._notify(started)
             self._notify(self._finished(report, None))
 
     def _begin_journal(self) -> None:
@@ -319,14 +323,9 @@ class LogDirRun:
         written = [action.name for action in plan.actions if isinstance(action, WriteFile)]
         had_marker = has_marker(self._inventory.log_dir)
         marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
-        self._notify(
-            LogDirHandedOver(log_dir=self._inventory.log_dir, handoff=self._handoff, wrote_marker=marker)
-        )
-        self._notify(
-            LogDirFinished(
-                log_dir=self._inventory.log_dir, duration_ms=int((time.monotonic() - self._started_s) * 1000)
-            )
-        )
+        log_dir, duration_ms = self._inventory.log_dir, int((time.monotonic() - self._started_s) * 1000)
+        self._notify(LogDirHandedOver(log_dir=log_dir, handoff=self._handoff, wrote_marker=marker))
+        self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         is_untouched = not is_changed and plan.is_empty and is_complete and not self._repairs
         return LogDirReport(
             log_dir=self._inventory.log_dir,

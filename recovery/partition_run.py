@@ -8,13 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from native.raw_scan import RawScan
-from recovery.actions import (
-    TEMPORARY_SUFFIX,
-    PartitionPlan,
-    RemoveFile,
-    SaveFile,
-    action_words,
-)
+from recovery.actions import TEMPORARY_SUFFIX, PartitionPlan
 from recovery.apply import apply_partition, publish, unstage
 from recovery.apply import list_files as list_partition
 from recovery.commit_group import CommitGroup, may_share
@@ -26,7 +20,6 @@ from recovery.model import (
     Original,
     PartitionOutcome,
     PartitionTask,
-    RemovalKind,
     ScanMode,
     ScanRequest,
 )
@@ -42,17 +35,17 @@ from recovery.observer import (
     SegmentsDeleted,
 )
 from recovery.partition import unflushed_segments
+from recovery.partition_report import report_of, report_of_refused
 from recovery.partition_result import PartitionResult
+from recovery.phases import Phases
 from recovery.plan import plan_partition
 from recovery.preflight import fold_checked
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
-from recovery.report import PartitionReport, Status
 from recovery.run_journal import RunJournal
 from recovery.shared_scans import SharedScans
 from recovery.source import PartitionFiles
 from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
-from segfmt.filenames import LOG_SUFFIX
 
 _KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are asked for up to three times
 
@@ -70,6 +63,7 @@ class PartitionRun:
         keep_deleted: bool,
         check_stop: Callable[[], None],
         thread_num_of: Callable[[], int],
+        phases: Phases,
         reserve: Callable[[PartitionPlan], tuple[Problem, ...]] = lambda _: (),
         open_files: Callable[..., PartitionFiles] = PartitionFiles,
     ) -> None:
@@ -81,6 +75,7 @@ class PartitionRun:
             keep_deleted: whether pending deletions of the broker are kept in quarantine.
             check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
+            phases: where the time is counted.
             reserve: sets space for a plan aside, or says why there is too little.
         """
         files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
@@ -91,6 +86,7 @@ class PartitionRun:
         self._check_stop = check_stop
         self._keep_deleted = keep_deleted
         self._thread_num_of = thread_num_of
+        self._phases = phases
         self._reserve = reserve
         self._path = os.path.join(task.log_dir, task.folder)
         self._unflushed = [] if journal.is_committed(task.folder) else unflushed_segments(task)
@@ -196,12 +192,16 @@ class PartitionRun:
         """Scan a segment; one that an interrupted run has scanned is not read again."""
         stat = self._task.files.get(request.part.file)
         if not is_kept(request, stat):
-            return self._files.scan(request)
+            return self._read(request)
         scan = self._journal.scan_of(self._task.folder, request, stat)
         if scan is None:
-            scan = self._files.scan(request)
+            scan = self._read(request)
             self._journal.add_scan(self._task.folder, request, stat, scan)
         return scan
+
+    def _read(self, request: ScanRequest) -> RawScan:
+        with self._phases.during("scan"):
+            return self._files.scan(request)
 
     # -- the run --------------------------------------------------------------------------------------------
 
@@ -243,12 +243,14 @@ class PartitionRun:
         if self._journal.is_committed(self._task.folder):
             return self._finish_committed(quarantine)
         try:
-            outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
+            with self._phases.during("fold"):
+                outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
         finally:
             self.scans.cancel()
-        plan = self._plan(outcome)
+        with self._phases.during("plan"):
+            plan = self._plan(outcome)
         if problems := self._reserve(plan):
             return self._refused(PartitionRefusedError.of(problems), started_s)
         self._tell(outcome)
@@ -257,7 +259,7 @@ class PartitionRun:
             return PartitionResult(
                 task=self._task,
                 bounds=outcome.bounds,
-                report=self._report(outcome, plan, saved, started_s),
+                report=report_of(self._task, outcome, plan, saved, duration_ms=_elapsed_ms(started_s)),
                 is_changed=not plan.is_empty,
             )
 
@@ -267,20 +269,21 @@ class PartitionRun:
             unstage(self._path)
         if plan.is_empty and not self._is_recovered():
             return result([])
-        if not plan.is_empty:
-            before_change()
-        if may_share(plan):
-            group.stage(self._path, plan, self._task.files, result)
-            return None
-        saved = apply_partition(
-            self._path,
-            plan,
-            self._task.files,
-            quarantine,
-            enter=lambda commit, saved: self._journal.commit([(commit, result(saved))]),
-            is_tidy=True,
-        )
-        return result(saved)
+        with self._phases.during("write"):
+            if not plan.is_empty:
+                before_change()
+            if may_share(plan):
+                group.stage(self._path, plan, self._task.files, result)
+                return None
+            saved = apply_partition(
+                self._path,
+                plan,
+                self._task.files,
+                quarantine,
+                enter=lambda commit, saved: self._journal.commit([(commit, result(saved))]),
+                is_tidy=True,
+            )
+            return result(saved)
 
     def _finish_committed(self, quarantine: Quarantine | None) -> PartitionResult:
         """Do what an interrupted run had still to do, if anything, and return its result."""
@@ -338,61 +341,9 @@ class PartitionRun:
                 )
             )
 
-    def _report(
-        self, outcome: PartitionOutcome, plan: PartitionPlan, saved: list[str], started_s: float
-    ) -> PartitionReport:
-        status: Status = "unchanged"
-        if any(not cut.is_preallocated for cut in outcome.cuts):
-            status = "truncated"
-        elif not plan.is_empty or (self._is_recovered() and outcome.recovered_segments):
-            status = "recovered"
-        task = self._task
-        pending = [
-            action.size_bytes
-            for action in plan.actions
-            if isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION
-        ]
-        return PartitionReport(
-            log_dir=task.log_dir,
-            folder=task.folder,
-            topic=task.topic_partition.topic,
-            partition=task.topic_partition.partition,
-            status=status,
-            segment_count=outcome.segment_count,
-            scanned_bytes=outcome.scanned_bytes,
-            recovered_segments=outcome.recovered_segments,
-            recovered_bytes=outcome.recovered_bytes,
-            log_start_offset=outcome.log_start_offset,
-            log_end_offset=outcome.log_end_offset,
-            cuts=outcome.cuts,
-            actions=tuple(action_words(action) for action in plan.actions),
-            to_quarantine=tuple(
-                save.name if isinstance(save, SaveFile) else f"{save.name} from byte {save.position}"
-                for save in plan.saves
-                if not save.is_derived
-            ),
-            quarantined=tuple(saved),
-            reasons=tuple(dict.fromkeys(cut.reason for cut in outcome.cuts)),
-            warnings=outcome.warnings,
-            pending_deletion_count=len(pending),
-            pending_deletion_bytes=sum(pending),
-            duration_ms=_elapsed_ms(started_s),
-        )
-
     def _refused(self, refusal: PartitionRefusedError, started_s: float) -> PartitionResult:
-        task = self._task
-        report = PartitionReport(
-            log_dir=task.log_dir,
-            folder=task.folder,
-            topic=task.topic_partition.topic,
-            partition=task.topic_partition.partition,
-            status="refused",
-            segment_count=sum(name.endswith(LOG_SUFFIX) for name in task.files),
-            reasons=tuple(map(str, refusal.problems)),
-            problems=refusal.problems,
-            duration_ms=_elapsed_ms(started_s),
-        )
-        return PartitionResult(task=task, bounds=None, report=report, is_changed=False)
+        report = report_of_refused(self._task, refusal, duration_ms=_elapsed_ms(started_s))
+        return PartitionResult(task=self._task, bounds=None, report=report, is_changed=False)
 
 
 def _elapsed_ms(started_s: float) -> int:

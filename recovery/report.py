@@ -239,6 +239,9 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
             yield f"  quarantine: {log_dir.quarantine}"
         elif log_dir.quarantine:
             yield f"  what was replaced or moved away is kept in {log_dir.quarantine}"
+    if report.phases:
+        times = ", ".join(f"{phase.phase} {phase.thread_ms / 1000:.1f} s" for phase in report.phases)
+        yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {times}"
     counts = _count(partition.status for partition in report.partitions)
     words = ", ".join(f"{counts[status]} {status}" for status in counts)
     yield f"{len(report.partitions)} partitions: {words or 'nothing found'}" + (
@@ -251,9 +254,6 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
     if cut:
         batches = sum(partition.truncated_batches for partition in report.partitions)
         yield f"{cut} bytes ({batches} batches) {verb} cut off and kept in quarantine"
-    if report.phases:
-        words = ", ".join(f"{phase.phase} {phase.thread_ms / 1000:.1f} s" for phase in report.phases)
-        yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {words}"
 
 
 def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:

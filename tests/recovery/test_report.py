@@ -110,9 +110,9 @@ TEXT = """\
 /d2: nothing to recover, nothing changed
 /d3: offline, left as it was where it was not reached
   /d3: [Errno 5] Input/output error
+took 1.5 s; of all threads: scan 2.9 s, write 0.1 s
 4 partitions: 1 truncated, 1 refused, 1 unchanged, 1 recovered
-734 bytes (5 batches) are cut off and kept in quarantine
-took 1.5 s; of all threads: scan 2.9 s, write 0.1 s"""
+734 bytes (5 batches) are cut off and kept in quarantine"""
 
 JSON_PARTITION = {
     "partition": "t-0",
