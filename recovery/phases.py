@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Phase = Literal["inventory", "scan", "fold", "plan", "write", "hand-over"]
 """What a thread does: list what is there; read segments; load a log as a broker would, but for the reading; find out
@@ -54,12 +54,13 @@ class Phases:
             self._turn(outer)
 
     def times(self) -> tuple[PhaseTime, ...]:
-        """Return what was counted so far, in the order in which the phases were first left."""
+        """Return what was counted so far, in the order of a run."""
         with self._lock:
-            return tuple(
-                PhaseTime(phase=phase, thread_ms=wall_ns // 1_000_000, cpu_ms=cpu_ns // 1_000_000)
-                for phase, (wall_ns, cpu_ns) in self._spent_ns.items()
-            )
+            spent = [(phase, *self._spent_ns[phase]) for phase in get_args(Phase) if phase in self._spent_ns]
+        return tuple(
+            PhaseTime(phase=phase, thread_ms=wall_ns // 1_000_000, cpu_ms=cpu_ns // 1_000_000)
+            for phase, wall_ns, cpu_ns in spent
+        )
 
     def _turn(self, phase: Phase | None) -> None:
         """Let the calling thread leave the phase that it is in for *phase*."""
