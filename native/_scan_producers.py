@@ -28,6 +28,7 @@ from native.raw_scan import TxnEventKind
 from segfmt import layout
 
 _EVENT_MARKER = int(TxnEventKind.MARKER)
+_EVENT_ABORTED = int(TxnEventKind.ABORTED)
 _FREE = np.int64(-1)
 _MAX_INT32 = 0x7FFFFFFF
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 / golden ratio, odd: neighbouring ids land far apart
@@ -225,11 +226,21 @@ def _unlink_open(state, producers, row):
 
 
 @inlined
-def _settle_transaction(state, producers, events, row, marker_type):
-    """Take in what a marker ends; return whether it needs no event.
+def _oldest_open_offset(state, producers, events):
+    """Return where the first transaction begins that is known to be open, -1 without one."""
+    if state.oldest_open_row < 0:
+        return np.int64(-1)
+    return np.int64(events[np.int64(producers[state.oldest_open_row].begin_event)].offset)
 
-    It needs none where the producer is known to have no transaction open, and where it commits one that is
-    known, whose beginning then goes, too.
+
+@inlined
+def _settle_transaction(
+    state, producers, events, row, base_offset, position, epoch, marker_type, coordinator_epoch
+):
+    """Take in what a marker ends; return whether it needs no event of its own.
+
+    It needs none where the producer is known to have no transaction open, and where it ends one that is known:
+    if it commits it, the beginning goes, too; if not, the beginning becomes the whole transaction's event.
     """
     producer = producers[row]
     if not producer.has_marker:
@@ -238,10 +249,20 @@ def _settle_transaction(state, producers, events, row, marker_type):
     if place < 0:
         return True
     _unlink_open(state, producers, row)
-    if marker_type == layout.CONTROL_TYPE_ABORT or state.txns_in_order == 0:
+    if state.txns_in_order == 0:
         return False
-    offset = np.int64(events[place].offset)
-    _free_event(state, events, place)
+    event = events[place]
+    offset = np.int64(event.offset)
+    if marker_type == layout.CONTROL_TYPE_ABORT:
+        event.kind = _EVENT_ABORTED
+        event.last_offset = base_offset
+        event.position = position
+        event.marker_type = marker_type
+        event.coordinator_epoch = coordinator_epoch
+        event.epoch = epoch
+        event.oldest_other_offset = _oldest_open_offset(state, producers, events)
+    else:
+        _free_event(state, events, place)
     if state.settled_txn_count == 0 or offset < state.first_settled_offset:
         state.first_settled_offset = offset
     if state.settled_txn_count == 0 or offset > state.last_settled_offset:
@@ -270,13 +291,13 @@ def take_marker(
     settle(producers, slots, slot)
     row = np.int64(slots[slot].row)
     producer = producers[row]
-    if not _settle_transaction(state, producers, events, row, marker_type):
+    if not _settle_transaction(
+        state, producers, events, row, base_offset, position, epoch, marker_type, coordinator_epoch
+    ):
         place = add_event(state, events, _EVENT_MARKER, row, base_offset, last_offset, position, epoch)
         events[place].marker_type = marker_type
         events[place].coordinator_epoch = coordinator_epoch
-        if state.oldest_open_row >= 0:
-            first = np.int64(producers[state.oldest_open_row].begin_event)
-            events[place].oldest_other_offset = events[first].offset
+        events[place].oldest_other_offset = _oldest_open_offset(state, producers, events)
     flags = producer.flags | MARKER_WAS_LAST
     if producer.usual == USUAL_UNKNOWN:
         producer.first_epoch = epoch

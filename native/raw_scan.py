@@ -82,6 +82,9 @@ class TxnEventKind(enum.IntEnum):
     """Data batch outside a transaction while one is open by a BEGIN of this segment; the scan stops there."""
     MARKER = 4
     """End-of-transaction marker."""
+    ABORTED = 5
+    """A settled transaction that was aborted, at the place of its marker: where it begins stands in `offset`, the base
+    offset of its marker in `last_offset`."""
 
 
 PRODUCER_DTYPE: Final = np.dtype(
@@ -117,11 +120,11 @@ TXN_EVENT_DTYPE: Final = np.dtype(
         ("offset", "<i8"),  # the batch's base offset
         ("last_offset", "<i8"),
         ("position", "<i8"),  # of the batch in the file
-        ("marker_type", "i1"),  # 0 abort, 1 commit; -1 unless MARKER
-        ("coordinator_epoch", "<i4"),  # -1 unless MARKER
+        ("marker_type", "i1"),  # 0 abort, 1 commit; -1 unless MARKER or ABORTED
+        ("coordinator_epoch", "<i4"),  # -1 unless MARKER or ABORTED
         ("epoch", "<i2"),  # the batch's producer epoch
-        # MARKER: where the first of the other transactions begins that are open then and may be settled later; -1
-        # without one
+        # MARKER, ABORTED: where the first of the other transactions begins that are open then and may be settled
+        # later; -1 without one
         ("oldest_other_offset", "<i8"),
     ]
 )
@@ -169,9 +172,9 @@ class RawScan(NamedTuple):
 
     * markers that end nothing: their producer has had a marker before in this segment, and no batch in a
       transaction since;
-    * *settled* transactions: begun after a marker of their producer in this segment, and committed. Whatever was
-      open before the segment, they begin and end in it and leave nothing behind, as long as none of them begins
-      at the offset at which another one does."""
+    * the events of *settled* transactions: begun after a marker of their producer in this segment, and ended in it.
+      Whatever was open before the segment, they leave nothing behind, as long as none of them begins at the offset
+      at which another one does. Those that were aborted have one event each."""
     producer_end_offset: int
     """lastOffset + 1 of the last record batch that Kafka's producer state took in; -1 without one."""
     txns_in_order: bool = True

@@ -16,11 +16,13 @@ import numpy.typing as npt
 
 from native.crc32c import crc32c_of_bytes
 from native.raw_scan import RawScan
-from recovery.producer_transactions import InvalidTxnStateError, TxnEnd, follow_transactions
+from recovery.producer_transactions import InvalidTxnStateError, SettledAborts, TxnEnd, follow_transactions
 from segfmt.errors import CorruptSnapshotError
 from segfmt.java_hash_map import computed_hash_map_order, java_hash_map_order
 from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import as_loaded, encode_producer_snapshot, read_producer_snapshot
+
+_MAX_LONG = 2**63 - 1
 
 
 class SnapshotFiles(Protocol):
@@ -268,15 +270,19 @@ class ProducerState:
                     others.append(end.oldest_other_offset)
                 last_stable_offset = min(others, default=end.marker_offset + 1)
                 aborted.append((0, end.producer_id, end.first_offset, end.marker_offset, last_stable_offset))
+                positions.append(end.position)
             self._close(end)
 
+        positions: list[int] = []
+        settled = SettledAborts(scan, self._ongoing)
         producer_ids = scan.producers["producer_id"].tolist()
-        self._follow_transactions(scan, producer_ids, begin, complete)
+        self._follow_transactions(scan, producer_ids, begin, complete, settled.reach)
+        settled.reach(_MAX_LONG)
         for row in _rows(scan):
             self._take_row(row, keeps_batches_on_return=False)
         if scan.producer_end_offset >= 0:
             self.map_end_offset = scan.producer_end_offset
-        return np.array(aborted, dtype=ABORTED_TXN_DTYPE)
+        return settled.merged(np.array(aborted, dtype=ABORTED_TXN_DTYPE), positions)
 
     def replay(self, scan: RawScan, *, is_last_followed: Callable[[], bool] = lambda: True) -> None:
         """Take in the scan of a segment that is only read; it must not `depends_on_settled`. The map's end stays.
@@ -317,10 +323,11 @@ class ProducerState:
         producer_ids: list[int],
         begin: Callable[[int, int], object],
         complete: Callable[[TxnEnd], object],
+        reach: Callable[[int], object] = lambda _: None,
     ) -> None:
         known = self._producers
         open_txns = {pid: known[pid].txn_first_offset for pid in producer_ids if pid in known}
-        follow_transactions(scan, producer_ids, open_txns, begin, complete)
+        follow_transactions(scan, producer_ids, open_txns, begin, complete, reach)
         self._open_after_scan = open_txns
 
     def _take_row(self, row: _Row, *, keeps_batches_on_return: bool) -> None:

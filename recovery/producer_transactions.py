@@ -5,14 +5,21 @@ Kafka: ProducerAppendInfo, ProducerStateManager.completeTxn.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from native.raw_scan import RawScan, TxnEventKind
+from segfmt.layout import ABORTED_TXN_DTYPE
 
 _EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type", "oldest_other_offset")
 # Plain integers: comparing with an enum's member costs more than all the rest that is done for an event.
 _BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANSACTIONAL)
+_ABORTED = int(TxnEventKind.ABORTED)
+_MAX_LONG = 2**63 - 1
 
 
 class InvalidTxnStateError(Exception):
@@ -55,29 +62,82 @@ class TxnEnd(NamedTuple):
     oldest_other_offset: int
 
 
+class SettledAborts:
+    """The aborted transactions that a scan has settled, brought together with those that are open beside it.
+
+    Where the last stable offset was when one was aborted depends on what others had open then: those that the scan
+    has settled itself, which it tells, and those of the fold. These change at events alone, so all that were aborted
+    between two events are brought up to date at once.
+
+    Args:
+        scan: whose.
+        ongoing: first offsets of open transactions, with their producers; looked at each time.
+    """
+
+    def __init__(self, scan: RawScan, ongoing: dict[int, int]) -> None:
+        events = scan.txn_events[scan.txn_events["kind"] == _ABORTED]
+        self._ongoing = ongoing
+        self._reached = 0
+        self._positions: list[int] = events["position"].tolist()
+        self._producer_ids = scan.producers["producer_id"][events["producer"]]
+        others = events["oldest_other_offset"]
+        self._stable_offsets = np.where(others >= 0, others, _MAX_LONG)
+        self._first_offsets, self._marker_offsets = events["offset"], events["last_offset"]
+
+    def reach(self, position: int) -> None:
+        """Take into account what is open now for all that were aborted before *position*."""
+        begin, end = self._reached, bisect_left(self._positions, position, self._reached)
+        self._reached = end
+        if begin == end or not self._ongoing:
+            return
+        least = min(self._ongoing)
+        owner = self._ongoing[least]
+        of_others = min(
+            (first for first, other in self._ongoing.items() if other != owner), default=_MAX_LONG
+        )
+        bounds = np.where(self._producer_ids[begin:end] == owner, of_others, least)
+        self._stable_offsets[begin:end] = np.minimum(self._stable_offsets[begin:end], bounds)
+
+    def merged(self, aborted: npt.NDArray[np.void], positions: list[int]) -> npt.NDArray[np.void]:
+        """Return them and *aborted*, ABORTED_TXN_DTYPE, whose markers stand at *positions*, in the order of the log."""
+        rows = np.zeros(len(self._positions), ABORTED_TXN_DTYPE)
+        rows["producer_id"], rows["first_offset"] = self._producer_ids, self._first_offsets
+        rows["last_offset"] = self._marker_offsets
+        is_alone = self._stable_offsets == _MAX_LONG
+        rows["last_stable_offset"] = np.where(is_alone, self._marker_offsets + 1, self._stable_offsets)
+        if not len(aborted):
+            return rows
+        order = np.argsort(np.array(self._positions + positions, np.int64), kind="stable")
+        return np.concatenate((rows, aborted))[order]
+
+
 def follow_transactions(
     scan: RawScan,
     producer_ids: list[int],
     open_txns: dict[int, int],
     begin: Callable[[int, int], object],
     complete: Callable[[TxnEnd], object],
+    reach: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Tell of the transactions that begin and end in *scan*, in log order.
+    """Tell of the transactions that begin and end in *scan*, in log order; not of settled ones.
 
     Args:
         producer_ids: by their places in the scan.
         open_txns: first offsets by producer id, -1 for none; brought to what is open at the end of the scan.
         begin: called with the producer's place and the first offset.
         complete: called with each end of a transaction that is open; markers without one are passed over.
+        reach: called with the position of each event before it is told.
 
     Raises:
         InvalidTxnStateError: a producer writes outside its open transaction.
     """
     # Column by column: lists of integers are made much faster than lists of rows.
-    columns = (scan.txn_events[name].tolist() for name in _EVENT_FIELDS)
+    events = scan.txn_events[scan.txn_events["kind"] != _ABORTED]
+    columns = (events[name].tolist() for name in _EVENT_FIELDS)
     for kind, index, offset, position, marker_type, oldest_other in zip(*columns, strict=True):
         producer_id = producer_ids[index]
         first_offset = open_txns.get(producer_id, -1)
+        reach(position)
         if kind == _BEGIN:
             if first_offset < 0:
                 open_txns[producer_id] = offset

@@ -327,38 +327,21 @@ class ReferenceScan:
         producer.coordinator_epoch = coordinator_epoch
         producer.timestamp_ms = timestamp
         self.open[producer_id] = False
-        if not self.is_settled(producer_id, marker_type):
-            others = [first for first in self.known.values() if first is not None]
-            self.event(
-                TxnEventKind.MARKER,
-                producer_id,
-                epoch,
-                offset,
-                last_offset,
-                position,
-                marker_type,
-                coordinator_epoch,
-                others[0] if others else -1,
-            )
-
-    def is_settled(self, producer_id: int, marker_type: int) -> bool:
-        """End the producer's transaction if it is known; return whether nobody else needs to hear of it."""
-        if producer_id not in self.known:
-            self.known[producer_id] = None
-            return False
-        first = self.known.pop(producer_id)
+        is_known, first = producer_id in self.known, self.known.pop(producer_id, None)
         self.known[producer_id] = None
-        if first is None:
-            return True
-        if marker_type == 0 or not self.may_settle:
-            return False
-        row = list(self.producers).index(producer_id)
-        begin = max(
-            i for i, event in enumerate(self.out.txn_events) if event[:2] == (TxnEventKind.BEGIN, row)
-        )
-        del self.out.txn_events[begin]
+        if is_known and first is None:
+            return
+        others = [other for other in self.known.values() if other is not None]
+        told = (position, marker_type, coordinator_epoch, others[0] if others else -1)
+        if first is None or not self.may_settle:
+            self.event(TxnEventKind.MARKER, producer_id, epoch, offset, last_offset, *told)
+            return
         self.settled.append(first)
-        return True
+        row = list(self.producers).index(producer_id)
+        begun = [i for i, event in enumerate(self.out.txn_events) if event[:2] == (TxnEventKind.BEGIN, row)]
+        del self.out.txn_events[begun[-1]]
+        if marker_type == 0:
+            self.event(TxnEventKind.ABORTED, producer_id, epoch, first, offset, *told)
 
 
 def scan(data: bytes, **options: Any) -> Scan:

@@ -410,13 +410,12 @@ def test_a_commit_leaves_no_event_once_its_producer_is_known(cpu_path: CpuPath) 
     assert [(event[0], event[1], event[2], event[8]) for event in found.txn_events] == [
         (TxnEventKind.MARKER, 0, 0, -1),
         (TxnEventKind.MARKER, 1, 1, -1),
-        (TxnEventKind.BEGIN, 1, 3, -1),
         (TxnEventKind.BEGIN, 2, 4, -1),
-        (TxnEventKind.MARKER, 1, 5, 2),
+        (TxnEventKind.ABORTED, 1, 3, 2),
         (TxnEventKind.BEGIN, 1, 8, -1),
         (TxnEventKind.MARKER, 2, 11, 8),
     ]
-    assert (found.settled_txn_count, found.first_settled_offset, found.last_settled_offset) == (2, 2, 9)
+    assert (found.settled_txn_count, found.first_settled_offset, found.last_settled_offset) == (3, 2, 9)
 
 
 def test_no_transaction_is_settled_behind_one_that_begins_before_another(cpu_path: CpuPath) -> None:

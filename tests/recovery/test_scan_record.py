@@ -98,7 +98,7 @@ class TestDamage:
         assert decoded(head, body + b"\0") is None
 
     @pytest.mark.parametrize(
-        ("field", "value"), [("producer", -1), ("producer", 2), ("kind", 0), ("kind", 5)]
+        ("field", "value"), [("producer", -1), ("producer", 2), ("kind", 0), ("kind", 6)]
     )
     def test_an_event_of_nobody_or_of_no_kind(self, field: str, value: int) -> None:
         scan = a_scan()
