@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from native import kernels
-from native.errors import UnsupportedCpuPathError
 from native.segment_scan import warm_up
-from recovery.errors import UsageError
 from recovery.observer import Remark
 
 _NOTABLE_COMPILE_S = 1.0
@@ -31,12 +29,9 @@ def start_kernels() -> KernelStart:
     """Make the kernels ready.
 
     Raises:
-        UsageError: the environment asks for a CPU path that there is not.
+        UnsupportedCpuPathError: the environment asks for a CPU path that there is not.
     """
-    try:
-        path = warm_up()
-    except UnsupportedCpuPathError as error:
-        raise UsageError(str(error)) from None
+    path = warm_up()
     account = kernels.account()
     remarks = []
     if account.compile_s > _NOTABLE_COMPILE_S:

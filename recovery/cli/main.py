@@ -57,6 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(f"kafka-log-recovery: {error}")
         return 1
     except Exception as error:
+        from native.errors import NativeError  # not before: --help needs no kernels
+
+        if isinstance(error, NativeError):
+            _complain(f"kafka-log-recovery: {error}")
+            return 1
         if os.environ.get(TRACEBACK_VARIABLE):
             import traceback  # takes a while, and hardly ever needed
 
