@@ -33,7 +33,8 @@ SIZES_BYTES = {
     "1 MiB": (900_000, 1_197_152),
 }
 PRODUCER_COUNT = 100
-QUANTUM_BYTES = 4 << 20
+QUANTUM_BYTES = 16 << 20
+"""What a recovery hands to the kernel at once of a mapped segment; a call costs some microseconds."""
 
 
 @_jit.in_process

@@ -132,7 +132,11 @@ def follow_transactions(
         InvalidTxnStateError: a producer writes outside its open transaction.
     """
     # Column by column: lists of integers are made much faster than lists of rows.
-    events = scan.txn_events[scan.txn_events["kind"] != _ABORTED]
+    events = scan.txn_events
+    # Most producers are idempotent and have no transaction: what they write outside of one is no news.
+    is_open = np.array([open_txns.get(producer_id, -1) >= 0 for producer_id in producer_ids], np.bool_)
+    is_news = (events["kind"] != _NON_TRANSACTIONAL) | is_open[events["producer"]]
+    events = events[is_news & (events["kind"] != _ABORTED)]
     columns = (events[name].tolist() for name in _EVENT_FIELDS)
     for kind, index, offset, position, marker_type, oldest_other in zip(*columns, strict=True):
         producer_id = producer_ids[index]
