@@ -130,11 +130,16 @@ def measure_point(over: str, point: Point, scratch: Path, rounds: int) -> dict[s
 
 
 def print_table(over: str, measured: list[dict[str, Any]]) -> None:
-    """Print the GB/s of each side at each point as Markdown."""
+    """Print as Markdown the GB/s of each side at each point; of partitions the milliseconds of each."""
     sides = list(measured[0]["median_seconds"])
-    print(f"\n| {over}, GB/s | " + " | ".join(sides) + " |\n|---" + "|---" * len(sides) + "|")
+    unit = "ms a partition" if over == "partitions" else "GB/s"
+    print(f"\n| {over}, {unit} | " + " | ".join(sides) + " |\n|---" + "|---" * len(sides) + "|")
     for one in measured:
-        cells = [f"{one['log_bytes'] / one['median_seconds'][side] / 1e9:.2f}" for side in sides]
+        medians = one["median_seconds"]
+        if over == "partitions":
+            cells = [f"{medians[side] * 1000 / one['partitions']:.2f}" for side in sides]
+        else:
+            cells = [f"{one['log_bytes'] / medians[side] / 1e9:.2f}" for side in sides]
         print(f"| {one['value']} | " + " | ".join(cells) + " |")
 
 

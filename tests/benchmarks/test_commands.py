@@ -228,13 +228,15 @@ def test_a_sweep_can_be_drawn(tmp_path, capsys):
     assert (chart.up, chart.is_across_logarithmic) == ("GB/s", False)
 
 
-def test_the_cost_of_partitions_is_drawn_by_partition():
+def test_the_cost_of_partitions_is_told_and_drawn_by_partition(capsys):
     point = {
         "value": 100,
         "log_bytes": 5,
         "partitions": 100,
         "median_seconds": {"mapped": 1, "engine": 2, "broker": 3},
     }
+    sweep.print_table("partitions", [point])
+    assert rows(capsys.readouterr().out)["100"] == ["10.00", "20.00", "30.00"]
     (chart,) = plots.charts({"sweeps": {"partitions": [point]}})
     assert chart.lines == {"engine": [(100, 20.0)], "broker": [(100, 30.0)]}
 
