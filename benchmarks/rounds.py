@@ -147,7 +147,19 @@ def print_table(name: str, result: dict[str, Any]) -> None:
             f"| {side} | {seconds:.3f} s | {log_bytes / seconds / 1e9:.2f} GB/s | "
             f"{statistics.median(shares):.1%}, {max(shares):.1%} | {read_bytes / 1e6:,.0f} MB |"
         )
+    _print_phases(result)
     most_read = max(side["disk_read_bytes"] for one in result["rounds"] for side in one["sides"].values())
     if not setup["is_cold"] and most_read > max(log_bytes * WARM_READ_SHARE, WARM_READ_BYTES):
         print("\nThe machine read from disk meanwhile, for us or for others: was the page cache warm?")
     print(f"\nThe process's peak of anonymous memory: {result['peak_anonymous_bytes'] / 1e6:.0f} MB")
+
+
+def _print_phases(result: dict[str, Any]) -> None:
+    """Print where the engine's time went: of all its threads together, by the clock and on a CPU."""
+    print("\n| phase of the engine, all threads | median | on a CPU |\n|---|---|---|")
+    rounds = [one["sides"]["engine"]["phases"] for one in result["rounds"]]
+    for each in zip(*rounds, strict=True):
+        thread_ms, cpu_ms = (
+            statistics.median(phase[name] for phase in each) for name in ("threadMs", "cpuMs")
+        )
+        print(f"| {each[0]['phase']} | {thread_ms:.0f} ms | {cpu_ms:.0f} ms |")

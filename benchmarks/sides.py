@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +49,14 @@ class Measured:
         foreign_share: the CPU time that others used meanwhile, of all CPUs.
         disk_read_bytes: what the machine read from disks meanwhile: next to nothing with a warm cache.
         peak_anonymous_bytes: of the process, where that was watched.
+        phases: where the engine's time went, as its report has it.
     """
 
     seconds: float
     foreign_share: float
     disk_read_bytes: int
     peak_anonymous_bytes: int | None = None
+    phases: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +255,7 @@ class Sides:
         answer = json.loads(done.stdout)
         if cpu_path is not None and cpu.named(answer["cpu_path"]) is not cpu.named(cpu_path):
             raise WrongResultError(f"engine: took the CPU path {answer['cpu_path']}, not {cpu_path}")
-        measured = self._end(answer["seconds"])
+        measured = replace(self._end(answer["seconds"]), phases=tuple(answer["report"]["phases"]))
         self._check_report(answer["report"])
         shutil.rmtree(warm_up)
         self._drop(copy)

@@ -44,6 +44,8 @@ def test_broker_presets_run_small_and_leave_nothing(tmp_path, capsys):
     ratio = sides["engine, threads 1"] / sides["engine"]
     assert (goal, median, verdict) == ("1.80", f"{ratio:.2f}", "reached" if ratio >= 1.8 else "missed")
     assert table["engine"][0] == f"{sides['engine']:.3f} s"
+    phases = {one["phase"]: one for one in result["rounds"][0]["sides"]["engine"]["phases"]}
+    assert table["scan"] == [f"{phases['scan']['threadMs']:.0f} ms", f"{phases['scan']['cpuMs']:.0f} ms"]
     assert result["peak_anonymous_bytes"] > 20e6
     assert document["machine"]["cpu_path"]
 
