@@ -240,7 +240,7 @@ class _Publication:
         self._has_unsynced_names = True
 
     def _path(self, name: str) -> str:
-        return os.path.join(self._folder, name)
+        return f"{self._folder}/{name}"
 
 
 def _seals(action: Action) -> TypeGuard[WriteFile | CopyPart | RestoreFile]:

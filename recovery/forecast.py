@@ -14,9 +14,12 @@ def bytes_to_scan(task: PartitionTask, journal: RunJournal) -> int:
     """Return how many bytes a recovery of *task* will most likely read; what is in the journal is not read again."""
     if journal.is_committed(task.folder):
         return 0
+    unflushed = unflushed_segments(task)
+    if not journal.has_scans:
+        return sum(size for _, _, size in unflushed)
     return sum(
         size
-        for file, base, size in unflushed_segments(task)
+        for file, base, size in unflushed
         if size < LEAST_KEPT_SCAN_BYTES
         or not journal.has_scan(task.folder, recovery_request(file, base, size), task.files[file])
     )

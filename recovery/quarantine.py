@@ -240,7 +240,7 @@ class Quarantine:
             "size_bytes": found.st_size if found is not None and is_whole_file else 0,
             "first_offset": save.first_offset if save.first_offset >= 0 else None,
             "last_offset": save.last_offset if save.last_offset >= 0 else None,
-            "stored": os.path.relpath(target, self._run),
+            "stored": target.removeprefix(f"{self._run}/"),
             "linked": is_linked,
             "derived": save.is_derived,
             "sha256": _sha256(target) if is_whole_file and not save.is_derived else None,

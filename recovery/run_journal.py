@@ -162,6 +162,11 @@ class RunJournal:
         note = None if self._journal is None else self._journal.notes.get(_HANDOFF_NOTE)
         return None if note is None else Commit.from_json(note)
 
+    @property
+    def has_scans(self) -> bool:
+        """Whether any scan is there."""
+        return self._journal is not None and self._journal.scan_count > 0
+
     def has_scan(self, folder: str, request: ScanRequest, stat: FileStat) -> bool:
         """Whether the scan of a segment that is still the same is there."""
         return self._journal is not None and self._journal.has_scan(folder, request, stat)

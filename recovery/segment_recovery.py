@@ -183,7 +183,7 @@ class SegmentRecovery:
                 rule=str(error),
                 remedy="cut the log before this batch, or restore the partition from another replica",
             ) from error
-        if np.any(np.diff(aborted["last_offset"]) <= 0):
+        if len(aborted) > 1 and np.any(np.diff(aborted["last_offset"]) <= 0):
             raise PartitionRefusedError(
                 file=segment.log,
                 position=None,
