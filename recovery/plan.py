@@ -54,6 +54,8 @@ def plan_partition(
             left alone.
         keep_deleted: whether `.deleted` files found at the start go to quarantine, too.
     """
+    if _is_unchanged(task, outcome):
+        return PartitionPlan(folder=task.folder, saves=(), actions=())
     planner = _Planner(task, outcome, read, keep_deleted)
     return PartitionPlan(folder=task.folder, saves=planner.saves(), actions=planner.actions())
 
@@ -250,6 +252,19 @@ class _Planner:
         return CopyPart(
             source=part.file, name=name, position=part.origin_position, size_bytes=part.size_bytes
         )
+
+
+def _is_unchanged(task: PartitionTask, outcome: PartitionOutcome) -> bool:
+    """Whether every file is to stay as it is, and there is no other one."""
+    if outcome.removed or outcome.tree.keys() != task.files.keys():
+        return False
+    return all(
+        isinstance(content, Original)
+        and content.file == name
+        and content.origin_position == 0
+        and content.size_bytes == task.files[name].size_bytes
+        for name, content in outcome.tree.items()
+    )
 
 
 def _keepers(tree: Mapping[str, Content]) -> dict[str, str]:

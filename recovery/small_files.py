@@ -5,6 +5,8 @@ What Kafka throws for them stops the broker or takes the log dir offline; here i
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from recovery.errors import PartitionRefusedError
 from recovery.leader_epochs import LeaderEpochs
 from recovery.segment import Segment
@@ -15,6 +17,11 @@ from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
 from segfmt.transaction_index import check_transaction_index
+
+_KNOWN_FILES, _MOST_KNOWN_BYTES = 64, 4 << 10
+# A folder's are asked for twice, and the partitions of a topic often have the same.
+_epoch_entries = lru_cache(_KNOWN_FILES)(read_leader_epoch_checkpoint)
+_partition_metadata = lru_cache(_KNOWN_FILES)(read_partition_metadata)
 
 
 def has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
@@ -54,7 +61,9 @@ def read_epochs(tree: PartitionTree) -> LeaderEpochs:
         return LeaderEpochs()
     remedy = "move the file away: a new one is made from the segments that are recovered"
     try:
-        entries = read_leader_epoch_checkpoint(tree.read(LEADER_EPOCH_CHECKPOINT))
+        data = tree.read(LEADER_EPOCH_CHECKPOINT)
+        is_small = len(data) <= _MOST_KNOWN_BYTES
+        entries = _epoch_entries(data) if is_small else read_leader_epoch_checkpoint(data)
     except MalformedCheckpointError as error:
         raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, error, remedy) from error
     if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
@@ -76,7 +85,9 @@ def read_topic_id(tree: PartitionTree) -> str | None:
     if PARTITION_METADATA not in tree:
         return None
     try:
-        return format_uuid(read_partition_metadata(tree.read(PARTITION_METADATA)).topic_id)
+        data = tree.read(PARTITION_METADATA)
+        is_small = len(data) <= _MOST_KNOWN_BYTES
+        return format_uuid((_partition_metadata if is_small else read_partition_metadata)(data).topic_id)
     except MalformedCheckpointError as error:
         remedy = "write the topic's id (kafka-topics --describe) into it, or copy it from another replica"
         raise _refused_small_file(PARTITION_METADATA, error, remedy) from error
