@@ -15,11 +15,11 @@ from recovery.actions import (
     SaveTail,
     TruncateFile,
     WriteFile,
+    action_words,
     is_derived,
 )
 from recovery.errors import PartitionRefusedError
 from recovery.model import LogSettings
-from recovery.partition_run import action_words
 from recovery.plan import plan_partition
 from tests.recovery.memory import Folded, name, partition
 from tests.recovery.test_partition import SIZE, TestOverflow, flipped, segment, three_segments
