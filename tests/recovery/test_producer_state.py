@@ -215,6 +215,21 @@ class TestAgainstTheTwin:
         ]
         assert state.recover(scan_of(batches)).tolist() == [(0, 2, 1, 2, 0), (0, 1, 0, 3, 4)]
 
+    @pytest.mark.parametrize("settles_txns", [True, False])
+    def test_what_a_producer_has_open_itself_does_not_hold_its_abort_back(self, settles_txns: bool) -> None:
+        state = new_state()
+        state._ongoing.update({-5: 1, -3: 2})
+        batches = []
+        for offset, producer_id in ((0, 1), (3, 2)):
+            fields = {"producer_id": producer_id, "is_transactional": True}
+            batches += [
+                Batch(base_offset=offset, last_offset=offset, marker=0, **fields),
+                Batch(base_offset=offset + 1, last_offset=offset + 1, **fields),
+                Batch(base_offset=offset + 2, last_offset=offset + 2, marker=0, **fields),
+            ]
+        scan = scan_of(batches, settles_txns=settles_txns)
+        assert state.recover(scan).tolist() == [(0, 1, 1, 2, -3), (0, 2, 4, 5, -5)]
+
     def test_a_commit_leaves_no_aborted_transaction(self) -> None:
         state = new_state()
         batches = [
