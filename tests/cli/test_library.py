@@ -41,6 +41,8 @@ def test_the_signature_is_the_documented_one() -> None:
         "force": False,
         "repair": False,
         "restart": False,
+        "max_bytes_per_second": None,
+        "drop_cache": False,
         "observers": (),
         "stop": None,
     }
