@@ -12,8 +12,11 @@ import time
 from datetime import datetime
 from typing import TextIO
 
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
 from recovery.gauges import Gauges
-from recovery.kafka_lines import Field, KafkaLines, Line
+from recovery.kafka_lines import KafkaLines, Line
 from recovery.observer import BytesScanned, Event, Level, PartitionFinished
 from recovery.printable import printable
 from recovery.progress_text import progress_text
@@ -21,6 +24,7 @@ from recovery.progress_text import progress_text
 PROGRESS_INTERVAL_S = 10.0
 
 _LEVEL_WORDS = {"info": "INFO", "warning": "WARN", "error": "ERROR"}
+_render_fields = structlog.processors.LogfmtRenderer(bool_as_flag=False)
 
 
 class LogLines:
@@ -36,7 +40,13 @@ class LogLines:
         self._kafka = KafkaLines()
         self._progress_s: float | None = None
         self._now_ms = 0
-        self._stream = stream
+        # A logger of its own: a library must not change the program's structlog configuration.
+        self._logger = structlog.wrap_logger(
+            structlog.WriteLogger(stream),
+            processors=[_render],
+            wrapper_class=structlog.BoundLogger,
+            cache_logger_on_first_use=True,
+        ).bind()
 
     def __call__(self, event: Event) -> None:
         """Print the lines of *event*."""
@@ -60,23 +70,15 @@ class LogLines:
         self._print(Line(progress_text(self._gauges.values(monotonic_s))))
 
     def _print(self, line: Line) -> None:
-        self._stream.write(_render(line, self._now_ms) + "\n")
-        self._stream.flush()
+        self._logger.msg(line.text, now_ms=self._now_ms, level=line.level, fields=line.fields)
 
 
-def _render(line: Line, now_ms: int) -> str:
-    moment = datetime.fromtimestamp(now_ms / 1000).astimezone()
+def _render(_logger: WrappedLogger, _name: str, event: EventDict) -> str:
+    # structlog's own console renderer pads and sorts for the eye; Kafka's pattern is what searches expect.
+    moment = datetime.fromtimestamp(event["now_ms"] / 1000).astimezone()
     stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}"
-    words = [printable(f"[{stamp}] {_LEVEL_WORDS[line.level]} {line.text}")]
-    return " ".join(words + [f"{name}={_logfmt(value)}" for name, value in line.fields.items()])
-
-
-def _logfmt(value: Field) -> str:
-    """Return *value* as logfmt has it: bare, or in quotation marks where a reader would lose the way."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = printable(str(value))
-    if not any(character in text for character in ' ="'):
-        return text
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    text = printable(f"[{stamp}] {_LEVEL_WORDS[event['level']]} {event['event']}")
+    fields = {
+        name: printable(value) if isinstance(value, str) else value for name, value in event["fields"].items()
+    }
+    return f"{text} {_render_fields(_logger, _name, fields)}" if fields else text

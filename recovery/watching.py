@@ -8,7 +8,7 @@
 
 The gauges come first in the list, so that everything that reads them sees each event counted.
 
-Everything heavy (rich, prometheus_client) is imported when it is chosen: `--help` stays quick.
+Everything heavy (rich, structlog, prometheus_client) is imported when it is chosen: `--help` stays quick.
 """
 
 import logging

@@ -254,6 +254,7 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
             "numba",
             "llvmlite",
             "rich",
+            "structlog",
             "prometheus_client",
             "cramjam",
             "native",

@@ -9,10 +9,9 @@ from datetime import datetime
 
 import pytest
 
-from recovery import log_lines
 from recovery.gauges import Gauges
 from recovery.json_lines import JsonLines
-from recovery.kafka_lines import KafkaLines, Line, topic_and_partition
+from recovery.kafka_lines import KafkaLines, topic_and_partition
 from recovery.log_lines import LogLines
 from recovery.observer import (
     BytesScanned,
@@ -295,24 +294,13 @@ class TestLogLines:
         (line,) = self.printed(run_started(dry_run=True, cpu_path="portable", kernel_origin="cache"))
         assert line.endswith(" dry_run=true cpu_path=portable kernels=cache")
 
-    @pytest.mark.parametrize(
-        ("value", "text"),
-        [
-            (7, "7"),
-            (1.5, "1.5"),
-            (True, "true"),
-            ("plain", "plain"),
-            ("C:\\x", "C:\\x"),
-            ("two words", '"two words"'),
-            ("a=b", '"a=b"'),
-            ('say "a\\b"', '"say \\"a\\\\b\\""'),
-            ("", ""),
-        ],
-    )
-    def test_fields_are_logfmt(self, value, text):
-        assert log_lines._render(Line("words", fields={"name": value}), 0).endswith(
-            f" INFO words name={text}"
-        )
+    def test_structlogs_global_configuration_is_left_alone(self):
+        import structlog
+
+        before = structlog.get_config()
+        self.printed(*one_of_each())
+        assert structlog.get_config() == before
+        assert not structlog.is_configured()
 
 
 class TestJsonLines:

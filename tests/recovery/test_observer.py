@@ -156,7 +156,7 @@ def test_a_notifier_is_an_observer():
 def test_watching_imports_nothing_heavy_before_it_is_chosen():
     code = (
         "import sys, recovery.observer, recovery.gauges, recovery.watching; "
-        "print(sorted({'rich', 'prometheus_client'} & set(sys.modules)))"
+        "print(sorted({'rich', 'structlog', 'prometheus_client'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
