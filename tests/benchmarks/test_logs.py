@@ -9,6 +9,7 @@ import recovery
 from benchmarks import machine, measured_broker, page_cache
 from benchmarks.copies import LogFiles, copy_log_dirs, remove_tree
 from benchmarks.generate import CODECS, Shape, generate, log_files
+from benchmarks.sides import drop_epochs_from
 from segfmt.compression import Codec
 from segfmt.record_batch import read_record_batch_header, walk_batches
 from tests.kafka_broker import BrokerError
@@ -127,3 +128,10 @@ def test_more_segments_than_a_process_may_open_are_refused(monkeypatch):
         BrokerError, match=r"needs 32000 open files, the limit is 20000\..* or 18000 segments"
     ):
         measured_broker.make_room_for(30_000)
+
+
+def test_a_load_drops_leader_epochs_that_begin_at_the_end():
+    before, after = b"0\n3\n0 0\n1 2\n2 4\n", b"0\n2\n0 0\n1 2\n"
+    assert drop_epochs_from(before, 4) == after
+    assert drop_epochs_from(before, 5) == before
+    assert drop_epochs_from(before, None) == before
