@@ -15,6 +15,8 @@ from recovery.model import Content, FileStat, Generated, Original, PartitionSour
 from recovery.problem import Problem, Repair
 from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
 
+MAX_READ_BYTES = 2**31 - 9
+"""The longest file that Java reads at once. Kafka: Files.readAllBytes."""
 LINKS_TO_NOTHING = frozenset({"dangling link", "link that leads nowhere"})
 
 
@@ -149,7 +151,18 @@ class PartitionTree:
         return {read_offset(name): name for name in self._nodes if file_kind(name) is FileKind.SNAPSHOT}
 
     def read_snapshot(self, name: str) -> bytes:
-        """Return the bytes of a snapshot."""
+        """Return the bytes of a snapshot.
+
+        Raises:
+            PartitionRefusedError: it does not fit a Java array. Kafka: ProducerStateManager.readSnapshot.
+        """
+        if self.size_bytes(name) > MAX_READ_BYTES:
+            raise PartitionRefusedError(
+                file=name,
+                position=MAX_READ_BYTES,
+                rule=f"a snapshot of more than {MAX_READ_BYTES} bytes stops the broker (OutOfMemoryError)",
+                remedy="move it away: it is made again from the log",
+            )
         return self.read(name)
 
     def write_snapshot(self, offset: int, data: bytes) -> str:

@@ -35,10 +35,15 @@ ODD_FOLDERS = (
 """29 names, some of them a broker's own."""
 
 
-def odd_file(victim: Victim, rng: random.Random) -> str:
+def odd_file(victim: Victim, rng: random.Random) -> str | None:
     name = rng.choice(ODD_FILES)
     content = rng.choice([b"", b"", rng.randbytes(30), *(log.read_bytes() for log in victim.logs()[:1])])
-    (victim.folder / name).write_bytes(content)
+    path = victim.folder / name
+    if (
+        path.exists() and not path.is_file()
+    ):  # an earlier damage has put a pipe there, which would wait for a reader
+        return None
+    path.write_bytes(content)
     return f"with the file {name[:60]!r} of {len(content)} bytes"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.model import Generated, LogSettings, Original, RemovalKind
+from recovery.errors import PartitionRefusedError
+from recovery.model import FileStat, Generated, LogSettings, Original, RemovalKind
 from recovery.tree import PartitionTree
 from segfmt.errors import FileNameError
 from tests.recovery.memory import MemorySource, task_of
@@ -89,3 +90,16 @@ def test_a_snapshot_is_written_over_a_longer_one_without_cutting_it(tree: Partit
     tree.delete_snapshot(name)
     tree.write_snapshot(9, b"NINE")
     assert tree.read_snapshot(name) == b"NINE"
+
+
+def test_a_snapshot_longer_than_a_java_array_is_refused() -> None:
+    name = "00000000000000000007.snapshot"
+    longest = PartitionTree(
+        {name: FileStat(size_bytes=2**31 - 9)}, MemorySource({name: b"read"}, LogSettings())
+    )
+    assert longest.read_snapshot(name) == b"read"
+    longer = PartitionTree(
+        {name: FileStat(size_bytes=2**31 - 8)}, MemorySource({name: b"read"}, LogSettings())
+    )
+    with pytest.raises(PartitionRefusedError, match="OutOfMemoryError"):
+        longer.read_snapshot(name)
