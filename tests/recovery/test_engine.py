@@ -474,3 +474,11 @@ def test_the_metadata_file_is_left_alone(tmp_path: Path) -> None:
     run(one)
     assert (one / "t-0" / "partition.metadata").read_bytes() == METADATA
     assert (one / "t-0" / "partition.metadata").stat().st_ino == inode
+
+
+def test_threads_take_turns_often_during_a_run_alone(tmp_path: Path) -> None:
+    before_s = sys.getswitchinterval()
+    seen_s: set[float] = set()
+    run(log_dir(tmp_path / "d1", t_0=damaged()), observers=[lambda _: seen_s.add(sys.getswitchinterval())])
+    assert min(seen_s) < before_s
+    assert sys.getswitchinterval() == before_s
