@@ -191,7 +191,9 @@ class _PartitionWriter:
                 path.unlink()
         noise_bytes = max(2 * self._most_bytes, min(_MOST_NOISE_BYTES, self._value("total_bytes")))
         noise = self._random.integers(0, 256, noise_bytes, np.uint8)
-        buffer = np.zeros(max(self._most_bytes, self._contents.most_bytes) + 1024, np.uint8)
+        # The offsets of more than 8,192 records in a batch are longer than what is reckoned for one.
+        most_bytes = max(self._most_bytes, self._contents.most_bytes)
+        buffer = np.zeros(most_bytes + most_bytes // 8 + 1024, np.uint8)
         index_rows = self._segment_bytes // INDEX_INTERVAL_BYTES + 2
         offset_index, time_index = (np.zeros((index_rows, 2), np.int64) for _ in range(2))
         least_bytes = self._contents.least_bytes or self._least_bytes
