@@ -191,7 +191,7 @@ class _PartitionWriter:
                 path.unlink()
         noise_bytes = max(2 * self._most_bytes, min(_MOST_NOISE_BYTES, self._value("total_bytes")))
         noise = self._random.integers(0, 256, noise_bytes, np.uint8)
-        # The offsets of more than 8,192 records in a batch are longer than what is reckoned for one.
+        # In large batches the offsets of records are longer than what is reckoned for each of them.
         most_bytes = max(self._most_bytes, self._contents.most_bytes)
         buffer = np.zeros(most_bytes + most_bytes // 8 + 1024, np.uint8)
         index_rows = self._segment_bytes // INDEX_INTERVAL_BYTES + 2
