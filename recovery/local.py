@@ -15,6 +15,7 @@ from recovery.identity import identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
+from recovery.rate_limit import refuse_wrong_rate
 from recovery.report import RecoveryReport
 from recovery.setting import Layer
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
@@ -72,6 +73,7 @@ def recover(
     """
     if threads is not None and threads < 1:
         raise UsageError(f"--threads {threads}: expected at least 1")
+    refuse_wrong_rate(max_bytes_per_second)
     dirs = find_broker_dirs(log_dirs, config or {}, quarantine_dir=quarantine_dir)
     run_config, paths = dirs.broker, dirs.log_dirs
     remarks: list[Remark] = []

@@ -6,7 +6,15 @@ import threading
 import time
 from collections.abc import Callable
 
+from recovery.errors import UsageError
+
 _MOST_SLEEP_S = 0.1
+
+
+def refuse_wrong_rate(bytes_per_second: int | None) -> None:
+    """Raise UsageError for a limit below 1."""
+    if bytes_per_second is not None and bytes_per_second < 1:
+        raise UsageError(f"--max-bytes-per-second {bytes_per_second}: expected at least 1")
 
 
 class RateLimit:

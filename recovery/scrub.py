@@ -12,6 +12,7 @@ from recovery.engine import StopRequest
 from recovery.errors import UsageError
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
+from recovery.rate_limit import refuse_wrong_rate
 from recovery.scrub_report import ScrubReport
 from recovery.scrub_run import ScrubRun, TopicFacts
 from recovery.topic_configs import TopicConfigs
@@ -61,8 +62,7 @@ def verify(
     broker = dirs.broker
     if threads is not None and threads < 1:
         raise UsageError(f"--threads {threads}: expected at least 1")
-    if max_bytes_per_second is not None and max_bytes_per_second < 1:
-        raise UsageError(f"--max-bytes-per-second {max_bytes_per_second}: expected at least 1")
+    refuse_wrong_rate(max_bytes_per_second)
     remarks: list[Remark] = []
     metadata = _metadata((os.path.abspath(broker.metadata_log_dir), *dirs.log_dirs), remarks)
     configs = TopicConfigs(

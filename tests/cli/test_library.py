@@ -133,3 +133,12 @@ def test_importing_the_package_costs_nothing() -> None:
     program = "import sys, recovery; print('numpy' in sys.modules, recovery.recover.__name__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False recover\n"
+
+
+@pytest.mark.parametrize("option", ["threads", "max_bytes_per_second"])
+def test_less_than_one_is_a_usage_error(tmp_path: Path, option: str) -> None:
+    sample = unpack("intact", tmp_path)
+    found = footprint(tmp_path)
+    with pytest.raises(UsageError, match="expected at least 1"):
+        recovery.recover([str(path) for path in sample.log_dirs], **{option: 0})
+    assert footprint(tmp_path) == found

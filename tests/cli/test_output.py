@@ -12,7 +12,7 @@ import pytest
 from tests.cli.command import recover, run
 from tests.cli.json_schema import violations
 from tests.recovery.driving import footprint
-from tests.samples import SAMPLE_NAMES, Sample, unpack
+from tests.samples import SAMPLE_NAMES, Sample, tree_of, unpack
 
 DOCS = Path(__file__).parents[2] / "docs"
 KAFKA_LINE = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARN|ERROR) ")
@@ -71,6 +71,16 @@ def test_a_violation_of_the_schema_is_seen(tmp_path: Path, schema: dict[str, Any
         report["logDirs"][0]["partitions"] = [partition | {key: wrong}]
         assert violations(report, schema) != [], key
         partition = found
+
+
+def test_a_slow_run_that_leaves_the_page_cache_alone_leaves_the_same_files(tmp_path: Path) -> None:
+    plain, careful = unpack("crashed", tmp_path / "plain"), unpack("crashed", tmp_path / "careful")
+    recover(plain)
+    done = recover(careful, "--max-bytes-per-second", "20M", "--drop-cache")
+    assert done.exit_code == 0
+    assert tree_of(careful.root / "d1") == tree_of(plain.root / "d1")
+    read_bytes = sum(one["bytes"]["scanned"] for part in done.report["logDirs"] for one in part["partitions"])
+    assert done.report["durationMs"] >= 1000 * (read_bytes - (5 << 20)) / (20 << 20)
 
 
 class TestExitCodes:
