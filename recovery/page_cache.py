@@ -10,9 +10,16 @@ what was there stays.
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import mmap
 import os
 from collections import deque
+
+import numpy as np
+
+from native.machine_code import address_of
+from recovery.file_system import c_library
 
 STEP_BYTES = 8 << 20
 """How much is asked for, or given back, at a time."""
@@ -43,9 +50,7 @@ class CachedFile:
             steps = range(position, end_position, STEP_BYTES)
             ranges = ((start, min(start + STEP_BYTES, end_position)) for start in steps)
             self._borrowed.extend(
-                (start, end)
-                for start, end in ranges
-                if not (is_cached(descriptor, start) and is_cached(descriptor, end - 1))
+                (start, end) for start, end in ranges if not is_cached(descriptor, start, end)
             )
 
     def approach(self, position: int) -> None:
@@ -53,9 +58,10 @@ class CachedFile:
         if not self._asks_ahead:
             return
         while self._position < min(position + _STEPS_AHEAD * STEP_BYTES, self._end_position):
-            if not is_cached(self._descriptor, self._position):
-                os.posix_fadvise(self._descriptor, self._position, STEP_BYTES, os.POSIX_FADV_WILLNEED)
-            self._position += STEP_BYTES
+            start, end = self._position, min(self._position + STEP_BYTES, self._end_position)
+            if not is_cached(self._descriptor, start, end):
+                os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_WILLNEED)
+            self._position = end
 
     def leave(self, position: int) -> None:
         """Give back what stands before *position* and was not in the page cache before."""
@@ -64,15 +70,29 @@ class CachedFile:
             os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
-def is_cached(descriptor: int, position: int) -> bool:
-    """Return whether the byte at *position* can be read without a disk; where it cannot be told: yes."""
+def is_cached(descriptor: int, start: int, end: int) -> bool:
+    """Return whether all bytes from *start* to *end* are in the page cache; where it cannot be told: yes.
+
+    By mincore(2), which reads nothing; a read that must not wait (RWF_NOWAIT) would have the kernel read ahead.
+    """
+    first = start // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
     try:
-        os.preadv(descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system that cannot tell; a real error shows when the byte is read
+        pages = mmap.mmap(descriptor, end - first, mmap.MAP_SHARED, mmap.PROT_READ, offset=first)
+    except (OSError, ValueError):  # nothing that can be mapped, or shorter than that
         return True
-    return True
+    with pages:
+        view = np.frombuffer(pages, np.uint8)
+        are_there = np.zeros(-(-view.size // mmap.PAGESIZE), np.uint8)
+        found = _mincore(address_of(view), view.size, address_of(are_there))
+        del view  # or the mapping cannot be closed
+    return found != 0 or bool(np.all(are_there & 1))
+
+
+def _mincore(address: int, size_bytes: int, vector: int) -> int:
+    mincore = c_library().mincore
+    mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    result: int = mincore(address, size_bytes, vector)
+    return result
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 from pathlib import Path
 
@@ -17,11 +18,13 @@ LOG = "00000000000000000000.log"
 
 
 class Advice:
-    """Stands for the kernel: holds which bytes are cached, and notes what it is asked for."""
+    """Stands for the kernel: holds which steps are cached, and notes what it is asked for."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, cached: set[int], read_ahead_bytes: int) -> None:
         self.given: list[tuple[int, int, int]] = []
-        monkeypatch.setattr(module, "is_cached", lambda _, position: position in cached)
+        monkeypatch.setattr(
+            module, "is_cached", lambda _, start, end: set(range(start, end, STEP_BYTES)) <= cached
+        )
         monkeypatch.setattr(module, "kernel_read_ahead_bytes", lambda _: read_ahead_bytes)
         monkeypatch.setattr(
             os, "posix_fadvise", lambda _, start, size, what: self.given.append((what, start, size))
@@ -60,9 +63,7 @@ def test_nothing_is_asked_for_where_the_kernel_reads_far_ahead(descriptor: int, 
 
 
 def test_what_was_there_before_stays(descriptor: int, monkeypatch) -> None:
-    whole_second = {STEP_BYTES, 2 * STEP_BYTES - 1}
-    half_third = {2 * STEP_BYTES}
-    advice = Advice(monkeypatch, cached=whole_second | half_third, read_ahead_bytes=8 << 20)
+    advice = Advice(monkeypatch, cached={STEP_BYTES}, read_ahead_bytes=8 << 20)
     cached = CachedFile(descriptor, gives_back=True, position=0, end_position=3 * STEP_BYTES)
     cached.leave(STEP_BYTES - 1)
     assert not advice.given
@@ -86,25 +87,44 @@ def test_a_scan_gives_back_what_it_took_from_disk(tmp_path: Path) -> None:
     def evict() -> bool:
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        return not is_cached(descriptor, 0)
+        return not is_cached(descriptor, 0, size)
 
     try:
         scan(drops_cache=True)
-        assert is_cached(descriptor, 0)  # just written: it was there before
+        assert is_cached(descriptor, 0, size)  # just written: it was there before
         forgets = evict()  # in memory alone (tmpfs) it stays
         scan(drops_cache=True)
-        assert is_cached(descriptor, 0) is not forgets
+        assert is_cached(descriptor, 0, size) is not forgets
         scan(drops_cache=False)
-        assert is_cached(descriptor, 0)
+        assert is_cached(descriptor, 0, size)
     finally:
         os.close(descriptor)
 
 
-def test_a_byte_behind_the_end_and_a_file_that_cannot_tell_count_as_cached(descriptor: int) -> None:
-    assert is_cached(descriptor, 6 * STEP_BYTES)
+def test_only_whole_ranges_count(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(64 * mmap.PAGESIZE))
+    found = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(found)
+        os.posix_fadvise(found, 0, 0, os.POSIX_FADV_DONTNEED)
+        forgets = not is_cached(found, 0, 64 * mmap.PAGESIZE)  # in memory alone (tmpfs) it stays
+        os.posix_fadvise(found, 0, 0, os.POSIX_FADV_RANDOM)  # or the kernel reads more than is asked for
+        os.pread(found, mmap.PAGESIZE, 8 * mmap.PAGESIZE)
+        assert is_cached(found, 8 * mmap.PAGESIZE + 10, 9 * mmap.PAGESIZE)
+        assert is_cached(found, 8 * mmap.PAGESIZE, 10 * mmap.PAGESIZE) is not forgets
+        assert is_cached(found, 40 * mmap.PAGESIZE, 41 * mmap.PAGESIZE) is not forgets
+        # To ask has read nothing.
+        assert is_cached(found, 40 * mmap.PAGESIZE, 41 * mmap.PAGESIZE) is not forgets
+    finally:
+        os.close(found)
+
+
+def test_what_cannot_be_mapped_counts_as_cached(descriptor: int) -> None:
+    assert is_cached(descriptor, 6 * STEP_BYTES, 7 * STEP_BYTES)
     reader, writer = os.pipe()
     try:
-        assert is_cached(reader, 0)
+        assert is_cached(reader, 0, 1)
     finally:
         os.close(reader)
         os.close(writer)
