@@ -64,7 +64,8 @@ def test_the_gauges_fall_while_logs_are_recovered(tmp_path: Path) -> None:
     # Told of the tenth one, the observers wait: no later event has been counted.
     assert total(samples, REMAINING_LOGS) == 19
     assert total(samples, f"{OWN}finished_logs_total") == 10
-    assert 0 < total(samples, f"{OWN}scanned_bytes_total") < total(samples, f"{OWN}bytes")
+    # Small logs are done together, when they are on disk: others may all have been read by then.
+    assert 0 < total(samples, f"{OWN}scanned_bytes_total") <= total(samples, f"{OWN}bytes")
     assert samples[f"{OWN}run_state", (("state", "recovering"),)] == 1
 
 
