@@ -92,7 +92,7 @@ def _open_closed_streams() -> None:
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open to the end of the process
     if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - the same
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -21,7 +21,7 @@ def print_result(text: str) -> None:
     """Print the result. The work is done: a reader who has gone (`| head`) changes nothing about it."""
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
     try:
-        print(text, flush=True)  # noqa: T201
+        print(text, flush=True)  # noqa: T201 - what a command line says
     except BrokenPipeError:
         _discard_output()
     except OSError as error:

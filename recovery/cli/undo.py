@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
                 check_stop=stop.check,
             )
         except InterruptedRecoveryError as error:
-            print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201
+            print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
         lines = (
             [_to_json(undone, dry_run=arguments.dry_run)] if arguments.format == "json" else _lines(undone)
