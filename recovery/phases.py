@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -43,15 +42,9 @@ class Phases:
         self._lock = threading.Lock()
         self._thread = _Thread()
 
-    @contextmanager
-    def during(self, phase: Phase) -> Iterator[None]:
+    def during(self, phase: Phase) -> AbstractContextManager[None]:
         """Count the block, but for what it spends in other phases, to *phase*."""
-        outer = self._thread.phase
-        self._turn(phase)
-        try:
-            yield
-        finally:
-            self._turn(outer)
+        return _Stay(self, phase)
 
     def times(self) -> tuple[PhaseTime, ...]:
         """Return what was counted so far, in the order of a run."""
@@ -62,18 +55,36 @@ class Phases:
             for phase, wall_ns, cpu_ns in spent
         )
 
-    def _turn(self, phase: Phase | None) -> None:
-        """Let the calling thread leave the phase that it is in for *phase*."""
-        thread = self._thread
+    def _turn(self, phase: Phase | None) -> Phase | None:
+        """Let the calling thread leave the phase that it is in for *phase*; return the one that it was in."""
+        thread, outer = self._thread, self._thread.phase
         wall_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
-        if thread.phase is not None:
+        if outer is not None:
             with self._lock:
-                before = self._spent_ns.get(thread.phase, (0, 0))
-                self._spent_ns[thread.phase] = (
+                before = self._spent_ns.get(outer, (0, 0))
+                self._spent_ns[outer] = (
                     before[0] + wall_ns - thread.since_ns,
                     before[1] + cpu_ns - thread.cpu_since_ns,
                 )
         thread.phase, thread.since_ns, thread.cpu_since_ns = phase, wall_ns, cpu_ns
+        return outer
+
+
+class _Stay:
+    """A block that counts to a phase. Not a generator: each segment has one."""
+
+    __slots__ = ("_outer", "_phase", "_phases")
+
+    def __init__(self, phases: Phases, phase: Phase) -> None:
+        self._phases = phases
+        self._phase = phase
+        self._outer: Phase | None = None
+
+    def __enter__(self) -> None:
+        self._outer = self._phases._turn(self._phase)
+
+    def __exit__(self, *_error: object) -> None:
+        self._phases._turn(self._outer)
 
 
 class _Thread(threading.local):
