@@ -8,19 +8,19 @@ batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from native.crc32c import crc32c_of_bytes
 from native.raw_scan import RawScan
+from recovery.producer_table import ProducerTable
 from recovery.producer_transactions import InvalidTxnStateError, SettledAborts, TxnEnd, follow_transactions
 from segfmt.errors import CorruptSnapshotError
-from segfmt.java_hash_map import computed_hash_map_order, java_hash_map_order
-from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT, PRODUCER_ENTRY_DTYPE
-from segfmt.producer_snapshot import as_loaded, encode_producer_snapshot, read_producer_snapshot
+from segfmt.java_hash_map import computed_hash_map_order
+from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT
+from segfmt.producer_snapshot import Entries, as_loaded, encode_producer_snapshot, read_producer_snapshot
 
 _MAX_LONG = 2**63 - 1
 
@@ -45,33 +45,6 @@ class SnapshotFiles(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Producer:
-    """One producer; the fields stand as in PRODUCER_ENTRY_DTYPE behind the producer id."""
-
-    epoch: int = -1
-    last_sequence: int = -1
-    last_offset: int = -1
-    offset_delta: int = 0
-    timestamp_ms: int = -1
-    coordinator_epoch: int = -1
-    txn_first_offset: int = -1
-
-    def fields(self) -> tuple[int, ...]:
-        return (
-            self.epoch,
-            self.last_sequence,
-            self.last_offset,
-            self.offset_delta,
-            self.timestamp_ms,
-            self.coordinator_epoch,
-            self.txn_first_offset,
-        )
-
-    def clear_batches(self) -> None:
-        self.last_sequence, self.last_offset, self.offset_delta = -1, -1, 0
-
-
 class ProducerState:
     """Producers, open transactions and snapshots up to an offset.
 
@@ -82,7 +55,7 @@ class ProducerState:
         self._files = files
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
-        self._producers: dict[int, _Producer] = {}
+        self._producers = ProducerTable()
         self._ongoing: dict[int, int] = {}  # first offset -> producer id
         self._unreplicated: set[int] = set()  # first offsets of transactions that a replay has seen completed
         self._snapshots = files.list_snapshots()
@@ -98,7 +71,7 @@ class ProducerState:
     @property
     def is_empty(self) -> bool:
         """Whether no producer is known."""
-        return not self._producers
+        return not len(self._producers)
 
     @property
     def producer_count(self) -> int:
@@ -122,7 +95,7 @@ class ProducerState:
         """
         if self.map_end_offset <= self._last_snapshot_offset:
             return
-        data = encode_producer_snapshot(self._entries(), crc32c=crc32c_of_bytes)
+        data = encode_producer_snapshot(self._producers.in_map_order(), crc32c=crc32c_of_bytes)
         self._snapshots[self.map_end_offset] = self._files.write_snapshot(self.map_end_offset, data)
         self._last_snapshot_offset = self.map_end_offset
 
@@ -135,7 +108,7 @@ class ProducerState:
             if offset > log_end_offset or offset <= log_start_offset:
                 self._delete_snapshot(offset)
         if log_end_offset != self.map_end_offset:
-            self._producers.clear()
+            self._producers = ProducerTable()
             self._ongoing.clear()
             self._unreplicated.clear()
             self._load_newest_snapshot(log_start_offset)
@@ -148,7 +121,7 @@ class ProducerState:
 
         Kafka: ProducerStateManager.truncateFullyAndStartAt.
         """
-        self._producers.clear()
+        self._producers = ProducerTable()
         self._ongoing.clear()
         self._unreplicated.clear()
         for known in sorted(self._snapshots):
@@ -193,41 +166,23 @@ class ProducerState:
             except CorruptSnapshotError:
                 self._delete_snapshot(offset)
                 continue
-            for entry in as_loaded(entries).tolist():
-                self._load_entry(*entry)
+            self._take_loaded(as_loaded(entries))
             self._last_snapshot_offset = self.map_end_offset = offset
             return
         self._last_snapshot_offset = self.map_end_offset = log_start_offset
 
-    def _load_entry(
-        self,
-        producer_id: int,
-        epoch: int,
-        last_sequence: int,
-        last_offset: int,
-        offset_delta: int,
-        timestamp_ms: int,
-        coordinator_epoch: int,
-        txn_first_offset: int,
-    ) -> None:
-        """Take one entry of a snapshot, unless the producer has expired.
+    def _take_loaded(self, entries: Entries) -> None:
+        """Take the entries of a snapshot, but for producers that have expired.
 
         Kafka: ProducerStateManager.isProducerExpired.
         """
-        if txn_first_offset >= 0:
-            self._ongoing[txn_first_offset] = producer_id
-        elif _difference(self._now_ms, timestamp_ms) >= self._expiration_ms:
-            return
-        self._producers[producer_id] = _Producer(
-            epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, txn_first_offset
-        )
-
-    def _entries(self) -> npt.NDArray[np.void]:
-        """Return the producers as PRODUCER_ENTRY_DTYPE, shape (n,), in the order of Kafka's map."""
-        rows = [(producer_id, *producer.fields()) for producer_id, producer in self._producers.items()]
-        entries = np.array(rows, dtype=PRODUCER_ENTRY_DTYPE)
-        producer_ids: npt.NDArray[np.int64] = entries["producer_id"].astype(np.int64)
-        return entries[java_hash_map_order(producer_ids)]
+        is_open = entries["current_txn_first_offset"] >= 0
+        # As Java's longs: from a timestamp far below 0 the difference overflows, and nothing has expired.
+        age_ms = self._now_ms - entries["timestamp_ms"].astype(np.int64)
+        self._producers = ProducerTable(entries[is_open | (age_ms < self._expiration_ms)])
+        of_txns = entries[is_open]
+        first_offsets, producer_ids = of_txns["current_txn_first_offset"], of_txns["producer_id"]
+        self._ongoing.update(zip(first_offsets.tolist(), producer_ids.tolist(), strict=True))
 
     # -- scans ----------------------------------------------------------------------------------------------
 
@@ -278,8 +233,7 @@ class ProducerState:
         producer_ids = scan.producers["producer_id"].tolist()
         self._follow_transactions(scan, producer_ids, begin, complete, settled.reach)
         settled.reach(_MAX_LONG)
-        for row in _rows(scan):
-            self._take_row(row, keeps_batches_on_return=False)
+        self._producers.take(scan.producers, self._open_after_scan, keeps_batches_on_return=False)
         if scan.producer_end_offset >= 0:
             self.map_end_offset = scan.producer_end_offset
         return settled.merged(np.array(aborted, dtype=ABORTED_TXN_DTYPE), positions)
@@ -302,9 +256,9 @@ class ProducerState:
         self._follow_transactions(
             scan, producer_ids, lambda index, offset: begins[index].append(offset), ends.append
         )
-        rows = _rows(scan)
-        for place in _replay_order(scan, is_last_followed).tolist():
-            self._take_row(rows[place], keeps_batches_on_return=True)
+        order = _replay_order(scan, is_last_followed)
+        self._producers.take(scan.producers[order], self._open_after_scan, keeps_batches_on_return=True)
+        for place in order.tolist():
             self._ongoing.update(dict.fromkeys(begins[place], producer_ids[place]))
         for end in ends:
             self._close(end)
@@ -325,58 +279,9 @@ class ProducerState:
         complete: Callable[[TxnEnd], object],
         reach: Callable[[int], object] = lambda _: None,
     ) -> None:
-        known = self._producers
-        open_txns = {pid: known[pid].txn_first_offset for pid in producer_ids if pid in known}
+        open_txns = self._producers.open_txns(producer_ids)
         follow_transactions(scan, producer_ids, open_txns, begin, complete, reach)
         self._open_after_scan = open_txns
-
-    def _take_row(self, row: _Row, *, keeps_batches_on_return: bool) -> None:
-        """Bring one producer to its state after the scan.
-
-        An epoch change empties the retained batches. While recovering, Kafka compares batch by batch; while
-        replaying, only the last epoch of the read with the one before it (*keeps_batches_on_return*).
-
-        Kafka: ProducerStateEntry.update, ProducerStateEntry.addBatch.
-        """
-        producer = self._producers.get(row.producer_id)
-        if producer is None:
-            producer = self._producers[row.producer_id] = _Producer()
-        if not (row.has_data or row.has_marker):
-            return  # an emptied control batch makes its producer known and changes nothing
-        if keeps_batches_on_return:
-            cleared_before = row.epoch != producer.epoch
-        else:
-            cleared_before = row.first_epoch != producer.epoch or row.cleared
-        if cleared_before:
-            producer.clear_batches()
-        if row.has_data and not row.cleared:
-            producer.last_sequence = row.last_sequence
-            producer.last_offset = row.last_offset
-            producer.offset_delta = row.offset_delta
-        producer.epoch = row.epoch
-        producer.timestamp_ms = row.timestamp_ms
-        if row.has_marker:
-            producer.coordinator_epoch = row.coordinator_epoch
-        producer.txn_first_offset = self._open_after_scan.get(row.producer_id, -1)
-
-
-class _Row(NamedTuple):
-    producer_id: int
-    first_epoch: int
-    epoch: int
-    has_data: bool
-    cleared: bool
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-    has_marker: bool
-    coordinator_epoch: int
-
-
-def _difference(one: int, other: int) -> int:
-    """Return *one* - *other* as Java's longs: from a timestamp far below 0 it overflows, and nothing has expired."""
-    return (one - other + 2**63) % 2**64 - 2**63
 
 
 def _replay_order(scan: RawScan, is_last_followed: Callable[[], bool]) -> npt.NDArray[np.intp]:
@@ -385,7 +290,3 @@ def _replay_order(scan: RawScan, is_last_followed: Callable[[], bool]) -> npt.ND
     order = computed_hash_map_order(producer_ids, is_followed=True)
     other = computed_hash_map_order(producer_ids, is_followed=False)
     return order if np.array_equal(order, other) or is_last_followed() else other
-
-
-def _rows(scan: RawScan) -> list[_Row]:
-    return [_Row(*row) for row in scan.producers[list(_Row._fields)].tolist()]

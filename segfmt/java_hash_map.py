@@ -123,7 +123,7 @@ class JavaLongMap(Generic[_V]):
             mask = self._capacity - 1
             return sorted(keys, key=lambda key: long_hash(key) & mask)
         array = np.array(keys, dtype=np.int64)
-        ordered: list[int] = array[_stable_order(array, self._capacity)].tolist()
+        ordered: list[int] = array[_stable_order(_spread(array), self._capacity)].tolist()
         return ordered
 
     def items(self) -> list[tuple[int, _V]]:
@@ -199,20 +199,16 @@ def java_hash_map_order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
     Returns:
         intp, shape (n,): `keys[result]` is the order of iteration.
     """
-    small: JavaLongMap[int] = JavaLongMap()
-    head = min(len(keys), MIN_TREEIFY_CAPACITY * 3 // 4)  # one more may double a table that has trees
-    for place, key in enumerate(keys[:head].tolist()):
-        small[key] = place
-    capacity = small.capacity
-    if len(keys) > head:
-        bound = capacity * 3 // 4 + 1
-        while not _has_crowd(keys[:bound], capacity):
-            if bound > len(keys):
-                return _stable_order(keys, capacity)
-            capacity, bound = capacity * 2, capacity * 2 * 3 // 4 + 1
-        for place, key in enumerate(keys[head:].tolist(), head):
-            small[key] = place
-    return np.array(small.values(), dtype=np.intp)
+    capacity, bound = INITIAL_CAPACITY, INITIAL_CAPACITY * 3 // 4 + 1
+    spread = _spread(keys)
+    while not _has_crowd(spread[:bound], capacity):
+        if len(keys) < bound:
+            return _stable_order(spread, capacity)
+        capacity, bound = capacity * 2, capacity * 2 * 3 // 4 + 1
+    crowded: JavaLongMap[int] = JavaLongMap()
+    for place, key in enumerate(keys.tolist()):
+        crowded[key] = place
+    return np.array(crowded.values(), dtype=np.intp)
 
 
 def computed_hash_map_order(keys: npt.NDArray[np.int64], *, is_followed: bool) -> npt.NDArray[np.intp]:
@@ -226,9 +222,10 @@ def computed_hash_map_order(keys: npt.NDArray[np.int64], *, is_followed: bool) -
         intp, shape (n,): `keys[result]` is the order of iteration.
     """
     capacity, bound = INITIAL_CAPACITY, INITIAL_CAPACITY * 3 // 4 + 1
-    while not _has_crowd(keys[:bound], capacity, TREEIFY_THRESHOLD - 1):
+    spread = _spread(keys)
+    while not _has_crowd(spread[:bound], capacity, TREEIFY_THRESHOLD - 1):
         if len(keys) < bound or (len(keys) == bound and not is_followed):
-            return np.ascontiguousarray(len(keys) - 1 - _stable_order(keys[::-1], capacity))
+            return np.ascontiguousarray(len(keys) - 1 - _stable_order(spread[::-1], capacity))
         capacity, bound = capacity * 2, capacity * 2 * 3 // 4 + 1
     computed: JavaLongMap[int] = JavaLongMap()
     for place, key in enumerate(keys.tolist()):
@@ -238,17 +235,17 @@ def computed_hash_map_order(keys: npt.NDArray[np.int64], *, is_followed: bool) -
     return np.array(computed.values(), dtype=np.intp)
 
 
-def _buckets(keys: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.int64]:
+def _spread(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     folded = (keys ^ keys >> 32) & _MASK_32
-    return (folded ^ folded >> 16) & (capacity - 1)
+    return folded ^ folded >> 16
 
 
-def _stable_order(keys: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.intp]:
-    return np.argsort(_buckets(keys, capacity), kind="stable")
+def _stable_order(spread: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.intp]:
+    return (spread & (capacity - 1)).argsort(kind="stable")
 
 
-def _has_crowd(keys: npt.NDArray[np.int64], capacity: int, most: int = TREEIFY_THRESHOLD) -> bool:
-    return bool(np.bincount(_buckets(keys, capacity), minlength=1).max() > most)
+def _has_crowd(spread: npt.NDArray[np.int64], capacity: int, most: int = TREEIFY_THRESHOLD) -> bool:
+    return len(spread) > most and bool(np.bincount(spread & (capacity - 1)).max() > most)
 
 
 def _order(key: int) -> tuple[int, int]:

@@ -78,9 +78,10 @@ def as_loaded(entries: Entries) -> Entries:
     """
     loaded = entries.copy()
     has_no_batch = loaded["last_offset"] < 0
-    loaded["last_offset"][has_no_batch] = -1
-    loaded["last_sequence"][has_no_batch] = layout.NO_SEQUENCE
-    loaded["offset_delta"][has_no_batch] = 0
+    if has_no_batch.any():
+        loaded["last_offset"][has_no_batch] = -1
+        loaded["last_sequence"][has_no_batch] = layout.NO_SEQUENCE
+        loaded["offset_delta"][has_no_batch] = 0
     loaded["current_txn_first_offset"][loaded["current_txn_first_offset"] < 0] = -1
     return loaded
 

@@ -1,0 +1,99 @@
+"""The producers of one partition as rows of a snapshot: what Kafka keeps of each, changed by whole columns.
+
+A segment names a hundred producers or a hundred thousand; whatever is done to them costs some calls of numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from segfmt.java_hash_map import java_hash_map_order
+from segfmt.layout import NO_SEQUENCE, PRODUCER_ENTRY_DTYPE
+from segfmt.producer_snapshot import Entries
+
+_NO_BATCH = {"last_sequence": NO_SEQUENCE, "last_offset": -1, "offset_delta": 0}
+_TXN = "current_txn_first_offset"
+_NEW_ENTRY = np.array((0, -1, NO_SEQUENCE, -1, 0, -1, -1, -1), PRODUCER_ENTRY_DTYPE)
+
+
+class ProducerTable:
+    """The entries of producers, in the order in which they came.
+
+    Args:
+        entries: PRODUCER_ENTRY_DTYPE, shape (n,); the table's own from now on. Where a producer is in it twice, the
+            last entry counts, at the place of the first.
+
+    Kafka: the HashMap of ProducerStateEntry in ProducerStateManager.
+    """
+
+    def __init__(self, entries: Entries | None = None) -> None:
+        self._entries = np.empty(0, PRODUCER_ENTRY_DTYPE) if entries is None else entries
+        producer_ids = self._entries["producer_id"].tolist()
+        self._places = dict(zip(producer_ids, range(len(producer_ids)), strict=True))
+        if len(self._places) < len(producer_ids):
+            self._entries = self._entries[list(self._places.values())]
+            self._places = dict(zip(self._places, range(len(self._places)), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def open_txns(self, producer_ids: list[int]) -> dict[int, int]:
+        """Return the first offsets of the open transactions, -1 for none, of those *producer_ids* that are known."""
+        places = self._places
+        known = [producer_id for producer_id in producer_ids if producer_id in places]
+        if not known:
+            return {}
+        first_offsets = self._entries[_TXN][[places[producer_id] for producer_id in known]]
+        return dict(zip(known, first_offsets.tolist(), strict=True))
+
+    def take(
+        self, rows: npt.NDArray[np.void], open_txns: Mapping[int, int], *, keeps_batches_on_return: bool
+    ) -> None:
+        """Bring producers to their state after a scan.
+
+        An epoch change empties the retained batches. While recovering, Kafka compares batch by batch; while
+        replaying, only the last epoch of the read with the one before it (*keeps_batches_on_return*).
+
+        Args:
+            rows: native.raw_scan.PRODUCER_DTYPE, shape (n,), in the order in which new ones come; not written.
+            open_txns: first offsets of the transactions that are open behind the scan, by producer id.
+
+        Kafka: ProducerStateEntry.update, ProducerStateEntry.addBatch.
+        """
+        producer_ids = rows["producer_id"].tolist()
+        self._add(producer_ids)
+        has_event = rows["has_data"] | rows["has_marker"]
+        if not has_event.all():  # an emptied control batch makes its producer known and changes nothing
+            rows = rows[has_event]
+            producer_ids = rows["producer_id"].tolist()
+        places = np.array([self._places[producer_id] for producer_id in producer_ids], np.intp)
+        entries = self._entries[places]
+        if keeps_batches_on_return:
+            is_cleared = rows["epoch"] != entries["epoch"]
+        else:
+            is_cleared = (rows["first_epoch"] != entries["epoch"]) | rows["cleared"]
+        has_batch = rows["has_data"] & ~rows["cleared"]
+        for name, nothing in _NO_BATCH.items():
+            entries[name] = np.where(has_batch, rows[name], np.where(is_cleared, nothing, entries[name]))
+        entries["epoch"] = rows["epoch"]
+        entries["timestamp_ms"] = rows["timestamp_ms"]
+        np.copyto(entries["coordinator_epoch"], rows["coordinator_epoch"], where=rows["has_marker"])
+        entries[_TXN] = [open_txns.get(producer_id, -1) for producer_id in producer_ids]
+        self._entries[places] = entries
+
+    def in_map_order(self) -> Entries:
+        """Return the entries, PRODUCER_ENTRY_DTYPE, shape (n,), in the order in which Kafka's map gives them."""
+        producer_ids: npt.NDArray[np.int64] = self._entries["producer_id"].astype(np.int64)
+        return self._entries[java_hash_map_order(producer_ids)]
+
+    def _add(self, producer_ids: list[int]) -> None:
+        places = self._places
+        new = [producer_id for producer_id in producer_ids if producer_id not in places]
+        if new:
+            places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))
+            added = np.full(len(new), _NEW_ENTRY)
+            added["producer_id"] = new
+            self._entries = np.concatenate((self._entries, added)) if len(self._entries) else added
