@@ -90,19 +90,22 @@ STATE_NAMES: Final = (
     "control_coordinator_epoch",
     "control_timestamp_ms",
 )
-NOTHING_YET: Final = (
-    "last_offset",
-    "highest_epoch",
-    "producer_end_offset",
-    "first_unsettled_row",
-    "oldest_open_row",
-    "newest_open_row",
-    "first_free_event",
-    "greatest_begin_offset",
-    "first_settled_offset",
-    "last_settled_offset",
-)
-"""What is -1 at first."""
+FIRST_VALUES: Final = {
+    "last_offset": -1,
+    "max_timestamp_ms": layout.NO_TIMESTAMP_MS,
+    "last_time_index_ms": layout.NO_TIMESTAMP_MS,
+    "needed_bytes": layout.RECORD_BATCH_OVERHEAD_BYTES,
+    "highest_epoch": -1,
+    "producer_end_offset": -1,
+    "first_unsettled_row": -1,
+    "oldest_open_row": -1,
+    "newest_open_row": -1,
+    "first_free_event": -1,
+    "greatest_begin_offset": -1,
+    "first_settled_offset": -1,
+    "last_settled_offset": -1,
+}
+"""What is not 0 at first, whatever is scanned."""
 STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
 """int64 throughout. The index interval is 2**62 where no index is built."""
 
@@ -162,6 +165,9 @@ PRODUCER_ROW_DTYPE: Final = np.dtype(
     ]
 )
 """What PRODUCER_DTYPE tells, and what the kernel has to know beyond."""
+_SHARED_FIELDS: Final = [
+    name for name in PRODUCER_DTYPE.names or () if name in (PRODUCER_ROW_DTYPE.names or ())
+]
 
 
 def new_slots(row_count: int) -> npt.NDArray[np.void]:
@@ -172,19 +178,19 @@ def new_slots(row_count: int) -> npt.NDArray[np.void]:
 def public_producers(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """Return PRODUCER_ROW_DTYPE rows as PRODUCER_DTYPE rows."""
     public = np.empty(rows.size, PRODUCER_DTYPE)
-    for name in set(PRODUCER_DTYPE.names or ()) & set(PRODUCER_ROW_DTYPE.names or ()):
-        public[name] = rows[name]
-    marker_was_last = rows["flags"] & MARKER_WAS_LAST != 0
+    public[_SHARED_FIELDS] = rows[_SHARED_FIELDS]
+    flags = rows["flags"]
+    marker_was_last = flags & MARKER_WAS_LAST != 0
     public["timestamp_ms"] = np.where(marker_was_last, rows["marker_timestamp_ms"], rows["data_timestamp_ms"])
-    public["has_data"] = rows["flags"] & HAS_DATA != 0
-    public["cleared"] = rows["flags"] & CLEARED != 0
+    public["has_data"] = flags & HAS_DATA != 0
+    public["cleared"] = flags & CLEARED != 0
     return public
 
 
 def in_log_order(events: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """Return the events in order, without the rows that were taken back."""
     kept: npt.NDArray[np.void] = events[events["kind"] != 0]
-    return kept.take(np.argsort(kept["position"]))
+    return kept.take(kept["position"].argsort())
 
 
 def with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:

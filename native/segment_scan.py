@@ -51,10 +51,20 @@ __all__ = [
 _FIRST_ROWS: Final = 64
 """Rows that a table begins with whose size nobody can foresee; it doubles when it is full."""
 _FIRST_PRODUCERS: Final = 256
+_SMALL_BYTES: Final = 64 << 10
+"""What has no more begins with fewer rows for producers, too: making the tables costs more than scanning it."""
 _NO_INDEX_INTERVAL: Final = 1 << 62
 _INDEX_OF: Final = {name: index for index, name in enumerate(_scan_state.STATE_NAMES)}
 _POSITION: Final = _INDEX_OF["position"]
-_TABLES: Final = ("offset_index", "time_index", "epochs", "producers", "slots", "events")
+_TABLES: Final = tuple(
+    (f"_{name}", _INDEX_OF[f"{name}_address"], _INDEX_OF[f"{name}_rows"])
+    for name in ("offset_index", "time_index", "epochs", "producers", "slots", "events")
+)
+"""Attribute of the scanner, and where the state has its address and length."""
+_FIRST_STATE: Final = np.array(
+    [_scan_state.FIRST_VALUES.get(name, 0) for name in _scan_state.STATE_NAMES], np.int64
+)
+"""What is the same for each scan."""
 _STOPS_WITH_FINAL_TIME_ENTRY: Final = frozenset(
     {Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL}
 )
@@ -107,37 +117,29 @@ class SegmentScanner:
         """
         self._cpu_path = None if cpu_path is None else cpu.choose(cpu_path)
         self._build_index = build_index
-        states = np.zeros(len(_scan_state.STATE_NAMES), np.int64)
+        states = _FIRST_STATE.copy()
         # Its integers one by one: a thousand windows make some thousand accesses, and numpy's are slow.
-        self._state = states.data
+        self._state = state = states.data
         self._state_address = address_of(states)
-        for name, value in {
-            "base_offset": base_offset,
-            "size_bytes": size_bytes,
-            "position": start_position,
-            "index_interval_bytes": index_interval_bytes if build_index else _NO_INDEX_INTERVAL,
-            "max_index_entries": max_index_entries,
-            "max_time_index_entries": max_time_index_entries,
-            "check_crc": int(check_crc),
-            "check_range": int(check_crc or build_index),
-            "max_timestamp_ms": layout.NO_TIMESTAMP_MS,
-            "max_timestamp_offset": base_offset,
-            "max_timestamp_position": start_position,
-            "last_time_index_ms": layout.NO_TIMESTAMP_MS,
-            "last_indexed_position": start_position,
-            "needed_bytes": layout.RECORD_BATCH_OVERHEAD_BYTES,
-            "txns_in_order": int(settles_txns),
-            **dict.fromkeys(_scan_state.NOTHING_YET, -1),
-        }.items():
-            self._write(name, value)
+        state[_INDEX_OF["base_offset"]] = state[_INDEX_OF["max_timestamp_offset"]] = base_offset
+        state[_POSITION] = state[_INDEX_OF["max_timestamp_position"]] = start_position
+        state[_INDEX_OF["last_indexed_position"]] = start_position
+        state[_INDEX_OF["size_bytes"]] = size_bytes
+        state[_INDEX_OF["index_interval_bytes"]] = index_interval_bytes if build_index else _NO_INDEX_INTERVAL
+        state[_INDEX_OF["max_index_entries"]] = max_index_entries
+        state[_INDEX_OF["max_time_index_entries"]] = max_time_index_entries
+        state[_INDEX_OF["check_crc"]] = check_crc
+        state[_INDEX_OF["check_range"]] = check_crc or build_index
+        state[_INDEX_OF["txns_in_order"]] = settles_txns
         # As many index entries as there can be, and one more: memory that is not written to costs nothing.
         index_rows = (size_bytes - start_position) // (index_interval_bytes + 1) + 2 if build_index else 1
         index_rows = max(1, min(index_rows, max_index_entries + 1))
         self._offset_index = np.empty((index_rows, 2), np.int32)
         self._time_index = np.empty(index_rows, TIME_INDEX_ROW_DTYPE)
         self._epochs = np.empty((_FIRST_ROWS, 3), np.int64)
-        self._producers = np.empty(_FIRST_PRODUCERS, _scan_state.PRODUCER_ROW_DTYPE)
-        self._slots = _scan_state.new_slots(_FIRST_PRODUCERS)
+        producer_rows = _FIRST_PRODUCERS if size_bytes - start_position > _SMALL_BYTES else _FIRST_ROWS
+        self._producers = np.empty(producer_rows, _scan_state.PRODUCER_ROW_DTYPE)
+        self._slots = _scan_state.new_slots(producer_rows)
         self._events = np.empty(_FIRST_ROWS, TXN_EVENT_DTYPE)
         self._locate_tables()
         self._stop: Stop | None = None
@@ -284,10 +286,10 @@ class SegmentScanner:
 
     def _locate_tables(self) -> None:
         """Tell the kernel where the tables are."""
-        for name in _TABLES:
-            table: npt.NDArray[Any] = getattr(self, f"_{name}")
-            self._write(f"{name}_address", address_of(table))
-            self._write(f"{name}_rows", len(table))
+        for name, address_index, rows_index in _TABLES:
+            table: npt.NDArray[Any] = getattr(self, name)
+            self._state[address_index] = address_of(table)
+            self._state[rows_index] = len(table)
 
     def _run(self, address: int, window_bytes: int) -> None:
         if self._cpu_path is None:
