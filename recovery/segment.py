@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from native.raw_scan import RawScan
+from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, RawScan
 from recovery.errors import PartitionRefusedError
 from recovery.tree import PartitionTree
 from segfmt.filenames import log_name, offset_index_name, time_index_name, txn_index_name
@@ -22,6 +22,14 @@ from segfmt.layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.offset_index import view_offset_index
 
 MAX_MAPPED_BYTES = 2**31 - 1
+_NO_TABLES: Final[dict[str, Any]] = {
+    "offset_index": np.empty((0, 2), np.int32),
+    "time_index": np.empty(0, TIME_INDEX_ROW_DTYPE),
+    "epochs": np.empty((0, 2), np.int64),
+    "epoch_positions": np.empty(0, np.int64),
+    "producers": np.empty(0, PRODUCER_DTYPE),
+    "txn_events": np.empty(0, TXN_EVENT_DTYPE),
+}
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -86,10 +94,7 @@ class Segment:
 
 def without_tables(scan: RawScan) -> RawScan:
     """Return *scan* with empty arrays: what is asked of a segment once its indexes are made."""
-    empty: dict[str, Any] = {
-        name: value[:0].copy() for name, value in scan._asdict().items() if isinstance(value, np.ndarray)
-    }
-    return scan._replace(**empty)
+    return scan._replace(**_NO_TABLES)
 
 
 class SegmentMap:

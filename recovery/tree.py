@@ -40,6 +40,8 @@ class PartitionTree:
         self._nodes: dict[str, Content] = {
             name: Original(file=name, size_bytes=stat.size_bytes) for name, stat in files.items()
         }
+        self._snapshots = {name: None for name in files if file_kind(name) is FileKind.SNAPSHOT}
+        """The names of snapshots in the order of the nodes: each segment asks for them."""
         self._removed: dict[str, RemovalKind] = {}
 
     @property
@@ -92,17 +94,19 @@ class PartitionTree:
         self.require_file(name)
         self._forget(name, RemovalKind.DERIVED)
         size_bytes = len(data) if size_bytes is None else size_bytes
-        self._nodes[name] = Generated(data=self._source.keep(data), size_bytes=size_bytes)
+        self._set(name, Generated(data=self._source.keep(data), size_bytes=size_bytes))
 
     def put_part(self, name: str, part: Original) -> None:
         """Let *name* hold a copy of a part of a file of the start."""
         self.require_file(name)
         self._forget(name, RemovalKind.COMPACTED)
-        self._nodes[name] = part
+        self._set(name, part)
 
     def cut(self, name: str, size_bytes: int) -> None:
         """Keep the first *size_bytes* of a file."""
         node = self._nodes[name]
+        if size_bytes == node.size_bytes:
+            return
         if isinstance(node, Original):
             self._nodes[name] = replace(node, size_bytes=size_bytes)
         else:
@@ -117,8 +121,9 @@ class PartitionTree:
         self.require_file(old)
         self.require_file(new)
         node = self._nodes.pop(old)
+        self._snapshots.pop(old, None)
         self._forget(new, RemovalKind.COMPACTED)
-        self._nodes[new] = node
+        self._set(new, node)
 
     def require_file(self, name: str) -> None:
         """Refuse the partition where a file by *name* is opened or made and something else has that name.
@@ -135,8 +140,14 @@ class PartitionTree:
             problem = Problem(file=name, rule=rule, remedy=remedy, repair=repair)
             raise PartitionRefusedError.of([problem])
 
+    def _set(self, name: str, node: Content) -> None:
+        self._nodes[name] = node
+        if file_kind(name) is FileKind.SNAPSHOT:
+            self._snapshots[name] = None
+
     def _forget(self, name: str, kind: RemovalKind) -> None:
         node = self._nodes.pop(name, None)
+        self._snapshots.pop(name, None)
         if isinstance(node, Original):
             self._removed[node.file] = kind
 
@@ -148,7 +159,7 @@ class PartitionTree:
         Raises:
             FileNameError: a name without an offset; the broker halts.
         """
-        return {read_offset(name): name for name in self._nodes if file_kind(name) is FileKind.SNAPSHOT}
+        return {read_offset(name): name for name in self._snapshots}
 
     def read_snapshot(self, name: str) -> bytes:
         """Return the bytes of a snapshot.
