@@ -11,10 +11,10 @@ import grp
 import os
 import pwd
 import stat
-from dataclasses import dataclass
 
 from recovery.file_system import look_at
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
+from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ said of them. Pure: rows in, findings out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from native.batch_headers import HeaderRows
 from recovery.verdict import Finding
 from segfmt import layout
+from segfmt.value_class import dataclass
 
 _MAX_INT32 = 2**31 - 1
 _MIN_INT64 = -(2**63)

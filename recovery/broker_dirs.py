@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from recovery.config import BrokerConfig
 from recovery.errors import UnsafeError, UsageError
@@ -17,6 +16,7 @@ from segfmt.filenames import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
+from segfmt.value_class import dataclass
 
 _BROKERS_FILES = frozenset(
     {

@@ -10,7 +10,6 @@ not done yet are done: each file is known by its inode, so that it shows which o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from recovery.actions import (
@@ -28,6 +27,7 @@ from recovery.actions import (
 from recovery.errors import JournalError
 from recovery.model import FileStat, RemovalKind
 from segfmt.filenames import DELETED_SUFFIX
+from segfmt.value_class import dataclass
 
 _ANY = -1
 _ACTIONS: dict[str, type[Any]] = {

@@ -12,12 +12,13 @@ DynamicBrokerConfig.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from recovery.errors import UsageError
 from recovery.model import LogSettings
 from recovery.setting import BooleanKind, IntKind, Key, Layer, ListKind, Settings, TextKind, valid_entries
+from segfmt.value_class import dataclass
 
 _T = TypeVar("_T")
 

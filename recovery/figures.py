@@ -1,9 +1,9 @@
 """The figures of a recovery at one moment, as values: what `Gauges` returns and every display reads."""
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from recovery.observer import PartitionStatus
+from segfmt.value_class import dataclass
 
 RunState = Literal["waiting", "listing", "recovering", "complete", "incomplete", "interrupted", "failed"]
 """waiting for RunStarted; listing the log dirs; recovering; then how it ended, by the exit code."""

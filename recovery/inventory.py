@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from recovery.access import broker_user
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
@@ -40,6 +40,7 @@ from segfmt.filenames import (
     PartitionFolder,
     read_folder_name,
 )
+from segfmt.value_class import dataclass
 
 _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _WITHOUT_CHECKPOINT = {

@@ -18,7 +18,7 @@ Kafka: LogManager.loadLogs, LogLoader.recoverLog, LogSegment.recover, UnifiedLog
 
 import os.path
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from recovery.observer import (
     BytesScanned,
@@ -40,6 +40,7 @@ from recovery.observer import (
     SegmentsDeleted,
 )
 from segfmt.filenames import format_offset
+from segfmt.value_class import dataclass
 
 Field = str | int | float | bool
 

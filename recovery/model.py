@@ -8,12 +8,13 @@ origins of bytes, with its reasons.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from native.raw_scan import RawScan
 from recovery.problem import Problem
+from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -26,9 +26,11 @@ as configured, partitions are folder names ("orders-3", also "orders-3.<hex>-fut
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import RLock
 from typing import Literal
+
+from segfmt.value_class import dataclass
 
 UNSTAMPED = -1
 """The value of both times of an event that no notifier has seen yet."""

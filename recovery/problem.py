@@ -6,8 +6,9 @@ away without losing a batch, after which the broker loads what is left.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

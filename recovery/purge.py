@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import JournalError, UnsafeError
@@ -33,6 +32,7 @@ from recovery.quarantine_runs import (
 from recovery.work_lock import WorkLocks
 from segfmt.errors import FileNameError
 from segfmt.filenames import read_folder_name
+from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from recovery.purge import LogDirPurge, PurgedRun
 from recovery.quantity import bytes_text, count_text, duration_text
 from recovery.quarantine_runs import QuarantineRun, exclusive_bytes
 from recovery.report import EXIT_DAMAGE, EXIT_DONE, EXIT_PARTIAL
+from segfmt.value_class import dataclass
 
 _MOST_LOGS = 10
 _MOST_REASONS = 5

@@ -14,13 +14,13 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from recovery.file_system import is_there, raise_error
 from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
 from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, quarantine_root
+from segfmt.value_class import dataclass
 
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 _BLOCK_BYTES: Final = 512  # of st_blocks

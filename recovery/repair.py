@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 
 from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import LogDirOfflineError
@@ -20,6 +19,7 @@ from recovery.preflight import notes_of, problems_of
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.source import PartitionFiles
+from segfmt.value_class import dataclass
 
 _STAYS_ERRNOS = frozenset({errno.EXDEV, errno.EBUSY, errno.EPERM, errno.EACCES})
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from recovery.model import Cut
 from recovery.phases import PhaseTime
 from recovery.printable import printable
 from recovery.problem import Problem
+from segfmt.value_class import dataclass
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from recovery.printable import printable
 from recovery.quantity import bytes_text
 from recovery.verdict import FileVerdict
+from segfmt.value_class import dataclass
 
 _MOST_NOTES = 20
 

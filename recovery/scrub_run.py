@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from uuid import UUID
 
 from recovery.engine import StopRequest
@@ -55,6 +55,7 @@ from segfmt.filenames import (
     PartitionFolder,
     file_kind,
 )
+from segfmt.value_class import dataclass
 
 _RESULTS_AHEAD = 4
 """Segments in hand for each thread."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from native.raw_scan import RawScan
 from recovery.batch_checks import EpochRun
 from recovery.rate_limit import RateLimit
 from recovery.verdict import Finding
+from segfmt.value_class import dataclass
 
 
 class Tail(Enum):

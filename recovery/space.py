@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from recovery.actions import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
 from recovery.file_system import nearest
 from recovery.model import RemovalKind
 from recovery.problem import Problem
+from segfmt.value_class import dataclass
 
 _WAIT_S = 0.2
 _ENTRY_BYTES = 1024  # a line of the manifest, and a name or two

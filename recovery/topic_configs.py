@@ -10,12 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from recovery.config import BrokerConfig, LogConfig
 from recovery.errors import UsageError
 from recovery.model import LogSettings
 from recovery.setting import Layer
+from segfmt.value_class import dataclass
 
 Configs = Mapping[str, str]
 

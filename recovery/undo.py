@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from recovery.actions import (
     LOG_DIR_ITSELF,
@@ -42,6 +42,7 @@ from recovery.quarantine import JOURNAL, MANIFEST, UNDO_JOURNAL, quarantine_root
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOCK_FILE
+from segfmt.value_class import dataclass
 
 _RESTORED_NOTE = "restored"
 

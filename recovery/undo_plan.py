@@ -7,7 +7,7 @@ gone comes back out of quarantine, and what the recovery has made goes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from recovery.actions import (
@@ -21,6 +21,7 @@ from recovery.actions import (
 from recovery.commit import Commit, plain_name
 from recovery.errors import UnsafeError
 from recovery.model import FileStat, RemovalKind
+from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

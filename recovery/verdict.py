@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from recovery.printable import printable
+from segfmt.value_class import dataclass
 
 Severity = Literal["damage", "unchecked", "note"]
 

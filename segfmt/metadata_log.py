@@ -11,7 +11,6 @@ Kafka: RecordsIterator, RecordsSnapshotReader, KafkaRaftLog.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from segfmt import crc32c as plain
 from segfmt import layout
@@ -21,6 +20,7 @@ from segfmt.errors import CorruptBatchError, FormatError, MalformedMetadataError
 from segfmt.metadata_record import MetadataRecord, read_metadata_record
 from segfmt.record import read_records
 from segfmt.record_batch import RecordBatchHeader, check_record_batch, walk_batches
+from segfmt.value_class import dataclass
 from segfmt.varint import read_varint
 
 _MAX_CONTENT_BYTES = 64 << 20

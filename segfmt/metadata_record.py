@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import dataclass
 from uuid import UUID
 
 from segfmt.errors import BufferUnderflowError, FormatError, MalformedMetadataError
+from segfmt.value_class import dataclass
 from segfmt.varint import encode_unsigned_varint, read_unsigned_varint
 
 FRAME_VERSION = 1

@@ -10,7 +10,6 @@ Kafka: DefaultRecordBatch, FileLogInputStream.nextBatch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from segfmt.errors import (
     CorruptBatchError,
     UnsupportedMagicError,
 )
+from segfmt.value_class import dataclass
 
 
 class BatchSlice(NamedTuple):
