@@ -6,21 +6,20 @@ Settings, the clock and the locks are settled before the first byte is read.
 
 from __future__ import annotations
 
-import sys
-import threading
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from functools import partial
 
-from recovery.errors import InterruptedRecoveryError, LogDirLockedError, LogDirOfflineError, UnsafeError
+from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.forecast import bytes_to_scan, segments_to_recover
 from recovery.handoff import Handoff, reported_marker
 from recovery.inventory import LogDirInventory, list_log_dir
-from recovery.kernel_start import start_kernels
+from recovery.kernel_start import KernelStart, start_kernels
 from recovery.lock import LogDirLocks
 from recovery.log_dir_ends import log_count
-from recovery.log_dir_run import LogDirRun
+from recovery.log_dir_job import LogDirJob
 from recovery.model import LogSettings
 from recovery.observer import (
     LogDirOffline,
@@ -32,35 +31,14 @@ from recovery.observer import (
     RunStarted,
 )
 from recovery.phases import Phases
+from recovery.pool import Pool, Processes, wants_processes
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
-from recovery.rate_limit import RateLimit
+from recovery.quick_switches import quick_switches
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo
-from recovery.source import PartitionFiles
-from recovery.space import SpaceLedger
+from recovery.stop_request import StopRequest
 from recovery.survey import survey_log_dirs
-
-_SWITCH_S = 0.0005
-"""How long a thread that comes out of a kernel waits for one in Python; its own 5 ms are a window's scan."""
-
-
-class StopRequest:
-    """A flag that a signal handler raises and the threads look at between windows and actions."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self.signal_number = 0
-
-    def request(self, signal_number: int) -> None:
-        """Ask the run to end. Safe in a signal handler."""
-        self.signal_number = signal_number
-        self._event.set()
-
-    def check(self) -> None:
-        """Raise InterruptedRecoveryError once the run is to end."""
-        if self._event.is_set():
-            raise InterruptedRecoveryError(self.signal_number)
 
 
 class Engine:
@@ -80,6 +58,7 @@ class Engine:
         locks: on all these dirs, where the caller holds them already.
         max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit.
         drop_cache: whether what is read from disk leaves the page cache again.
+        processes: whether each log dir gets a process of its own: where that pays, wherever it can be, or never.
     """
 
     def __init__(
@@ -105,6 +84,7 @@ class Engine:
         locks: LogDirLocks | None = None,
         max_bytes_per_second: int | None = None,
         drop_cache: bool = False,
+        processes: Processes = "auto",
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
@@ -126,11 +106,9 @@ class Engine:
         self._stop = StopRequest() if stop is None else stop
         self._remarks = tuple(remarks)
         self._locks = locks
-        self._open_files = partial(
-            PartitionFiles,
-            limit=RateLimit(max_bytes_per_second, check=self._stop.check),
-            drops_cache=drop_cache,
-        )
+        self._max_bytes_per_second = max_bytes_per_second
+        self._drop_cache = drop_cache
+        self._processes = processes
         self._phases = Phases()
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
@@ -144,7 +122,7 @@ class Engine:
                 configuration; nothing was changed.
         """
         try:
-            with _quick_switches():
+            with quick_switches():
                 report = self._run()
         except LogDirLockedError:
             raise
@@ -177,7 +155,7 @@ class Engine:
             try:
                 with self._phases.during("inventory"):
                     inventories = self._list_log_dirs(now_ms)
-                reports = self._recover(inventories, now_ms)
+                reports = self._recover(inventories, now_ms, locks, kernels)
             finally:
                 for journal in self._journals.values():
                     journal.close()
@@ -324,37 +302,41 @@ class Engine:
             **{f"settings of {task.topic_partition.topic}": str(task.settings) for task in inventory.tasks},
         }
 
-    def _recover(self, inventories: list[LogDirInventory], now_ms: int) -> list[LogDirReport]:
-        space = SpaceLedger(dry_run=self._dry_run, check_stop=self._stop.check)
-        runs = [
-            LogDirRun(
-                inventory,
-                self._journals[inventory.log_dir],
-                configuration=self._configuration(inventory),
-                now_ms=now_ms,
-                thread_count=self._thread_count,
-                handoff=self._handoff,
-                dry_run=self._dry_run,
-                quarantine=self._quarantine_of(inventory.log_dir),
-                space=space,
-                repairs=self._repairs.get(inventory.log_dir, ()),
-                keep_deleted=self._keep_deleted,
-                open_files=self._open_files,
-                phases=self._phases,
-                notify=self._notify,
-                check_stop=self._stop.check,
-            )
-            for inventory in inventories
-        ]
-        try:
-            for run in runs:
-                run.start()
-            return [run.join() for run in runs]
-        except BaseException:
-            self._stop.request(self._stop.signal_number)
-            for run in runs:
-                run.wait()  # the locks go now: no thread may write any more
-            raise
+    def _job(self, inventory: LogDirInventory, now_ms: int) -> LogDirJob:
+        run_folder = self._quarantine_of(inventory.log_dir).run_folder
+        return LogDirJob(
+            inventory=inventory,
+            configuration=self._configuration(inventory),
+            now_ms=now_ms,
+            thread_count=self._thread_count,
+            handoff=self._handoff,
+            dry_run=self._dry_run,
+            quarantine_dir=self._quarantine_dir,
+            quarantine_run=None if run_folder is None else os.path.basename(run_folder),
+            repairs=self._repairs.get(inventory.log_dir, ()),
+            keep_deleted=self._keep_deleted,
+            drops_cache=self._drop_cache,
+        )
+
+    def _recover(
+        self, inventories: list[LogDirInventory], now_ms: int, locks: LogDirLocks, kernels: KernelStart
+    ) -> list[LogDirReport]:
+        jobs = [self._job(inventory, now_ms) for inventory in inventories]
+        pool = Pool(
+            notify=self._notify,
+            phases=self._phases,
+            stop=self._stop,
+            max_bytes_per_second=self._max_bytes_per_second,
+        )
+        # Kernels that are in no cache would be compiled by each process, and a limit holds over one.
+        may_be_others = kernels.origin != "memory" and self._max_bytes_per_second is None
+        descriptors = locks.inheritable if may_be_others else None
+        if descriptors is None or not wants_processes(jobs, self._processes):
+            return pool.run_in_threads(jobs, self._journals, self._quarantines)
+        self._notify(Remark(text=f"one process for each of {len(jobs)} log dirs"))
+        for job in jobs:
+            self._journals.pop(job.log_dir).close()
+        return pool.run_in_processes(jobs, descriptors)
 
     def _offline_reports(self) -> list[LogDirReport]:
         return [
@@ -370,14 +352,3 @@ class Engine:
             )
             for log_dir, error in self._offline.items()
         ]
-
-
-@contextmanager
-def _quick_switches() -> Iterator[None]:
-    """Let threads take turns often in the block; what the program has set is set again behind it."""
-    before_s = sys.getswitchinterval()
-    sys.setswitchinterval(min(before_s, _SWITCH_S))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before_s)

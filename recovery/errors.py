@@ -49,6 +49,10 @@ class JournalError(RecoveryError):
     exit_code = 3
 
 
+class WorkerError(RecoveryError):
+    """A worker process failed by a defect of this tool; its traceback is in the message."""
+
+
 class LogDirOfflineError(RecoveryError):
     """An I/O error concerns one log dir, or a broker would not load it: it goes offline, the others go on.
 

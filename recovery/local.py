@@ -9,15 +9,17 @@ from typing import Literal
 from recovery.broker_dirs import find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
-from recovery.engine import Engine, StopRequest
+from recovery.engine import Engine
 from recovery.errors import UsageError
 from recovery.identity import identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
+from recovery.pool import Processes
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.report import RecoveryReport
 from recovery.setting import Layer
+from recovery.stop_request import StopRequest
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
 from segfmt.errors import FormatError
 
@@ -38,6 +40,7 @@ def recover(
     restart: bool = False,
     max_bytes_per_second: int | None = None,
     drop_cache: bool = False,
+    processes: Processes = "auto",
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> RecoveryReport:
@@ -59,6 +62,8 @@ def recover(
         restart: forget what an interrupted run has done, and begin anew.
         max_bytes_per_second: read no more of the `.log` files, all threads together; None for no limit.
         drop_cache: what had to be read from disk leaves the page cache behind the reader.
+        processes: whether each log dir gets a process of its own: `auto` where there are so many logs that it pays,
+            `always` or `never`. With a limit on bytes a second there is one process.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
 
@@ -108,6 +113,7 @@ def recover(
             locks=locks,
             max_bytes_per_second=max_bytes_per_second,
             drop_cache=drop_cache,
+            processes=processes,
         ).run()
 
 

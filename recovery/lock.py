@@ -1,8 +1,10 @@
 """The broker's own lock on each log dir.
 
-`.lock` is locked with a POSIX record lock on the whole file, which is what Java's FileChannel.tryLock takes;
-`flock` would keep no broker out. A record lock is gone as soon as *any* descriptor of the process on that
-file is closed, so each file is opened once, here, and nowhere else.
+`.lock` is locked as a whole by a record lock, which is what Java's FileChannel.tryLock takes; `flock` would keep no
+broker out. Where kernel and file system have them it is a lock of the open file (`F_OFD_SETLK`): it refuses a broker as
+well, and lasts until the last process that was given the descriptor is gone, so that worker processes hold it, too.
+Otherwise it is Java's own kind, of this process alone (POSIX), which is gone as soon as *any* descriptor of the
+process on that file is closed. So each file is opened once, here, and nowhere else.
 
 A broker holds it as well as we do; `recovery/work_lock.py` has the lock that only we take, and it is taken here, too.
 
@@ -32,6 +34,7 @@ from segfmt.filenames import LOCK_FILE
 _FLOCK = struct.Struct("hhqqi4x")
 """glibc's struct flock on 64-bit Linux: type, whence, start, length, pid."""
 _HELD_ERRNOS = frozenset({errno.EACCES, errno.EAGAIN})
+_UNKNOWN_ERRNOS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class LogDirLocks:
@@ -54,6 +57,7 @@ class LogDirLocks:
         self._dry_run = dry_run
         self._held: dict[str, int] = {}
         self._created: set[str] = set()
+        self._are_of_files = True
         self._work = WorkLocks(())
         self.offline: dict[str, LogDirOfflineError] = {}
 
@@ -78,6 +82,11 @@ class LogDirLocks:
     ) -> None:
         self._release(() if self._dry_run else self._held)  # as a broker leaves it after a clean shutdown
 
+    @property
+    def inheritable(self) -> tuple[int, ...] | None:
+        """The descriptors with which another process holds the locks, too; None where locks cannot be shared."""
+        return (*self._held.values(), *self._work.descriptors) if self._are_of_files else None
+
     def _lock(self, log_dir: str, *, create: bool) -> None:
         path = os.path.join(log_dir, LOCK_FILE)
         flags = os.O_CLOEXEC | (os.O_RDONLY if self._dry_run else os.O_RDWR) | (os.O_CREAT if create else 0)
@@ -89,7 +98,7 @@ class LogDirLocks:
             return
         try:
             # A dry run needs no right to write: a shared lock is refused, too, while a broker holds its own.
-            fcntl.lockf(descriptor, (fcntl.LOCK_SH if self._dry_run else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            self._are_of_files &= _lock_file(descriptor, fcntl.F_RDLCK if self._dry_run else fcntl.F_WRLCK)
         except OSError as error:
             os.close(descriptor)
             if error.errno not in _HELD_ERRNOS:
@@ -132,6 +141,23 @@ def _open(path: str, flags: int) -> int:
     if found is not None and not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     return os.open(path, flags, 0o644)
+
+
+def _lock_file(descriptor: int, kind: int) -> bool:
+    """Lock a whole file; return whether the lock is the open file's, and not this process's alone.
+
+    Raises:
+        OSError: EACCES or EAGAIN where somebody holds a lock that excludes it.
+    """
+    wanted = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+    except OSError as error:
+        if error.errno not in _UNKNOWN_ERRNOS:
+            raise
+        fcntl.fcntl(descriptor, fcntl.F_SETLK, wanted)
+        return False
+    return True
 
 
 def is_locked(log_dir: str) -> bool:

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
@@ -25,9 +25,9 @@ from recovery.committer import Committer
 from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
-from recovery.handoff import Handoff, has_marker, plan_handoff, plan_unmarking, reported_marker
-from recovery.inventory import LogDirInventory
+from recovery.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.log_dir_ends import failed_reports, finished_event, log_count, refused_reports
+from recovery.log_dir_job import LogDirJob
 from recovery.model import LogBounds, PartitionTask
 from recovery.observer import (
     LogDirFinished,
@@ -42,6 +42,7 @@ from recovery.partition_result import PartitionResult
 from recovery.partition_run import PartitionRun
 from recovery.phases import Phases
 from recovery.quarantine import Quarantine
+from recovery.rate_limit import RateLimit
 from recovery.report import LogDirReport, PartitionReport
 from recovery.run_journal import RunJournal, own_files
 from recovery.source import PartitionFiles
@@ -64,37 +65,31 @@ class LogDirRun:
 
     def __init__(
         self,
-        inventory: LogDirInventory,
+        job: LogDirJob,
         journal: RunJournal,
-        *,
-        configuration: Mapping[str, str],
-        now_ms: int,
-        thread_count: int,
-        handoff: Handoff,
-        dry_run: bool,
         quarantine: Quarantine,
-        repairs: tuple[str, ...],
+        *,
         space: SpaceLedger,
-        keep_deleted: bool,
-        open_files: Callable[..., PartitionFiles],
+        limit: RateLimit,
         phases: Phases,
         notify: Observer,
         check_stop: Callable[[], None],
     ) -> None:
+        inventory = job.inventory
+        self._job = job
         self._inventory = inventory
         self._journal = journal
-        self._configuration = configuration
-        self._now_ms = now_ms
-        self._thread_count = thread_count
-        self._handoff: Handoff = handoff
-        self._dry_run = dry_run
+        self._dry_run = job.dry_run
         self._phases = phases
         self._notify = notify
         self._check_stop = check_stop
-        self._keep_deleted = keep_deleted
-        self._open_files = partial(open_files, spool_dir=None if dry_run else inventory.log_dir)
+        self._open_files = partial(
+            PartitionFiles,
+            limit=limit,
+            drops_cache=job.drops_cache,
+            spool_dir=None if job.dry_run else inventory.log_dir,
+        )
         self._quarantine = quarantine
-        self._repairs = repairs
         self._space = space
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
@@ -116,7 +111,7 @@ class LogDirRun:
             threading.Thread(
                 target=self._work, args=(number,), name=f"log-recovery-{self._inventory.log_dir}-{number}"
             )
-            for number in range(self._thread_count)
+            for number in range(self._job.thread_count)
         ]
         for thread in self._threads:
             thread.start()
@@ -213,7 +208,7 @@ class LogDirRun:
                         self._notify,
                         self._journal,
                         may_map=self._may_map,
-                        keep_deleted=self._keep_deleted,
+                        keep_deleted=self._job.keep_deleted,
                         open_files=self._open_files,
                         phases=self._phases,
                         check_stop=self._check_stop,
@@ -277,7 +272,7 @@ class LogDirRun:
                 return
             self._is_journal_tried = True
             try:
-                self._journal.begin(self._inventory, self._configuration, self._now_ms)
+                self._journal.begin(self._inventory, self._job.configuration, self._job.now_ms)
                 if self._quarantine.run_folder is not None:  # a repair has made it
                     self._journal.note_run(os.path.basename(self._quarantine.run_folder))
             except OSError as error:
@@ -314,7 +309,7 @@ class LogDirRun:
         plan = plan_handoff(
             self._inventory,
             logs,
-            handoff=self._handoff,
+            handoff=self._job.handoff,
             is_complete=is_complete,
             is_changed=is_changed and not is_handed_over,
         )
@@ -324,16 +319,16 @@ class LogDirRun:
         had_marker = has_marker(self._inventory.log_dir)
         marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
         log_dir, duration_ms = self._inventory.log_dir, int((time.monotonic() - self._started_s) * 1000)
-        self._notify(LogDirHandedOver(log_dir=log_dir, handoff=self._handoff, wrote_marker=marker))
+        self._notify(LogDirHandedOver(log_dir=log_dir, handoff=self._job.handoff, wrote_marker=marker))
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
-        is_untouched = not is_changed and plan.is_empty and is_complete and not self._repairs
+        is_untouched = not is_changed and plan.is_empty and is_complete and not self._job.repairs
         return LogDirReport(
             log_dir=self._inventory.log_dir,
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=marker,
             partitions=self._partition_reports(),
-            actions=(*self._repairs, *(f"write {name}" for name in written)),
+            actions=(*self._job.repairs, *(f"write {name}" for name in written)),
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             warnings=tuple(map(str, self._inventory.notes)),
@@ -384,7 +379,7 @@ class LogDirRun:
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=reported_marker(self._inventory.log_dir),
             partitions=tuple(sorted(partitions, key=lambda report: report.folder)),
-            actions=self._repairs,
+            actions=self._job.repairs,
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             error=error,

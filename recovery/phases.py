@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Literal, get_args
 
@@ -46,6 +47,18 @@ class Phases:
     def during(self, phase: Phase) -> AbstractContextManager[None]:
         """Count the block, but for what it spends in other phases, to *phase*."""
         return _Stay(self, phase)
+
+    def spent_ns(self) -> dict[Phase, tuple[int, int]]:
+        """Return (by the clock, on a CPU) of each phase, nanoseconds."""
+        with self._lock:
+            return dict(self._spent_ns)
+
+    def add(self, spent_ns: Mapping[Phase, tuple[int, int]]) -> None:
+        """Count what another process has counted."""
+        with self._lock:
+            for phase, (wall_ns, cpu_ns) in spent_ns.items():
+                before = self._spent_ns.get(phase, (0, 0))
+                self._spent_ns[phase] = (before[0] + wall_ns, before[1] + cpu_ns)
 
     def times(self) -> tuple[PhaseTime, ...]:
         """Return what was counted so far, in the order of a run."""

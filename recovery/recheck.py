@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from recovery.engine import StopRequest
 from recovery.folder_files import FolderFiles, read_folder
 from recovery.model import FileStat
 from recovery.partition_scrub import PartitionFacts, PartitionScrub
 from recovery.segment_task import Piece, SegmentResult, SegmentTask
+from recovery.stop_request import StopRequest
 from recovery.verdict import Finding
 from segfmt.errors import FileNameError
 from segfmt.filenames import read_offset

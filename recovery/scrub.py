@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from recovery.broker_dirs import find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
-from recovery.engine import StopRequest
 from recovery.errors import UsageError
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.scrub_report import ScrubReport
 from recovery.scrub_run import ScrubRun, TopicFacts
+from recovery.stop_request import StopRequest
 from recovery.topic_configs import TopicConfigs
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_TOPIC, PartitionFolder

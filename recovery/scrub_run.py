@@ -18,7 +18,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import field
 from uuid import UUID
 
-from recovery.engine import StopRequest
 from recovery.errors import InterruptedRecoveryError
 from recovery.folder_files import read_folder
 from recovery.kernel_start import KernelStart, start_kernels
@@ -44,6 +43,7 @@ from recovery.scrub_report import ScrubReport
 from recovery.scrubbed_dir import ScrubbedDir, find_contradictions, kind_of, log_sizes
 from recovery.segment_scrub import scrub_segment
 from recovery.segment_task import Reading, SegmentResult, SegmentTask
+from recovery.stop_request import StopRequest
 from recovery.verdict import FileVerdict, Finding, findings_by_file
 from segfmt.filenames import (
     CLEANER_OFFSET_CHECKPOINT,

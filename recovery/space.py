@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 from recovery.actions import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
 from recovery.file_system import nearest
 from recovery.model import RemovalKind
 from recovery.problem import Problem
+from recovery.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from segfmt.value_class import dataclass
 
 _WAIT_S = 0.2
@@ -90,11 +92,19 @@ class SpaceLedger:
     Args:
         dry_run: what one partition would write is not there for the next one.
         check_stop: raises where the run is to end.
+        share: with ledgers in other processes; None where all log dirs are written by this one.
     """
 
-    def __init__(self, *, dry_run: bool, check_stop: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        *,
+        dry_run: bool,
+        check_stop: Callable[[], None] = lambda: None,
+        share: SpaceShare | None = None,
+    ) -> None:
         self._dry_run = dry_run
         self._check_stop = check_stop
+        self._share = share
         self._changed = threading.Condition()
         self._systems: dict[int, _FileSystem] = {}
         self._needed: dict[str, int] = {}
@@ -128,22 +138,40 @@ class SpaceLedger:
             before_waiting()
         with self._changed:
             while True:
-                short = [
-                    (path, needed, free)
-                    for device, path, needed, _ in places
-                    if needed > (free := self._free_bytes(device, path))
-                ]
-                if not short:
-                    break
-                if not any(self._systems[device].reserved_bytes for device, *_ in places):
-                    return tuple(_too_little(path, needed, free) for path, needed, free in short)
+                with self._exclusively():
+                    short = [
+                        (path, needed, free)
+                        for device, path, needed, _ in places
+                        if needed > (free := self._free_bytes(device, path))
+                    ]
+                    if not short:
+                        self._hold(partition, places)
+                        break
+                    if not any(self._is_reserved(device) for device, *_ in places):
+                        return tuple(_too_little(path, needed, free) for path, needed, free in short)
                 self._check_stop()
                 self._changed.wait(timeout=_WAIT_S)
-            for device, _, needed, _ in places:
-                self._systems[device].reserved_bytes += max(needed, 0)
             self._needed[log_dir] = self._needed.get(log_dir, 0) + max(places[0][2], 0)
-            self._held[partition] = [(device, needed, returned) for device, _, needed, returned in places]
         return ()
+
+    def _hold(self, partition: str, places: Iterable[tuple[int, str, int, int]]) -> None:
+        self._held[partition] = [(device, needed, returned) for device, _, needed, returned in places]
+        for device, needed, _ in self._held[partition]:
+            self._systems[device].reserved_bytes += max(needed, 0)
+            self._tell_others(device)
+
+    def _exclusively(self) -> AbstractContextManager[object]:
+        """Let no other process reserve anything in the block."""
+        return nullcontext() if self._share is None else self._share.exclusively()
+
+    def _is_reserved(self, device: int) -> bool:
+        others = self._share is not None and self._share.others(device).reserved_bytes > 0
+        return others or self._systems[device].reserved_bytes > 0
+
+    def _tell_others(self, device: int) -> None:
+        if self._share is not None:
+            system = self._systems[device]
+            self._share.publish(device, Promised(system.reserved_bytes, system.spent_bytes))
 
     def release(self, partition: str) -> None:
         """Give back what was set aside for *partition*, if anything was: it is written now, or never will be."""
@@ -152,6 +180,7 @@ class SpaceLedger:
                 system = self._systems[device]
                 system.reserved_bytes -= max(needed, 0)
                 system.spent_bytes += needed - returned if self._dry_run else 0
+                self._tell_others(device)
             self._changed.notify_all()
 
     def needed_bytes(self, log_dir: str) -> int:
@@ -178,7 +207,9 @@ class SpaceLedger:
 
     def _free_bytes(self, device: int, path: str) -> int:
         system = self._systems.setdefault(device, _FileSystem())
-        return free_bytes(path) - system.reserved_bytes - system.spent_bytes
+        others = NOTHING_PROMISED if self._share is None else self._share.others(device)
+        own = system.reserved_bytes + system.spent_bytes
+        return free_bytes(path) - own - others.reserved_bytes - others.spent_bytes
 
 
 def free_bytes(path: str) -> int:

@@ -50,6 +50,11 @@ class WorkLocks:
     ) -> None:
         self.release()
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Of the folders; another process that is given them holds the locks, too."""
+        return tuple(self._held.values())
+
     def release(self) -> None:
         """Let go of all."""
         while self._held:

@@ -49,6 +49,13 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     add_thread_argument(settings)
     add_reading_arguments(settings)
     settings.add_argument(
+        "--processes",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="a process for each log dir: where there are so many logs that it pays (auto, the default), always, or "
+        "never; threads of one process otherwise",
+    )
+    settings.add_argument(
         "--now",
         metavar="MS",
         type=milliseconds,
@@ -113,8 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
-    from recovery.engine import StopRequest
     from recovery.local import recover
+    from recovery.stop_request import StopRequest
     from recovery.watching import open_observers
 
     stop = StopRequest()
@@ -137,6 +144,7 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
             restart=arguments.restart,
             max_bytes_per_second=arguments.max_bytes_per_second,
             drop_cache=arguments.drop_cache,
+            processes=arguments.processes,
             observers=observers,
             stop=stop,
         )

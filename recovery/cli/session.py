@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
-    from recovery.engine import StopRequest
+    from recovery.stop_request import StopRequest
 
 
 def print_result(text: str) -> None:

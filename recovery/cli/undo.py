@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     with watched_signals() as signals:
         try:
             from recovery.broker_dirs import find_broker_dirs
-            from recovery.engine import StopRequest
+            from recovery.stop_request import StopRequest
             from recovery.undo import undo
 
             stop = StopRequest()

@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace, signals: Signals) -> ScrubReport:
-    from recovery.engine import StopRequest
     from recovery.scrub import verify
+    from recovery.stop_request import StopRequest
     from recovery.watching import open_observers
 
     stop = StopRequest()

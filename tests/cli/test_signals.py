@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from recovery.cli.session import Signals
-from recovery.engine import StopRequest
 from recovery.errors import InterruptedRecoveryError
+from recovery.stop_request import StopRequest
 from tests.cli.command import Done, recover, start
 from tests.cli.large_log_dirs import make_large
 from tests.cli.paused import resume, start_paused
@@ -81,9 +81,9 @@ def assert_not_handed_over(sample: Sample) -> None:
         assert own_leftovers(log_dir) == []
 
 
-def run_until(sample: Sample, seconds: float, number: int) -> tuple[Done, bool]:
+def run_until(sample: Sample, seconds: float, number: int, *, processes: str = "never") -> tuple[Done, bool]:
     """Start a recovery and send it a signal *seconds* after its begin; how it ended, and whether it came in time."""
-    options = ("--now", sample.now_ms, "--format", "json", "--progress", "json")
+    options = ("--now", sample.now_ms, "--format", "json", "--progress", "json", "--processes", processes)
     process = start("recover", "-c", *map(str, (sample.config, *options)))
     assert process.stderr is not None
     assert json.loads(process.stderr.readline())["event"] == "RunStarted"
@@ -96,11 +96,12 @@ def run_until(sample: Sample, seconds: float, number: int) -> tuple[Done, bool]:
     return done, done.exit_code not in (0, 2)
 
 
+@pytest.mark.parametrize("processes", ["never", "always"])
 @pytest.mark.parametrize("number", EXIT_CODES, ids=lambda number: number.name)
 def test_a_signal_ends_a_run_cleanly_and_the_next_one_goes_on(
-    number: signal.Signals, large: Large, copy: Sample
+    number: signal.Signals, processes: str, large: Large, copy: Sample
 ) -> None:
-    done, was_in_time = run_until(copy, large.duration_s * 0.25, number)
+    done, was_in_time = run_until(copy, large.duration_s * 0.25, number, processes=processes)
     assert was_in_time
     assert done.exit_code == EXIT_CODES[number]
     assert "Traceback" not in done.stderr

@@ -14,6 +14,9 @@ from tests.faults.states import torn_first_segment_of
 from tests.recovery.driving import log_bytes, lost_batches, own_leftovers
 from tests.samples import differences, tree_of
 
+PROCESSES = ("never", "always")
+"""What a killed run was is nothing to the next one: each takes one of these."""
+
 
 class LongRun:
     """Large damaged log dirs, and what a run makes of them that nobody kills."""
@@ -28,7 +31,7 @@ class LongRun:
         self._work = root / "work"
         self.fresh()
         started_s = time.monotonic()
-        self.exit_code = self._start().wait()
+        self.exit_code = self._start("never").wait()
         self.duration_s = time.monotonic() - started_s
         self._expected = self._trees()
 
@@ -45,14 +48,14 @@ class LongRun:
         killed = []
         for _ in range(kills):
             delay_s = rng.uniform(0, self.duration_s)
-            run = self._start()
+            run = self._start(rng.choice(PROCESSES))
             try:
                 run.wait(timeout=delay_s)
             except subprocess.TimeoutExpired:
                 run.kill()
                 run.wait()
                 killed.append(f"{delay_s:.2f} s")
-        code = self._start().wait()
+        code = self._start(rng.choice(PROCESSES)).wait()
         problems = [] if code in (0, self.exit_code) else [f"exit code {code}"]
         found = self._trees()
         problems += differences(self._expected, found)[:4]
@@ -64,10 +67,11 @@ class LongRun:
     def _log_dirs(self) -> list[Path]:
         return [self._work / log_dir.name for log_dir in self._sample.log_dirs]
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self, processes: str) -> subprocess.Popen[bytes]:
         sample = self._sample
         arguments = ["recover", "-c", str(self._work / "server.properties"), "--now", str(sample.now_ms)]
         arguments += ["--topic-config", str(self._work / "topic-configs.json"), "--progress", "none"]
+        arguments += ["--processes", processes]
         return subprocess.Popen(
             [*RECOVERY, *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

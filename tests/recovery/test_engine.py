@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from recovery import log_dir_run, partition_run, source
-from recovery.engine import Engine, StopRequest
+from recovery.engine import Engine
 from recovery.errors import LogDirLockedError
 from recovery.model import LogSettings
 from recovery.observer import (
@@ -30,6 +30,7 @@ from recovery.observer import (
     SegmentRecovered,
 )
 from recovery.report import RecoveryReport
+from recovery.stop_request import StopRequest
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of
 from tests.recovery.memory import METADATA, Folded, name, partition
 from tests.recovery.test_lock import other_process
@@ -397,7 +398,8 @@ class TestStopRequest:
         one = log_dir(tmp_path / "d1", t_0=damaged())
         script = """
 import os, signal, sys
-from recovery.engine import Engine, StopRequest
+from recovery.engine import Engine
+from recovery.stop_request import StopRequest
 from recovery.model import LogSettings
 stop = StopRequest()
 signal.signal(signal.SIGTERM, lambda number, frame: stop.request(number))

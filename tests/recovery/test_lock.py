@@ -208,6 +208,39 @@ class TestTrouble:
         def refuse(*_args: object) -> None:
             raise OSError(errno.ENOLCK, "No locks available")
 
-        monkeypatch.setattr(fcntl, "lockf", refuse)
+        monkeypatch.setattr(fcntl, "fcntl", refuse)
         with locks(dirs[0]) as held:
             assert held.offline[str(dirs[0])].error.errno == errno.ENOLCK
+
+
+class TestOtherProcesses:
+    def test_who_was_given_the_locks_holds_them_when_they_are_let_go_here(self, dirs: list[Path]) -> None:
+        with locks(*dirs) as held:
+            assert held.inheritable is not None
+            keeper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=held.inheritable)
+            os.link(dirs[0] / ".lock", dirs[0] / "same")  # the file itself: its name goes with the block
+        with other_process(dirs[0] / "same") as answer:
+            assert answer == "refused"
+        with pytest.raises(LogDirLockedError), locks(dirs[0]):
+            pytest.fail("entered")
+        keeper.communicate()
+        with other_process(dirs[0] / "same") as answer:
+            assert answer == "held"
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_without_locks_of_open_files_they_are_of_this_process_alone(
+        self, dirs: list[Path], monkeypatch, dry_run: bool
+    ) -> None:
+        (dirs[0] / ".lock").write_bytes(b"")
+        really_lock = fcntl.fcntl
+
+        def refuse(descriptor: int, command: int, *more: bytes) -> object:
+            if command == fcntl.F_OFD_SETLK:
+                raise OSError(errno.EINVAL, "Invalid argument")
+            return really_lock(descriptor, command, *more)
+
+        monkeypatch.setattr(fcntl, "fcntl", refuse)
+        with locks(*dirs, dry_run=dry_run) as held:
+            assert held.inheritable is None
+            with other_process(dirs[0] / ".lock") as answer:
+                assert answer == "refused"

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import recovery.batch_probe
-from recovery.engine import StopRequest
 from recovery.errors import UsageError
 from recovery.rate_limit import RateLimit
 from recovery.scrub_run import ScrubRun, TopicFacts
+from recovery.stop_request import StopRequest
 from recovery.verdict import REMEDIES
 from segfmt.compression import Codec, compress
 from segfmt.layout import OFFSET_INDEX_DTYPE

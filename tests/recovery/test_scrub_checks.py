@@ -11,7 +11,6 @@ import pytest
 from native.batch_headers import HEADER_ROW_DTYPE
 from native.segment_scan import scan_segment
 from recovery.batch_checks import BatchChecks, EpochRun
-from recovery.engine import StopRequest
 from recovery.epoch_checks import check_epochs
 from recovery.folder_files import FolderFiles, read_folder
 from recovery.index_checks import (
@@ -25,6 +24,7 @@ from recovery.partition_scrub import PartitionFacts
 from recovery.producer_checks import ProducerChecks
 from recovery.recheck import Recheck
 from recovery.segment_task import SegmentResult, SegmentTask
+from recovery.stop_request import StopRequest
 from recovery.verdict import Finding
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from recovery.actions import (
 )
 from recovery.model import RemovalKind
 from recovery.space import SpaceLedger, need_of
+from recovery.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from tests.edge_cases import BASES, Log, segment
 from tests.recovery.driving import footprint, log_bytes, lost_batches, recover
 from tests.samples import MARKER
@@ -201,3 +204,89 @@ class TestFullFileSystem:
         (mount / "ballast").unlink()
         assert recover(sample_of(log), [log.log_dir]).exit_code in (0, 2)
         assert (log.log_dir / MARKER).exists()
+
+
+class TestSharedLedgers:
+    """Ledgers of several processes, here of one: each sees what the others have promised."""
+
+    @pytest.fixture
+    def ledgers(self, monkeypatch) -> Iterator[list[SpaceLedger]]:
+        monkeypatch.setattr(space, "free_bytes", lambda _path: 10 * BLOCK)
+        monkeypatch.setattr(space, "_block_bytes", lambda _path: BLOCK)
+        with closing(SpaceShare.create(2)) as self.parent:
+            shares = [SpaceShare(os.dup(self.parent.descriptor), number) for number in range(2)]
+            yield [SpaceLedger(dry_run=False, share=share) for share in shares]
+            for share in shares:
+                share.close()
+
+    def reserve(self, ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path) -> tuple[str, ...]:
+        needed = plan(write(blocks * BLOCK))
+        found = ledger.reserve(name, needed, log_dir=str(tmp_path), quarantine=str(tmp_path))
+        return tuple(map(str, found))
+
+    def test_another_process_is_waited_for(self, ledgers: list[SpaceLedger], tmp_path: Path) -> None:
+        one, other = ledgers
+        assert self.reserve(one, "a", 6, tmp_path) == ()
+        found: list[tuple[str, ...]] = []
+        thread = threading.Thread(target=lambda: found.append(self.reserve(other, "b", 6, tmp_path)))
+        thread.start()
+        thread.join(0.5)
+        assert found == []
+        one.release("a")
+        thread.join(10)
+        assert found == [()]
+
+    def test_what_a_dead_process_had_reserved_is_free(
+        self, ledgers: list[SpaceLedger], tmp_path: Path
+    ) -> None:
+        one, other = ledgers
+        assert self.reserve(one, "a", 6, tmp_path) == ()
+        self.parent.clear(0)
+        assert self.reserve(other, "b", 6, tmp_path) == ()
+
+    def test_what_does_not_fit_beside_nothing_is_refused(
+        self, ledgers: list[SpaceLedger], tmp_path: Path
+    ) -> None:
+        assert len(self.reserve(ledgers[1], "b", 11, tmp_path)) == 1
+
+    def test_dry_runs_add_up_over_processes(self, ledgers: list[SpaceLedger], tmp_path: Path) -> None:
+        for ledger in ledgers:
+            ledger._dry_run = True
+        assert self.reserve(ledgers[0], "a", 6, tmp_path) == ()
+        ledgers[0].release("a")
+        assert len(self.reserve(ledgers[1], "b", 6, tmp_path)) == 1
+
+    def test_file_systems_are_told_apart(self, ledgers: list[SpaceLedger]) -> None:
+        for device in (1, 2):
+            self.parent.publish(device, Promised(device * 10, 0))
+        share = SpaceShare(os.dup(self.parent.descriptor), 0)
+        assert share.others(2) == Promised(20, 0)
+        assert share.others(3) == NOTHING_PROMISED
+        share.close()
+
+
+def test_processes_take_turns(tmp_path: Path) -> None:
+    """Two processes that reserve at once never promise more than there is."""
+    script = """
+import sys, time
+from recovery.space_share import Promised, SpaceShare
+share, mine = SpaceShare(int(sys.argv[1]), int(sys.argv[2])), 0
+for _ in range(500):
+    with share.exclusively():
+        if share.others(1).reserved_bytes + mine < 100:
+            mine += 1
+            share.publish(1, Promised(mine, 0))
+print(mine)
+"""
+    with closing(SpaceShare.create(2)) as share:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", script, str(share.descriptor), str(number)],
+                stdout=subprocess.PIPE,
+                text=True,
+                pass_fds=(share.descriptor,),
+            )
+            for number in range(2)
+        ]
+        assert sum(int(process.communicate()[0]) for process in processes) == 100
+        assert share.others(1) == Promised(100, 0)

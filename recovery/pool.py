@@ -1,0 +1,136 @@
+"""Who works on the log dirs: threads of this process, or a process for each of them.
+
+Threads are enough where kernels and disks do the work: they need no interpreter. Thousands of small logs do, and
+one interpreter does one thing at a time; then a process pays for its start many times over.
+
+Kafka: LogManager.loadLogs, a pool of threads for each log dir.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from typing import Literal, Protocol, get_args
+
+from recovery.log_dir_job import LogDirJob
+from recovery.log_dir_run import LogDirRun
+from recovery.observer import Observer
+from recovery.phases import Phases
+from recovery.quarantine import Quarantine
+from recovery.rate_limit import RateLimit
+from recovery.report import LogDirReport
+from recovery.run_journal import RunJournal
+from recovery.space import SpaceLedger
+from recovery.space_share import SpaceShare
+from recovery.stop_request import StopRequest
+
+Processes = Literal["auto", "always", "never"]
+PROCESSES_CHOICES: tuple[Processes, ...] = get_args(Processes)
+_MANY_FILES = 5_000
+"""Some hundred logs: more than a second's work, where a process takes a third of one to start."""
+
+
+class _Run(Protocol):
+    def start(self) -> None: ...
+    def wait(self) -> None: ...
+    def join(self) -> LogDirReport: ...
+
+
+def wants_processes(jobs: Sequence[LogDirJob], processes: Processes) -> bool:
+    """Return whether each of *jobs* is to have a process of its own.
+
+    By *processes* `auto` where two log dirs at least have so many files that both would wait for the interpreter.
+    """
+    if processes == "never" or not sys.executable:
+        return False
+    file_counts = sorted(sum(len(task.files) for task in job.inventory.tasks) for job in jobs)
+    pays = len(jobs) > 1 and file_counts[-2] >= _MANY_FILES and len(os.sched_getaffinity(0)) > 1
+    return processes == "always" or pays
+
+
+class Pool:
+    """What all log dirs of a run have in common while they are worked on.
+
+    Args:
+        stop: ends the work early.
+        max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit. Threads keep to it.
+    """
+
+    def __init__(
+        self, *, notify: Observer, phases: Phases, stop: StopRequest, max_bytes_per_second: int | None
+    ) -> None:
+        self._notify = notify
+        self._phases = phases
+        self._stop = stop
+        self._max_bytes_per_second = max_bytes_per_second
+
+    def run_in_threads(
+        self,
+        jobs: Iterable[LogDirJob],
+        journals: Mapping[str, RunJournal],
+        quarantines: Mapping[str, Quarantine],
+    ) -> list[LogDirReport]:
+        """Do *jobs*, each in its own threads, and return what became of them.
+
+        Args:
+            journals: by log dir.
+            quarantines: by log dir.
+        """
+        jobs = tuple(jobs)
+        limit = RateLimit(self._max_bytes_per_second, check=self._stop.check)
+        space = SpaceLedger(dry_run=any(job.dry_run for job in jobs), check_stop=self._stop.check)
+        return self._run(
+            [
+                LogDirRun(
+                    job,
+                    journals[job.log_dir],
+                    quarantines[job.log_dir],
+                    space=space,
+                    limit=limit,
+                    phases=self._phases,
+                    notify=self._notify,
+                    check_stop=self._stop.check,
+                )
+                for job in jobs
+            ]
+        )
+
+    def run_in_processes(self, jobs: Sequence[LogDirJob], locks: Iterable[int]) -> list[LogDirReport]:
+        """Do *jobs*, each in its own process, and return what became of them. Their journals are closed here.
+
+        Args:
+            locks: descriptors of the locks, which the processes hold as well.
+
+        Raises:
+            WorkerError: a process failed by a defect.
+        """
+        from recovery.log_dir_process import LogDirProcess  # most runs have none, and it takes its time
+
+        with closing(SpaceShare.create(len(jobs))) as share:
+            return self._run(
+                [
+                    LogDirProcess(
+                        job,
+                        number=number,
+                        locks=locks,
+                        share=share,
+                        phases=self._phases,
+                        notify=self._notify,
+                        stop=self._stop,
+                    )
+                    for number, job in enumerate(jobs)
+                ]
+            )
+
+    def _run(self, runs: Sequence[_Run]) -> list[LogDirReport]:
+        try:
+            for run in runs:
+                run.start()
+            return [run.join() for run in runs]
+        except BaseException:
+            self._stop.request(self._stop.signal_number)
+            for run in runs:
+                run.wait()  # the locks go now: nobody may write any more
+            raise
