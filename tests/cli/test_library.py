@@ -43,6 +43,7 @@ def test_the_signature_is_the_documented_one() -> None:
         "restart": False,
         "max_bytes_per_second": None,
         "drop_cache": False,
+        "processes": "auto",
         "observers": (),
         "stop": None,
     }
