@@ -18,8 +18,10 @@ import functools
 import hashlib
 import importlib.util
 import os
+import re
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -30,6 +32,10 @@ import segfmt.layout
 
 _MAGIC: Final = b"klrkern1"
 _DIGEST_BYTES: Final = 32
+_FOLDER_NAME: Final = re.compile(r"kernels-[0-9a-f]{16}")
+_UNUSED_S: Final = 30 * 86_400
+_TOUCH_S: Final = 86_400
+"""How old the note that a folder is in use becomes; it need not be exact to the day."""
 _CPU_FACTS: Final = frozenset(
     b"vendor_id, cpu family, model, model name, stepping, flags, "  # x86
     b"CPU implementer, CPU architecture, CPU variant, CPU part, CPU revision, Features".split(b", ")  # Arm
@@ -52,15 +58,17 @@ class KernelCache:
         if folder is None:
             return
         try:
-            try:
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            except OSError:  # not to be made; somebody may have made it for us
-                if not folder.is_dir():
-                    raise
-            if not _is_ours_alone(folder.stat()):
+            is_new = _make(folder)
+            status = folder.stat()
+            if not _is_ours_alone(status):
                 self.problem = f"{folder} could be written to by others"
                 return
             self._is_readable = True
+            if is_new:
+                remove_unused(folder.parent)
+            elif time.time() - status.st_mtime > _TOUCH_S:
+                with contextlib.suppress(OSError):  # one that can only be read
+                    os.utime(folder)
             if not os.access(folder, os.W_OK):
                 self.problem = f"{folder} cannot be written to"
         except OSError as error:
@@ -118,6 +126,44 @@ def _root() -> Path | None:
         return Path("~/.cache/kafka-log-recovery").expanduser()
     except RuntimeError:  # no home
         return None
+
+
+def _make(folder: Path) -> bool:
+    """Make *folder* where it is not there yet; return whether it was made."""
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except OSError:  # there, or not to be made: somebody may have made it for us
+        if not folder.is_dir():
+            raise
+        return False
+    return True
+
+
+def remove_unused(root: Path) -> None:
+    """Remove the folders of kernels in *root* that are this user's and that nobody has used for 30 days. Never raises.
+
+    A process that uses one at this moment has its kernels in memory; one that looks for them finds nothing and
+    compiles them. What is no file stays, and the folder with it.
+    """
+    with contextlib.suppress(OSError):
+        for name in os.listdir(root):
+            if _FOLDER_NAME.fullmatch(name):
+                with contextlib.suppress(OSError):
+                    _remove_if_unused(root / name)
+
+
+def _remove_if_unused(folder: Path) -> None:
+    # By its descriptor: nobody can put another folder in its place meanwhile.
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or time.time() - status.st_mtime <= _UNUSED_S:
+            return
+        for name in os.listdir(descriptor):
+            os.unlink(name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    folder.rmdir()
 
 
 def _is_ours_alone(status: os.stat_result) -> bool:

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,67 @@ def test_read_only_folder_is_read(cache: Path, monkeypatch: pytest.MonkeyPatch) 
     assert kept.problem == f"{folder} cannot be written to"
     assert not kept.write("another", b"")
     assert not (folder / "another").exists()
+
+
+def days_old(folder: Path, days: float) -> Path:
+    """A folder of kernels that was last used so long ago."""
+    folder.mkdir()
+    (folder / KERNEL).write_bytes(b"code")
+    stamp = time.time() - days * 86_400
+    os.utime(folder, (stamp, stamp))
+    return folder
+
+
+def test_new_folder_takes_the_place_of_those_that_nobody_uses(tmp_path: Path) -> None:
+    root = tmp_path / "kafka-log-recovery"
+    root.mkdir()
+    old, recent = days_old(root / f"kernels-{'a' * 16}", 31), days_old(root / f"kernels-{'b' * 16}", 29)
+    foreign = [days_old(root / name, 400) for name in ("kernels-mine", "kernels-" + "A" * 16, "x" * 16)]
+    holds_folder = days_old(root / f"kernels-{'c' * 16}", 0)
+    (holds_folder / "folder").mkdir()
+    os.utime(holds_folder, (0, 0))
+    elsewhere = days_old(tmp_path / f"kernels-{'d' * 16}", 400)
+    (root / f"kernels-{'e' * 16}").symlink_to(elsewhere)
+    (root / f"kernels-{'f' * 16}").write_text("a file")
+    cache = KernelCache(root / f"kernels-{'0' * 16}", b"key")
+    assert cache.problem == ""
+    assert cache.write("a", b"code")
+    assert not old.exists()
+    assert {one.name for one in root.iterdir()} == {
+        *(one.name for one in (recent, holds_folder, *foreign)),
+        *(f"kernels-{letter * 16}" for letter in "0ef"),
+    }
+    assert (recent / KERNEL).exists()
+    assert (elsewhere / KERNEL).exists()
+
+
+def test_folders_of_another_user_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = days_old(tmp_path / f"kernels-{'a' * 16}", 31)
+    monkeypatch.setattr(os, "geteuid", lambda: old.stat().st_uid + 1)
+    kernel_cache.remove_unused(tmp_path)
+    assert (old / KERNEL).exists()
+
+
+def test_what_cannot_be_removed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, os.strerror(13))
+
+    days_old(tmp_path / f"kernels-{'a' * 16}", 31)
+    monkeypatch.setattr(os, "unlink", refuse)
+    assert KernelCache(tmp_path / f"kernels-{'0' * 16}", b"key").problem == ""
+    kernel_cache.remove_unused(tmp_path / "nowhere")
+
+
+def test_used_folder_is_as_young_as_its_use(tmp_path: Path) -> None:
+    """And no other one goes where none is made: it would cost each start something."""
+    used, old = days_old(tmp_path / f"kernels-{'a' * 16}", 31), days_old(tmp_path / f"kernels-{'b' * 16}", 31)
+    KernelCache(used, b"key")
+    assert time.time() - used.stat().st_mtime < 60
+    assert old.exists()
+    stamp = time.time() - 3600
+    os.utime(used, (stamp, stamp))
+    KernelCache(used, b"key")
+    assert used.stat().st_mtime == pytest.approx(stamp, abs=1)  # noted often enough
 
 
 def test_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

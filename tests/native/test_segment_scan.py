@@ -16,17 +16,13 @@ from hypothesis import strategies as st
 from native import cpu
 from native.cpu import CpuPath
 from native.errors import ScanUsageError
-from native.raw_scan import (
-    ControlKind,
-    Stop,
-)
+from native.raw_scan import ControlKind, Stop
 from native.segment_scan import SegmentScanner, scan_segment, warm_up
 from segfmt import layout
 from tests import builders
 from tests.builders import data_batch, message, record_batch
 from tests.native import strategies
 from tests.native.scanning import T, as_array, assert_same, scan, three_batches
-
 
 # --- the scan is its twin -------------------------------------------------------------------------
 
