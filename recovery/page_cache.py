@@ -34,34 +34,43 @@ class CachedFile:
         descriptor: open for reading.
         gives_back: whether what was not in the page cache leaves it again.
         position, end_position: the part that will be read; None: up to the end of the file.
+
+    Attributes:
+        end_position: where the part ends.
     """
 
     def __init__(
         self, descriptor: int, *, gives_back: bool, position: int = 0, end_position: int | None = None
     ) -> None:
         status = os.fstat(descriptor)
-        end_position = status.st_size if end_position is None else end_position
+        self.end_position = end_position = status.st_size if end_position is None else end_position
         self._descriptor = descriptor
         self._position = position
-        self._end_position = end_position
         self._borrowed: deque[tuple[int, int]] = deque()
         self._asks_ahead = kernel_read_ahead_bytes(status.st_dev) < _SUFFICIENT_READ_AHEAD_BYTES
+        self._absent: frozenset[int] | None = (
+            None  # where the steps begin that were not there; None: not known
+        )
         if gives_back:  # all of it is looked at now: soon the kernel will have read ahead
             steps = range(position, end_position, STEP_BYTES)
             ranges = ((start, min(start + STEP_BYTES, end_position)) for start in steps)
             self._borrowed.extend(
                 (start, end) for start, end in ranges if not is_cached(descriptor, start, end)
             )
+            self._absent = frozenset(start for start, _ in self._borrowed)
 
     def approach(self, position: int) -> None:
         """Have what stands behind *position* read from disk, where the kernel would ask for it late."""
         if not self._asks_ahead:
             return
-        while self._position < min(position + _STEPS_AHEAD * STEP_BYTES, self._end_position):
-            start, end = self._position, min(self._position + STEP_BYTES, self._end_position)
-            if not is_cached(self._descriptor, start, end):
+        while self._position < min(position + _STEPS_AHEAD * STEP_BYTES, self.end_position):
+            start, end = self._position, min(self._position + STEP_BYTES, self.end_position)
+            if self._is_absent(start, end):
                 os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_WILLNEED)
             self._position = end
+
+    def _is_absent(self, start: int, end: int) -> bool:
+        return not is_cached(self._descriptor, start, end) if self._absent is None else start in self._absent
 
     def leave(self, position: int) -> None:
         """Give back what stands before *position* and was not in the page cache before."""

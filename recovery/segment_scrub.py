@@ -74,8 +74,8 @@ class _SegmentScrub:
         )
         self._descriptor = os.open(os.path.join(task.folder, task.log), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._end = os.fstat(self._descriptor).st_size
             self._cached = CachedFile(self._descriptor, gives_back=self._reading.drops_cache)
+            self._end = self._cached.end_position
             self._read_batches()
             self._cached.leave(self._end)
         except OSError as error:  # what was read until then counts

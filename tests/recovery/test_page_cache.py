@@ -22,9 +22,13 @@ class Advice:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, cached: set[int], read_ahead_bytes: int) -> None:
         self.given: list[tuple[int, int, int]] = []
-        monkeypatch.setattr(
-            module, "is_cached", lambda _, start, end: set(range(start, end, STEP_BYTES)) <= cached
-        )
+        self.looked_at: list[int] = []
+
+        def look(_: int, start: int, end: int) -> bool:
+            self.looked_at.append(start)
+            return set(range(start, end, STEP_BYTES)) <= cached
+
+        monkeypatch.setattr(module, "is_cached", look)
         monkeypatch.setattr(module, "kernel_read_ahead_bytes", lambda _: read_ahead_bytes)
         monkeypatch.setattr(
             os, "posix_fadvise", lambda _, start, size, what: self.given.append((what, start, size))
@@ -71,6 +75,17 @@ def test_what_was_there_before_stays(descriptor: int, monkeypatch) -> None:
     assert advice.of(os.POSIX_FADV_DONTNEED) == [(0, STEP_BYTES)]
     cached.leave(3 * STEP_BYTES)
     assert advice.of(os.POSIX_FADV_DONTNEED) == [(0, STEP_BYTES), (2 * STEP_BYTES, STEP_BYTES)]
+
+
+def test_each_step_is_looked_at_once(descriptor: int, monkeypatch) -> None:
+    advice = Advice(monkeypatch, cached={STEP_BYTES}, read_ahead_bytes=128 << 10)
+    cached = CachedFile(descriptor, gives_back=True)
+    for position in range(0, cached.end_position, STEP_BYTES):
+        cached.approach(position)
+        cached.leave(position)
+    assert advice.looked_at == [n * STEP_BYTES for n in range(5)]
+    assert [start for start, _ in advice.of(os.POSIX_FADV_WILLNEED)] == [n * STEP_BYTES for n in (0, 2, 3, 4)]
+    assert [start for start, _ in advice.of(os.POSIX_FADV_DONTNEED)] == [n * STEP_BYTES for n in (0, 2, 3)]
 
 
 def test_a_scan_gives_back_what_it_took_from_disk(tmp_path: Path) -> None:
