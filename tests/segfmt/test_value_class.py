@@ -111,6 +111,7 @@ def test_defaults_that_are_made_are_made_anew(pair: list[tuple[Any, ...]]) -> No
     for _, _, many in pair:
         many(name="n").made.append(1)
         assert many(name="n").made == []
+        assert many(name="n", made=[2]).made == [2]
         assert dataclasses.replace(many(name="n", size=9), name="m").size == 9
 
 
