@@ -114,10 +114,10 @@ def stage(
     try:
         for action in actions:
             if isinstance(action, WriteFile | CopyPart | RestoreFile):
-                path = os.path.join(folder, action.name)
+                path = f"{folder}/{action.name}"
                 staged[action.name] = _file_stat(_stage_action(folder, action, path + TEMPORARY_SUFFIX, path))
         is_changed = bool(staged) or has_removed
-        made = [os.path.join(folder, name + TEMPORARY_SUFFIX) for name in staged]
+        made = [f"{folder}/{name}{TEMPORARY_SUFFIX}" for name in staged]
         bring_to_disk([*made, folder] if is_changed else [])
     except BaseException:
         unstage(folder)

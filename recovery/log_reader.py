@@ -52,8 +52,9 @@ class LogReader:
         scan = self._source.scan(request)
         self.scanned_bytes += request.part.size_bytes
         if scan.stop in CUTTING_STOPS:  # others end before the last entry of the time index
-            cut = replace(request.part, size_bytes=scan.valid_bytes)
-            self._remember(cut, scan._replace(stop=Stop.END))
+            is_whole = scan.valid_bytes == request.part.size_bytes
+            kept = request.part if is_whole else replace(request.part, size_bytes=scan.valid_bytes)
+            self._remember(kept, scan if scan.stop is Stop.END else scan._replace(stop=Stop.END))
         return scan
 
     def _remember(self, part: Original, scan: RawScan) -> None:
@@ -238,7 +239,8 @@ class LogReader:
 
 
 def _table_bytes(scan: RawScan) -> int:
-    return sum(value.nbytes for value in scan if isinstance(value, np.ndarray))
+    tables = (scan.offset_index, scan.time_index, scan.epochs, scan.epoch_positions)
+    return sum([table.nbytes for table in (*tables, scan.producers, scan.txn_events)])
 
 
 def _next(offset: int) -> int:

@@ -80,7 +80,7 @@ class PartitionRun:
         """
         files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
         self._has_leftovers = len(files) < len(task.files)
-        self._task = task = replace(task, files=files)
+        self._task = task = replace(task, files=files) if self._has_leftovers else task
         self._notify = notify
         self._journal = journal
         self._check_stop = check_stop

@@ -194,7 +194,8 @@ class _Planner:
             for removal in removals
             if file_kind(removal.name) in DERIVED_KINDS and removal.kind is not RemovalKind.COMPACTED
         ]
-        others = [removal for removal in removals if removal not in derived]
+        derived_names = {removal.name for removal in derived}
+        others = [removal for removal in removals if removal.name not in derived_names]
         truncations = [
             TruncateFile(name=name, size_bytes=size) for name, size in sorted(self._truncations.items())
         ]
@@ -209,18 +210,18 @@ class _Planner:
             for write in writes
             if file_kind(write.name) in INDEX_KINDS and log_name(read_offset(write.name)) in logs
         ]
-        last = [write for write in writes if write not in first and write not in indexes]
+        early = {write.name for write in (*first, *indexes)}
+        last = [write for write in writes if write.name not in early]
         return (
             *first, *others, *indexes, *swaps, *added, *deletions, *replacing, *truncations, *derived, *last,
         )  # fmt: skip
 
     def _is_first(self, write: WriteFile) -> bool:
         """Whether *write* comes before all: that a log goes in whole, with its epochs, only its segments tell."""
-        is_any_kept = any(
+        return write.name == LEADER_EPOCH_CHECKPOINT and not any(
             file_kind(name) is FileKind.LOG and isinstance(content, Original)
             for name, content in self._outcome.tree.items()
         )
-        return write.name == LEADER_EPOCH_CHECKPOINT and not is_any_kept
 
     def _write_rank(self, name: str) -> tuple[int, str]:
         """A missing offset index, or a wrong transaction index, asks for a segment's recovery: it goes last."""

@@ -104,13 +104,11 @@ class ProducerState:
 
         Kafka: ProducerStateManager.truncateAndReload.
         """
-        for offset in sorted(self._snapshots):
-            if offset > log_end_offset or offset <= log_start_offset:
-                self._delete_snapshot(offset)
+        outside = [one for one in self._snapshots if one > log_end_offset or one <= log_start_offset]
+        for offset in sorted(outside):
+            self._delete_snapshot(offset)
         if log_end_offset != self.map_end_offset:
-            self._producers = ProducerTable()
-            self._ongoing.clear()
-            self._unreplicated.clear()
+            self._forget_producers()
             self._load_newest_snapshot(log_start_offset)
         else:
             self.map_end_offset = max(self.map_end_offset, log_start_offset)
@@ -121,9 +119,7 @@ class ProducerState:
 
         Kafka: ProducerStateManager.truncateFullyAndStartAt.
         """
-        self._producers = ProducerTable()
-        self._ongoing.clear()
-        self._unreplicated.clear()
+        self._forget_producers()
         for known in sorted(self._snapshots):
             self._delete_snapshot(known)
         self._last_snapshot_offset = 0
@@ -152,6 +148,12 @@ class ProducerState:
         Kafka: ProducerStateManager.removeAndMarkSnapshotForDeletion.
         """
         return self._snapshots.pop(offset, None)
+
+    def _forget_producers(self) -> None:
+        if len(self._producers):
+            self._producers = ProducerTable()
+        self._ongoing.clear()
+        self._unreplicated.clear()
 
     def _delete_snapshot(self, offset: int) -> None:
         self._files.delete_snapshot(self._snapshots.pop(offset))

@@ -16,6 +16,7 @@ from segfmt.producer_snapshot import Entries
 
 _NO_BATCH = {"last_sequence": NO_SEQUENCE, "last_offset": -1, "offset_delta": 0}
 _TXN = "current_txn_first_offset"
+_NO_ENTRIES = np.empty(0, PRODUCER_ENTRY_DTYPE)
 _NEW_ENTRY = np.array((0, -1, NO_SEQUENCE, -1, 0, -1, -1, -1), PRODUCER_ENTRY_DTYPE)
 
 
@@ -30,7 +31,7 @@ class ProducerTable:
     """
 
     def __init__(self, entries: Entries | None = None) -> None:
-        self._entries = np.empty(0, PRODUCER_ENTRY_DTYPE) if entries is None else entries
+        self._entries = _NO_ENTRIES if entries is None else entries
         producer_ids = self._entries["producer_id"].tolist()
         self._places = dict(zip(producer_ids, range(len(producer_ids)), strict=True))
         if len(self._places) < len(producer_ids):

@@ -75,7 +75,8 @@ class SettledAborts:
     """
 
     def __init__(self, scan: RawScan, ongoing: dict[int, int]) -> None:
-        events = scan.txn_events[scan.txn_events["kind"] == _ABORTED]
+        events = scan.txn_events
+        events = events[events["kind"] == _ABORTED]
         self._ongoing = ongoing
         self._reached = 0
         self._positions: list[int] = events["position"].tolist()
@@ -100,6 +101,8 @@ class SettledAborts:
 
     def merged(self, aborted: npt.NDArray[np.void], positions: list[int]) -> npt.NDArray[np.void]:
         """Return them and *aborted*, ABORTED_TXN_DTYPE, whose markers stand at *positions*, in the order of the log."""
+        if not self._positions:
+            return aborted
         rows = np.zeros(len(self._positions), ABORTED_TXN_DTYPE)
         rows["producer_id"], rows["first_offset"] = self._producer_ids, self._first_offsets
         rows["last_offset"] = self._marker_offsets
@@ -134,9 +137,15 @@ def follow_transactions(
     # Column by column: lists of integers are made much faster than lists of rows.
     events = scan.txn_events
     # Most producers are idempotent and have no transaction: what they write outside of one is no news.
-    is_open = np.array([open_txns.get(producer_id, -1) >= 0 for producer_id in producer_ids], np.bool_)
-    is_news = (events["kind"] != _NON_TRANSACTIONAL) | is_open[events["producer"]]
-    events = events[is_news & (events["kind"] != _ABORTED)]
+    kinds = events["kind"]
+    is_news = kinds != _NON_TRANSACTIONAL
+    open_ids = {producer_id for producer_id, first_offset in open_txns.items() if first_offset >= 0}
+    if open_ids:
+        is_open = np.array([producer_id in open_ids for producer_id in producer_ids], np.bool_)
+        is_news |= is_open[events["producer"]]
+    events = events[is_news & (kinds != _ABORTED)]
+    if not len(events):
+        return
     columns = (events[name].tolist() for name in _EVENT_FIELDS)
     for kind, index, offset, position, marker_type, oldest_other in zip(*columns, strict=True):
         producer_id = producer_ids[index]

@@ -188,18 +188,17 @@ class Quarantine:
         entries: dict[str, dict[str, Any]] = {}
         try:
             for save in saves:
-                target, is_linked = self._keep(os.path.join(path, save.name), place, save)
+                file = f"{path}/{save.name}"
+                target, is_linked = self._keep(file, place, save)
                 entries[target] = {}
-                entries[target] = self._entry(
-                    os.path.join(path, save.name), save, target, folder, kind=kind, is_linked=is_linked
-                )
+                entries[target] = self._entry(file, save, target, folder, kind=kind, is_linked=is_linked)
         finally:
             self._enter_saved(place, entries)
         return list(entries)
 
     def _keep(self, path: str, place: str, save: Save) -> tuple[str, bool]:
         """Put a file or tail into the folder *place*; return where it is, and whether it is a hard link."""
-        target = os.path.join(place, save.name)
+        target = f"{place}/{save.name}"
         if isinstance(save, SaveFile) and not save.is_cut and _link(path, target):
             return target, True
         position = 0 if isinstance(save, SaveFile) else save.position

@@ -86,7 +86,7 @@ class PartitionFiles:
 
     def read(self, file: str) -> bytes:
         """Return all bytes of a small file."""
-        return read_whole(os.path.join(self._folder, file))
+        return read_whole(f"{self._folder}/{file}")
 
     def scan(self, request: ScanRequest) -> RawScan:
         """Scan a segment, or a part of it.
@@ -110,7 +110,7 @@ class PartitionFiles:
         part = request.part
         if request.start_position >= part.size_bytes:
             return self._scanner(request).result()
-        path = os.path.join(self._folder, part.file)
+        path = f"{self._folder}/{part.file}"
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             with naming(path):
@@ -132,7 +132,7 @@ class PartitionFiles:
         """
         if start_position >= part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
             return  # an empty segment that the load has made is no file yet
-        path = os.path.join(self._folder, part.file)
+        path = f"{self._folder}/{part.file}"
         with naming(path), open(path, "rb", buffering=_HEADERS_BUFFER_BYTES) as opened:
             position = start_position
             while position < part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
@@ -154,7 +154,7 @@ class PartitionFiles:
 
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* is all zeros."""
-        path = os.path.join(self._folder, part.file)
+        path = f"{self._folder}/{part.file}"
         with naming(path), open(path, "rb", buffering=0) as opened:
             opened.seek(part.origin_position)
             left = part.size_bytes
