@@ -165,9 +165,9 @@ PRODUCER_ROW_DTYPE: Final = np.dtype(
     ]
 )
 """What PRODUCER_DTYPE tells, and what the kernel has to know beyond."""
-_SHARED_FIELDS: Final = [
+_SHARED_FIELDS: Final = tuple(
     name for name in PRODUCER_DTYPE.names or () if name in (PRODUCER_ROW_DTYPE.names or ())
-]
+)
 
 
 def new_slots(row_count: int) -> npt.NDArray[np.void]:
@@ -178,7 +178,8 @@ def new_slots(row_count: int) -> npt.NDArray[np.void]:
 def public_producers(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """Return PRODUCER_ROW_DTYPE rows as PRODUCER_DTYPE rows."""
     public = np.empty(rows.size, PRODUCER_DTYPE)
-    public[_SHARED_FIELDS] = rows[_SHARED_FIELDS]
+    for name in _SHARED_FIELDS:
+        public[name] = rows[name]
     flags = rows["flags"]
     marker_was_last = flags & MARKER_WAS_LAST != 0
     public["timestamp_ms"] = np.where(marker_was_last, rows["marker_timestamp_ms"], rows["data_timestamp_ms"])
@@ -189,7 +190,7 @@ def public_producers(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
 
 def in_log_order(events: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     """Return the events in order, without the rows that were taken back."""
-    kept: npt.NDArray[np.void] = events[events["kind"] != 0]
+    kept: npt.NDArray[np.void] = events.take(events["kind"].nonzero()[0])
     return kept.take(kept["position"].argsort())
 
 

@@ -186,6 +186,9 @@ class LogReader:
         Kafka: LocalLog.read.
         """
         for segment in segments:
+            scan = segment.scan
+            if scan is not None and not scan.legacy_batch_count and scan.last_offset >= target_offset >= 0:
+                return  # its index is new: it leads to a batch, and the way from there to that offset
             if self._translate(segment, target_offset) is not None:
                 return
 

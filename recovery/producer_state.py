@@ -181,8 +181,9 @@ class ProducerState:
         is_open = entries["current_txn_first_offset"] >= 0
         # As Java's longs: from a timestamp far below 0 the difference overflows, and nothing has expired.
         age_ms = self._now_ms - entries["timestamp_ms"].astype(np.int64)
-        self._producers = ProducerTable(entries[is_open | (age_ms < self._expiration_ms)])
-        of_txns = entries[is_open]
+        is_kept = is_open | (age_ms < self._expiration_ms)
+        self._producers = ProducerTable(entries.take(is_kept.nonzero()[0]))
+        of_txns = entries.take(is_open.nonzero()[0])
         first_offsets, producer_ids = of_txns["current_txn_first_offset"], of_txns["producer_id"]
         self._ongoing.update(zip(first_offsets.tolist(), producer_ids.tolist(), strict=True))
 
@@ -259,7 +260,7 @@ class ProducerState:
             scan, producer_ids, lambda index, offset: begins[index].append(offset), ends.append
         )
         order = _replay_order(scan, is_last_followed)
-        self._producers.take(scan.producers[order], self._open_after_scan, keeps_batches_on_return=True)
+        self._producers.take(scan.producers.take(order), self._open_after_scan, keeps_batches_on_return=True)
         for place in order.tolist():
             self._ongoing.update(dict.fromkeys(begins[place], producer_ids[place]))
         for end in ends:

@@ -75,8 +75,7 @@ class SettledAborts:
     """
 
     def __init__(self, scan: RawScan, ongoing: dict[int, int]) -> None:
-        events = scan.txn_events
-        events = events[events["kind"] == _ABORTED]
+        events = scan.txn_events.take((scan.txn_events["kind"] == _ABORTED).nonzero()[0])
         self._ongoing = ongoing
         self._reached = 0
         self._positions: list[int] = events["position"].tolist()
@@ -143,7 +142,7 @@ def follow_transactions(
     if open_ids:
         is_open = np.array([producer_id in open_ids for producer_id in producer_ids], np.bool_)
         is_news |= is_open[events["producer"]]
-    events = events[is_news & (kinds != _ABORTED)]
+    events = events.take((is_news & (kinds != _ABORTED)).nonzero()[0])
     if not len(events):
         return
     columns = (events[name].tolist() for name in _EVENT_FIELDS)

@@ -76,7 +76,8 @@ def as_loaded(entries: Entries) -> Entries:
 
     Kafka: ProducerStateManager.readSnapshot, ProducerStateEntry.lastSeq, lastDataOffset, lastOffsetDelta.
     """
-    loaded = entries.copy()
+    plain_rows = np.dtype((np.void, entries.itemsize))  # else numpy copies field by field
+    loaded: Entries = entries.view(plain_rows).copy().view(entries.dtype)
     has_no_batch = loaded["last_offset"] < 0
     if has_no_batch.any():
         loaded["last_offset"][has_no_batch] = -1
