@@ -7,7 +7,6 @@ Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import field
@@ -126,6 +125,8 @@ def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
 def _read_value(topic: str, key: str, value: object) -> str:
     place = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
     if key not in TOPIC_CONFIG_NAMES:
+        import difflib  # for those who err
+
         similar = difflib.get_close_matches(key, TOPIC_CONFIG_NAMES, n=1)
         hint = f"; is {similar[0]} meant?" if similar else ""
         raise UsageError(f"{place}: {key} is no setting of a topic{hint}")

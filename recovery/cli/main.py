@@ -7,6 +7,7 @@ what to do. Heavy modules are imported by the command that needs them, so `--hel
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import gc
 import os
@@ -42,7 +43,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    gc.set_threshold(_NEW_OBJECTS_A_COLLECTION)
+    _prepare_process()
     _open_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
@@ -71,6 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"Remedy: start again with {TRACEBACK_VARIABLE}=1 and report what it prints"
         )
         return 1
+
+
+def _prepare_process() -> None:
+    """Spare the process what costs a short run time and is of use to none; a library must not do that."""
+    gc.set_threshold(_NEW_OBJECTS_A_COLLECTION)
+    # The process ends with the run, and everything is closed: there is no point in looking through all objects then.
+    atexit.register(gc.freeze)
+    # numpy brings OpenBLAS, which starts a thread for each CPU when it is loaded. No matrix is multiplied here.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _complain(text: str) -> None:

@@ -259,3 +259,27 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
             "cramjam",
             "native",
         }
+
+
+def test_a_process_starts_no_thread_of_numpys_and_ends_without_a_last_collection() -> None:
+    program = (
+        "import atexit, gc, os\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "from recovery.cli.main import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit: pass\n"
+        "import numpy\n"
+        "print(len(os.listdir('/proc/self/task')), os.environ['OPENBLAS_NUM_THREADS'])\n"
+    )
+    for own, expected in ((None, "1"), ("2", "2")):
+        environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+        shown = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment if own is None else environment | {"OPENBLAS_NUM_THREADS": own},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        assert shown[1].split()[1] == expected
+        assert own is not None or shown[1].split()[0] == "1"
+        assert shown[2] == "True"
