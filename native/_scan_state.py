@@ -194,6 +194,11 @@ def in_log_order(events: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
     return kept.take(kept["position"].argsort())
 
 
+def copy_of(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return a copy of *rows*, made as one of plain bytes: numpy copies structures field by field."""
+    return rows.view(np.dtype((np.void, rows.itemsize))).copy().view(rows.dtype)
+
+
 def with_room(table: npt.NDArray[Any], used: int) -> npt.NDArray[Any]:
     """Return *table*, or one twice as long with its first *used* rows if more than half is used."""
     if 2 * used <= len(table):

@@ -266,7 +266,7 @@ class SegmentScanner:
             max_timestamp_ms=self._read("max_timestamp_ms"),
             max_timestamp_offset=self._read("max_timestamp_offset"),
             offset_index=self._offset_index[: self._read("index_count")].copy(),
-            time_index=self._time_index[: self._read("time_index_count")].copy(),
+            time_index=_scan_state.copy_of(self._time_index[: self._read("time_index_count")]),
             epochs=epochs[:, :2].copy(),
             epoch_positions=epochs[:, 2].copy(),
             producers=_scan_state.public_producers(self._producers[: self._read("producer_count")]),
