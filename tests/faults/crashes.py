@@ -93,6 +93,7 @@ class _Pool:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         self._folder = folder
+        self._first: dict[int, os.stat_result] = {}
 
     def path(self, inode: int) -> Path:
         return self._folder / str(inode)
@@ -101,9 +102,17 @@ class _Pool:
         for folder, _, names in os.walk(root):
             for name in names:
                 path = os.path.join(folder, name)
-                kept = self.path(os.lstat(path).st_ino)
+                found = os.lstat(path)
+                kept = self.path(found.st_ino)
                 if not kept.exists():
                     os.link(path, kept, follow_symlinks=False)
+                    self._first[found.st_ino] = found
+
+    def times_of(self, inode: int, size_bytes: int) -> tuple[int, int]:
+        """When a file was used and changed last: a change that is lost, of its size, takes its time with it."""
+        first, last = self._first[inode], self.path(inode).stat()
+        found = first if size_bytes == first.st_size else last
+        return found.st_atime_ns, found.st_mtime_ns
 
     def drop(self) -> None:
         shutil.rmtree(self._folder)
@@ -130,11 +139,11 @@ def _put_folder(disk: Disk, inode: int, path: Path, pool: _Pool) -> None:
         if not kept.exists():
             kept.write_bytes(disk.files[child])
         elif kept.read_bytes() != disk.files[child]:
-            found = kept.stat()
+            times = pool.times_of(child, len(disk.files[child]))
             with kept.open("r+b") as file:
                 file.truncate(0)
                 file.write(disk.files[child])
-            os.utime(kept, ns=(found.st_atime_ns, found.st_mtime_ns))
+            os.utime(kept, ns=times)
         os.link(kept, path / name)
 
 
