@@ -29,7 +29,10 @@ from recovery.report import LogDirReport
 from recovery.space_share import SpaceShare
 from recovery.stop_request import StopRequest
 
-_PROGRAM = "import sys; from recovery.log_dir_worker import main; main(int(sys.argv[1]))"
+_PROGRAM = (
+    "import sys; from recovery.own_process import prepare_process; prepare_process(); "
+    "from recovery.log_dir_worker import main; main(int(sys.argv[1]))"
+)
 _POLL_S = 0.05
 
 

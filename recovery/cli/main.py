@@ -7,9 +7,7 @@ what to do. Heavy modules are imported by the command that needs them, so `--hel
 from __future__ import annotations
 
 import argparse
-import atexit
 import contextlib
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -17,15 +15,12 @@ from typing import Any
 
 from recovery.cli import quarantine, recover, undo, verify
 from recovery.errors import RecoveryError
+from recovery.own_process import prepare_process
 from recovery.printable import printable
 from recovery.version import VERSION
 
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """Set to anything, it adds the traceback to the line about an error in the tool itself."""
-
-_NEW_OBJECTS_A_COLLECTION = 50_000
-"""Python looks for cycles after every 700 new objects. Nearly all that a start and a run make stays, and making
-modules is a fifth slower for looking through it again and again."""
 
 _COMMANDS = (recover, undo, verify, quarantine)
 
@@ -43,7 +38,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    _prepare_process()
+    prepare_process()
     _open_closed_streams()
     try:
         arguments = build_parser().parse_args(argv)
@@ -72,15 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"Remedy: start again with {TRACEBACK_VARIABLE}=1 and report what it prints"
         )
         return 1
-
-
-def _prepare_process() -> None:
-    """Spare the process what costs a short run time and is of use to none; a library must not do that."""
-    gc.set_threshold(_NEW_OBJECTS_A_COLLECTION)
-    # The process ends with the run, and everything is closed: there is no point in looking through all objects then.
-    atexit.register(gc.freeze)
-    # numpy brings OpenBLAS, which starts a thread for each CPU when it is loaded. No matrix is multiplied here.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _complain(text: str) -> None:
