@@ -308,6 +308,7 @@ class Engine:
             inventory=inventory,
             configuration=self._configuration(inventory),
             now_ms=now_ms,
+            goes_on=self._journals[inventory.log_dir].is_begun,
             thread_count=self._thread_count,
             handoff=self._handoff,
             dry_run=self._dry_run,

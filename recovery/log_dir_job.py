@@ -16,6 +16,7 @@ class LogDirJob:
     Attributes:
         configuration: all that decides about bytes, by name: a run that is interrupted is gone on with under the same.
         now_ms: the clock by which producers expire.
+        goes_on: whether a run was interrupted here that this one goes on with.
         thread_count: `num.recovery.threads.per.data.dir`.
         quarantine_dir: `--quarantine-dir`.
         quarantine_run: name of this run's folder in quarantine, None where nothing is in it yet.
@@ -27,6 +28,7 @@ class LogDirJob:
     inventory: LogDirInventory
     configuration: Mapping[str, str]
     now_ms: int
+    goes_on: bool
     thread_count: int
     handoff: Handoff
     dry_run: bool

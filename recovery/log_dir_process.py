@@ -75,7 +75,8 @@ class LogDirProcess:
             WorkerError: the system allows no more processes.
         """
         self._connection, end = Pipe()
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the worker knows what to do with them
+        # The worker begins with these blocked, until it knows what to do with them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, str(end.fileno())],
@@ -89,7 +90,7 @@ class LogDirProcess:
                 f"{self._job.log_dir}: no process can be started for it ({error}). Remedy: --processes never"
             ) from error
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             end.close()
         self._thread = threading.Thread(target=self._converse, name=f"log-worker-{self._job.log_dir}")
         self._thread.start()
@@ -118,23 +119,29 @@ class LogDirProcess:
 
     def _converse(self) -> None:
         """Give the worker its task, take what it tells, until it is gone."""
-        with self._connection, suppress(EOFError, OSError):
-            self._connection.send(
-                WorkerTask(
-                    job=self._job,
-                    parent_pid=os.getpid(),
-                    space_descriptor=self._share.descriptor,
-                    number=self._number,
+        try:
+            with self._connection, suppress(EOFError, OSError):
+                self._connection.send(
+                    WorkerTask(
+                        job=self._job,
+                        parent_pid=os.getpid(),
+                        space_descriptor=self._share.descriptor,
+                        number=self._number,
+                    )
                 )
-            )
-            while self._result is None:
-                if self._connection.poll(_POLL_S):
-                    self._take(self._connection.recv())
-                if self._stop.is_made and not self._is_stop_told:
-                    self._is_stop_told = True
-                    self._connection.send(self._stop.signal_number)
-        self._process.wait()
-        self._share.clear(self._number)
+                while self._result is None:
+                    if self._connection.poll(_POLL_S):
+                        self._take(self._connection.recv())
+                    self._tell_stop()
+        finally:
+            self._process.wait()  # it cannot speak any more: if it has not ended, it does now
+            self._share.clear(self._number)
+
+    def _tell_stop(self) -> None:
+        if self._stop.is_made and not self._is_stop_told:
+            self._is_stop_told = True
+            with suppress(OSError):  # it has ended meanwhile; its result may still be on the way
+                self._connection.send(self._stop.signal_number)
 
     def _take(self, message: object) -> None:
         if isinstance(message, WorkerResult):

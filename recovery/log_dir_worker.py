@@ -132,7 +132,10 @@ def _work(task: WorkerTask, phases: Phases, sender: _Sender, stop: StopRequest) 
     job = task.job
     share = SpaceShare(task.space_descriptor, task.number)
     journal = RunJournal(job.log_dir, quarantine_dir=job.quarantine_dir, dry_run=job.dry_run)
-    journal.review(job.inventory)  # as the parent has done: now this one knows what is committed
+    if job.goes_on:
+        journal.review(job.inventory)  # as the parent has done: now this one knows what is committed
+    else:
+        journal.discard()  # a dry run that begins anew has left it there
     quarantine = Quarantine(
         job.log_dir, root=job.quarantine_dir, run=job.quarantine_run, on_created=journal.note_run
     )

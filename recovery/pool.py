@@ -28,8 +28,8 @@ from recovery.stop_request import StopRequest
 
 Processes = Literal["auto", "always", "never"]
 PROCESSES_CHOICES: tuple[Processes, ...] = get_args(Processes)
-_MANY_FILES = 5_000
-"""Some hundred logs: more than a second's work, where a process takes a third of one to start."""
+_MANY_FILES = 2_000
+"""Some hundred logs: half a second of work, where a process takes a third of one to start."""
 
 
 class _Run(Protocol):

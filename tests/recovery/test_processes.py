@@ -24,6 +24,7 @@ from recovery.observer import (
     Event,
     LogDirOffline,
     PartitionFinished,
+    PartitionStarted,
     Remark,
     RunFinished,
 )
@@ -152,6 +153,43 @@ def _story(events: Iterable[Event]) -> Counter[object]:
     return story
 
 
+class TestInterrupted:
+    """A run that was interrupted with threads is gone on with by processes, or not."""
+
+    @pytest.fixture
+    def paths(self, tmp_path: Path) -> list[Path]:
+        paths, stop = many_dirs(tmp_path / "interrupted", count=20), StopRequest()
+
+        def press(told: Event) -> None:
+            if isinstance(told, PartitionFinished):
+                stop.request(signal.SIGTERM)
+
+        assert run(*paths, thread_count=1, stop=stop, observers=[press]).exit_code == 143
+        return paths
+
+    @pytest.mark.parametrize("dry_run", [True, False])
+    @pytest.mark.parametrize("restart", [True, False])
+    def test_what_is_done_is_read_again_after_restart_alone(
+        self, paths: list[Path], tmp_path: Path, dry_run: bool, restart: bool
+    ) -> None:
+        events = events_of(paths, dry_run=dry_run, restart=restart)
+        to_read = [event.recover_bytes for event in events if isinstance(event, PartitionStarted)]
+        assert len(to_read) == 40
+        assert (0 in to_read) == (not restart)
+        if not dry_run:
+            fresh = many_dirs(tmp_path / "fresh", count=20)
+            run(*fresh)
+            for path, expected in zip(paths, fresh, strict=True):
+                assert differences(kept_of(expected), kept_of(path)) == []
+
+
+def events_of(paths: list[Path], **options: object) -> list[Event]:
+    """What a run with processes tells."""
+    events: list[Event] = []
+    run(*paths, processes="always", observers=[events.append], **options)
+    return events
+
+
 class TestKilled:
     def test_the_dir_of_a_killed_worker_is_offline_and_the_other_is_done(self, tmp_path: Path) -> None:
         paths, events, undisturbed = dirs(tmp_path / "a"), [], dirs(tmp_path / "b")
@@ -227,7 +265,8 @@ class TestWhoWorks:
             ((10, 10), "auto", False),
             ((9_000, 9_000), "auto", True),
             ((9_000, 10), "auto", False),
-            ((9_000, 10, 6_000), "auto", True),
+            ((9_000, 10, 2_000), "auto", True),
+            ((9_000, 10, 1_999), "auto", False),
             ((90_000,), "auto", False),
             ((9_000, 9_000), "never", False),
             ((10,), "always", True),
