@@ -21,7 +21,7 @@ SOURCES = sorted(
     + [path for folder in ("tests", "benchmarks", "sample_logs") for path in (ROOT / folder).rglob("*.py")]
 )
 TEXTS = sorted(
-    [*SOURCES, *ROOT.glob("*.md"), *ROOT.glob("docs/*"), ROOT / "pyproject.toml", ROOT / ".ci/run"]
+    [*SOURCES, *ROOT.glob("*.md"), *ROOT.glob("docs/plots/*"), ROOT / "pyproject.toml", ROOT / ".ci/run"]
     + [path for suffix in ("java", "xml", "md", "properties") for path in ROOT.glob(f"[!.]*/**/*.{suffix}")]
 )
 
