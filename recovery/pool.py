@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from recovery.log_dir_job import LogDirJob
 from recovery.log_dir_run import LogDirRun
@@ -27,7 +27,6 @@ from recovery.space_share import SpaceShare
 from recovery.stop_request import StopRequest
 
 Processes = Literal["auto", "always", "never"]
-PROCESSES_CHOICES: tuple[Processes, ...] = get_args(Processes)
 _MANY_FILES = 2_000
 """Some hundred logs: half a second of work, where a process takes a third of one to start."""
 
@@ -43,7 +42,7 @@ def wants_processes(jobs: Sequence[LogDirJob], processes: Processes) -> bool:
 
     By *processes* `auto` where two log dirs at least have so many files that both would wait for the interpreter.
     """
-    if processes == "never" or not sys.executable:
+    if processes == "never" or not jobs or not sys.executable:
         return False
     file_counts = sorted(sum(len(task.files) for task in job.inventory.tasks) for job in jobs)
     pays = len(jobs) > 1 and file_counts[-2] >= _MANY_FILES and len(os.sched_getaffinity(0)) > 1
@@ -98,7 +97,7 @@ class Pool:
         )
 
     def run_in_processes(self, jobs: Sequence[LogDirJob], locks: Iterable[int]) -> list[LogDirReport]:
-        """Do *jobs*, each in its own process, and return what became of them. Their journals are closed here.
+        """Do *jobs*, each in its own process, and return what became of them. Their journals must be closed.
 
         Args:
             locks: descriptors of the locks, which the processes hold as well.

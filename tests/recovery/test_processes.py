@@ -271,6 +271,7 @@ class TestWhoWorks:
             ((9_000, 9_000), "never", False),
             ((10,), "always", True),
             ((), "auto", False),
+            ((), "always", False),
         ],
     )
     def test_many_files_in_two_log_dirs(

@@ -72,6 +72,17 @@ class TestNeed:
         assert need.linked_bytes == 5 * BLOCK
 
 
+def reserve(ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path) -> tuple[str, ...]:
+    """Reserve *blocks* in the log dir *tmp_path*, whose quarantine is to be made in it; why not, in words."""
+    found = ledger.reserve(
+        name,
+        plan(write(blocks * BLOCK)),
+        log_dir=str(tmp_path),
+        quarantine=str(tmp_path / "not" / "yet"),
+    )
+    return tuple(map(str, found))
+
+
 class TestLedger:
     @pytest.fixture
     def free(self, monkeypatch) -> list[int]:
@@ -81,31 +92,22 @@ class TestLedger:
         monkeypatch.setattr(space, "_block_bytes", lambda _path: BLOCK)
         return bytes_free
 
-    def reserve(self, ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path) -> tuple[str, ...]:
-        found = ledger.reserve(
-            name,
-            plan(write(blocks * BLOCK)),
-            log_dir=str(tmp_path),
-            quarantine=str(tmp_path / "not" / "yet"),
-        )
-        return tuple(map(str, found))
-
     def test_what_fits_fits(self, free: list[int], tmp_path: Path) -> None:
         ledger = SpaceLedger(dry_run=False)
-        assert self.reserve(ledger, "a", 10, tmp_path) == ()
+        assert reserve(ledger, "a", 10, tmp_path) == ()
         ledger.release("a")
-        assert self.reserve(ledger, "b", 10, tmp_path) == ()
+        assert reserve(ledger, "b", 10, tmp_path) == ()
 
     def test_what_does_not_fit_is_said_in_bytes(self, free: list[int], tmp_path: Path) -> None:
-        (problem,) = self.reserve(SpaceLedger(dry_run=False), "a", 11, tmp_path)
+        (problem,) = reserve(SpaceLedger(dry_run=False), "a", 11, tmp_path)
         assert f"needs {11 * BLOCK} bytes" in problem
         assert f"{10 * BLOCK} free" in problem
 
     def test_another_one_is_waited_for(self, free: list[int], tmp_path: Path) -> None:
         ledger = SpaceLedger(dry_run=False)
-        assert self.reserve(ledger, "a", 6, tmp_path) == ()
+        assert reserve(ledger, "a", 6, tmp_path) == ()
         found: list[tuple[str, ...]] = []
-        thread = threading.Thread(target=lambda: found.append(self.reserve(ledger, "b", 6, tmp_path)))
+        thread = threading.Thread(target=lambda: found.append(reserve(ledger, "b", 6, tmp_path)))
         thread.start()
         thread.join(0.5)
         assert found == []
@@ -115,17 +117,17 @@ class TestLedger:
 
     def test_what_the_other_one_wrote_counts(self, free: list[int], tmp_path: Path) -> None:
         ledger = SpaceLedger(dry_run=False)
-        self.reserve(ledger, "a", 6, tmp_path)
+        reserve(ledger, "a", 6, tmp_path)
         free[0] = 4 * BLOCK
         ledger.release("a")
-        assert len(self.reserve(ledger, "b", 5, tmp_path)) == 1
+        assert len(reserve(ledger, "b", 5, tmp_path)) == 1
 
     def test_a_dry_run_adds_up(self, free: list[int], tmp_path: Path) -> None:
         ledger = SpaceLedger(dry_run=True)
-        assert self.reserve(ledger, "a", 6, tmp_path) == ()
+        assert reserve(ledger, "a", 6, tmp_path) == ()
         ledger.release("a")
-        assert len(self.reserve(ledger, "b", 5, tmp_path)) == 1
-        assert self.reserve(ledger, "c", 4, tmp_path) == ()
+        assert len(reserve(ledger, "b", 5, tmp_path)) == 1
+        assert reserve(ledger, "c", 4, tmp_path) == ()
         assert ledger.needed_bytes(str(tmp_path)) == 10 * BLOCK
 
     def test_a_wait_ends_with_the_run(self, free: list[int], tmp_path: Path) -> None:
@@ -133,9 +135,9 @@ class TestLedger:
             raise InterruptedError
 
         ledger = SpaceLedger(dry_run=False, check_stop=stop)
-        self.reserve(ledger, "a", 6, tmp_path)
+        reserve(ledger, "a", 6, tmp_path)
         with pytest.raises(InterruptedError):
-            self.reserve(ledger, "b", 6, tmp_path)
+            reserve(ledger, "b", 6, tmp_path)
 
 
 def make_log(log_dir: Path) -> Log:
@@ -219,16 +221,11 @@ class TestSharedLedgers:
             for share in shares:
                 share.close()
 
-    def reserve(self, ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path) -> tuple[str, ...]:
-        needed = plan(write(blocks * BLOCK))
-        found = ledger.reserve(name, needed, log_dir=str(tmp_path), quarantine=str(tmp_path))
-        return tuple(map(str, found))
-
     def test_another_process_is_waited_for(self, ledgers: list[SpaceLedger], tmp_path: Path) -> None:
         one, other = ledgers
-        assert self.reserve(one, "a", 6, tmp_path) == ()
+        assert reserve(one, "a", 6, tmp_path) == ()
         found: list[tuple[str, ...]] = []
-        thread = threading.Thread(target=lambda: found.append(self.reserve(other, "b", 6, tmp_path)))
+        thread = threading.Thread(target=lambda: found.append(reserve(other, "b", 6, tmp_path)))
         thread.start()
         thread.join(0.5)
         assert found == []
@@ -240,21 +237,21 @@ class TestSharedLedgers:
         self, ledgers: list[SpaceLedger], tmp_path: Path
     ) -> None:
         one, other = ledgers
-        assert self.reserve(one, "a", 6, tmp_path) == ()
+        assert reserve(one, "a", 6, tmp_path) == ()
         self.parent.clear(0)
-        assert self.reserve(other, "b", 6, tmp_path) == ()
+        assert reserve(other, "b", 6, tmp_path) == ()
 
     def test_what_does_not_fit_beside_nothing_is_refused(
         self, ledgers: list[SpaceLedger], tmp_path: Path
     ) -> None:
-        assert len(self.reserve(ledgers[1], "b", 11, tmp_path)) == 1
+        assert len(reserve(ledgers[1], "b", 11, tmp_path)) == 1
 
     def test_dry_runs_add_up_over_processes(self, ledgers: list[SpaceLedger], tmp_path: Path) -> None:
         for ledger in ledgers:
             ledger._dry_run = True
-        assert self.reserve(ledgers[0], "a", 6, tmp_path) == ()
+        assert reserve(ledgers[0], "a", 6, tmp_path) == ()
         ledgers[0].release("a")
-        assert len(self.reserve(ledgers[1], "b", 6, tmp_path)) == 1
+        assert len(reserve(ledgers[1], "b", 6, tmp_path)) == 1
 
     def test_file_systems_are_told_apart(self, ledgers: list[SpaceLedger]) -> None:
         for device in (1, 2):
