@@ -1,0 +1,114 @@
+"""What an archive holds, as values: objects, the segments that they make up, partitions. Frozen and picklable."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from collections.abc import Mapping
+from dataclasses import field
+
+from segfmt.value_class import dataclass
+
+
+class PartKind(enum.Enum):
+    """What a part of a segment is; the value is what verdicts call it."""
+
+    LOG = "log"
+    OFFSET_INDEX = "index"
+    TIME_INDEX = "timeindex"
+    TXN_INDEX = "txnindex"
+    SNAPSHOT = "snapshot"
+    LEADER_EPOCHS = "leader-epoch-checkpoint"
+    INDEXES = "indexes"  # Aiven: all indexes in one object
+    MANIFEST = "rsm-manifest"  # Aiven
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """One object of a store, as it was listed.
+
+    Attributes:
+        key: path below the archive's root, parts divided by `/`.
+        size_bytes: as listed.
+        version: what changes with the object: an ETag, or a file's mtime and inode. Empty where nobody knows.
+    """
+
+    key: str
+    size_bytes: int
+    version: str = ""
+
+    @property
+    def name(self) -> str:
+        """The last part of the key."""
+        return self.key.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedSegment:
+    """One segment of an archive.
+
+    Attributes:
+        base_offset: from its name.
+        segment_id: its UUID as text in tiered storage, empty in plain copies.
+        parts: its objects. In plain copies the snapshot is the one that the next segment begins with, as it is in
+            tiered storage: the producers at the segment's end.
+        next_base_offset: of the segment behind it in the same folder, in plain copies; None for the last one.
+        snapshots: further snapshots, by their offset, within the segment, or (of the first one) at its start.
+    """
+
+    base_offset: int
+    segment_id: str = ""
+    parts: Mapping[PartKind, StoredObject]
+    next_base_offset: int | None = None
+    snapshots: Mapping[int, StoredObject] = field(default_factory=dict)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all its objects."""
+        return sum(one.size_bytes for one in (*self.parts.values(), *self.snapshots.values()))
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the object that holds its batches, 0 without one."""
+        log = self.parts.get(PartKind.LOG)
+        return 0 if log is None else log.size_bytes
+
+    def digest(self, salt: str = "") -> bytes:
+        """Return 16 bytes that change with any of its objects, and with *salt*."""
+        text = [salt, str(self.base_offset), self.segment_id, str(self.next_base_offset)]
+        for kind, one in sorted(self.parts.items(), key=lambda part: part[0].value):
+            text += [kind.value, one.key, str(one.size_bytes), one.version]
+        for offset, one in sorted(self.snapshots.items()):
+            text += [str(offset), one.key, str(one.size_bytes), one.version]
+        return hashlib.blake2b("\0".join(text).encode("utf-8", "surrogateescape"), digest_size=16).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPrefix:
+    """Where the segments of one partition lie.
+
+    Attributes:
+        prefix: ends in `/`; empty where the archive is the partition's folder itself.
+        topic_id: 22 characters, empty where the layout's names have none.
+        folder: as the layout calls it: `orders-3`, `orders-3-<topic id>`.
+    """
+
+    prefix: str
+    topic: str
+    partition: int
+    topic_id: str = ""
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedPartition:
+    """What lies below one prefix.
+
+    Attributes:
+        segments: ascending by base offset, then by their ids.
+        others: objects that belong to no segment: checkpoints of a plain copy, foreign ones.
+    """
+
+    where: PartitionPrefix
+    segments: tuple[ArchivedSegment, ...]
+    others: tuple[StoredObject, ...] = ()

@@ -1,0 +1,149 @@
+"""A folder as a store, local or mounted (NFS). Read with `pread`: what happens to a file cannot end the process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.archive.archived import StoredObject
+from recovery.archive.store import Level
+from recovery.batch_probe import read_at
+from recovery.page_cache import CachedFile
+
+
+class LocalStore:
+    """The files below one folder.
+
+    Args:
+        root: path of the folder.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = os.path.abspath(root)
+
+    @property
+    def url(self) -> str:
+        """The folder's path."""
+        return self._root
+
+    def list_level(self, prefix: str) -> Level:
+        """Return folders and files directly below *prefix*; links are followed, other things passed over."""
+        prefixes: list[str] = []
+        objects: list[StoredObject] = []
+        with os.scandir(self._path(prefix)) as entries:
+            for entry in entries:
+                try:
+                    if entry.is_dir():
+                        prefixes.append(f"{prefix}{entry.name}/")
+                    elif entry.is_file():
+                        objects.append(_stored(prefix + entry.name, entry.stat()))
+                except FileNotFoundError:
+                    continue  # removed meanwhile
+        return Level(prefixes=sorted(prefixes), objects=sorted(objects, key=lambda one: one.key))
+
+    def stat(self, key: str) -> StoredObject:
+        """Return a file as it is now."""
+        return _stored(key, os.stat(self._path(key)))
+
+    def read(self, key: str, *, most_bytes: int) -> bytes:
+        """Return the first bytes of a file."""
+        with open(self._path(key), "rb", buffering=0) as file:
+            parts = []
+            while most_bytes > 0:
+                data = file.read(most_bytes)
+                if not data:
+                    break
+                parts.append(data)
+                most_bytes -= len(data)
+        return b"".join(parts)
+
+    def open(self, key: str) -> LocalObject:
+        """Open a file for reading."""
+        return LocalObject(self._path(key))
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a file that is not there; by a link, so that of two that try one succeeds."""
+        path = self._path(key)
+        temporary = self._write_temporary(path, data)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(temporary)
+        _sync_folder(os.path.dirname(path))
+        return True
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Write a file in place of what is there."""
+        path = self._path(key)
+        os.rename(self._write_temporary(path, data), path)
+        _sync_folder(os.path.dirname(path))
+
+    def copy(self, key: str, to_key: str) -> None:
+        """Copy a file; what is there by the new name stays."""
+        with open(self._path(key), "rb") as file:
+            self.create(to_key, file.read())
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return temporary
+
+    def _path(self, key: str) -> str:
+        if ".." in key.split("/"):
+            raise PermissionError(f"{key}: a key may not lead out of the archive")
+        return os.path.join(self._root, key) if key else self._root
+
+
+class LocalObject:
+    """An open file, read forwards."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._cached = CachedFile(self._descriptor, gives_back=False)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    @property
+    def end_position(self) -> int:
+        """Size of the file when it was opened."""
+        return self._cached.end_position
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were."""
+        return read_at(self._descriptor, target, position)
+
+    def approach(self, position: int) -> None:
+        """Have what stands behind *position* read from disk."""
+        self._cached.approach(position)
+
+    def leave(self, position: int) -> None:
+        """Nothing: the page cache keeps what it likes."""
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def _stored(key: str, status: os.stat_result) -> StoredObject:
+    return StoredObject(
+        key=key, size_bytes=status.st_size, version=f"{status.st_mtime_ns:x}-{status.st_ino:x}"
+    )
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

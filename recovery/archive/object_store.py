@@ -1,0 +1,251 @@
+"""A bucket as a store: S3, GCS, Azure, through obstore. Read in ranges of 8 MiB, some of them on their way at a time.
+
+Credentials come from where the usual tools have them: the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), the instance's
+role, and for S3 the profile files. Throttling (503) and lost connections are tried again by the library, for minutes;
+what fails after that is an error of the one object.
+"""
+
+from __future__ import annotations
+
+import configparser
+import errno
+import functools
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.archive.archived import StoredObject
+from recovery.archive.store import Level
+from recovery.errors import UsageError
+
+if TYPE_CHECKING:
+    import obstore
+
+RANGE_BYTES = 8 << 20
+"""How much one request asks for."""
+RANGES_AHEAD = 4
+"""Requests on their way for one object."""
+_S3_NAMES = {"s3a": "s3", "gcs": "gs", "azure": "az"}
+_PROFILE_KEYS = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "region": "region",
+    "endpoint_url": "endpoint",
+}
+
+
+class ObjectStore:
+    """The objects below one URL.
+
+    Args:
+        url: `s3://bucket/prefix`, `gs://`, `az://`.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme, _, rest = url.partition("://")
+        self._url = f"{_S3_NAMES.get(scheme, scheme)}://{rest.rstrip('/')}"
+        self._client = _client(self._url)
+
+    def __reduce__(self) -> tuple[type[ObjectStore], tuple[str]]:
+        return ObjectStore, (self._url,)
+
+    @property
+    def url(self) -> str:
+        """The URL, without a slash at its end."""
+        return self._url
+
+    def list_level(self, prefix: str) -> Level:
+        """Return prefixes and objects directly below *prefix*."""
+        import obstore
+
+        with _errors(self._url, prefix):
+            found = obstore.list_with_delimiter(self._client, prefix or None)
+        objects = [_stored(meta) for meta in found["objects"]]
+        return Level(
+            prefixes=sorted(f"{one.rstrip('/')}/" for one in found["common_prefixes"]),
+            objects=sorted((one for one in objects if one.key != prefix), key=lambda one: one.key),
+        )
+
+    def stat(self, key: str) -> StoredObject:
+        """Return an object as it is now."""
+        import obstore
+
+        with _errors(self._url, key):
+            return _stored(obstore.head(self._client, key))
+
+    def read(self, key: str, *, most_bytes: int) -> bytes:
+        """Return the first bytes of an object."""
+        size = self.stat(key).size_bytes
+        if not size or not most_bytes:
+            return b""
+        return bytes(self._range(key, 0, min(size, most_bytes)))
+
+    def open(self, key: str) -> RangedObject:
+        """Open an object for reading."""
+        return RangedObject(functools.partial(self._range, key), self.stat(key).size_bytes)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object that is not there, by a conditional put."""
+        import obstore
+
+        try:
+            with _errors(self._url, key):
+                obstore.put(self._client, key, data, mode="create", use_multipart=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Write an object in place of what is there."""
+        import obstore
+
+        with _errors(self._url, key):
+            obstore.put(self._client, key, data)
+
+    def copy(self, key: str, to_key: str) -> None:
+        """Copy an object on the server's side; what is there by the new name stays."""
+        import obstore
+
+        with _errors(self._url, key):
+            try:
+                obstore.head(self._client, to_key)
+            except FileNotFoundError:
+                obstore.copy(self._client, key, to_key)
+
+    def _range(self, key: str, start: int, end: int) -> Any:  # noqa: ANN401 - obstore.Bytes, a buffer
+        import obstore
+
+        with _errors(self._url, key):
+            return obstore.get_range(self._client, key, start=start, end=end)
+
+
+class RangedObject:
+    """One object, read forwards in ranges that are asked for ahead.
+
+    Args:
+        read_range: returns the bytes from a position up to another.
+        size_bytes: of the object.
+    """
+
+    def __init__(self, read_range: Callable[[int, int], Any], size_bytes: int) -> None:
+        self._read_range = read_range
+        self._size_bytes = size_bytes
+        self._ranges: OrderedDict[int, Future[Any]] = OrderedDict()
+
+    @property
+    def end_position(self) -> int:
+        """Size of the object when it was opened."""
+        return self._size_bytes
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were."""
+        done, wanted = 0, min(len(target), self._size_bytes - position)
+        while done < wanted:
+            start = (position + done) // RANGE_BYTES * RANGE_BYTES
+            data = np.frombuffer(self._range(start).result(), np.uint8)
+            part = data[position + done - start :][: wanted - done]
+            if not part.size:
+                raise OSError(errno.EIO, "the object became shorter while it was read")
+            target[done : done + part.size] = part
+            done += part.size
+        return max(0, done)
+
+    def approach(self, position: int) -> None:
+        """Ask for the ranges behind *position*."""
+        first = position // RANGE_BYTES * RANGE_BYTES
+        for start in range(
+            first, min(first + RANGES_AHEAD * RANGE_BYTES, self._size_bytes), RANGE_BYTES
+        ):
+            self._range(start)
+
+    def leave(self, position: int) -> None:
+        """Forget the ranges before *position*."""
+        for start in [start for start in self._ranges if start + RANGE_BYTES <= position]:
+            self._ranges.pop(start).cancel()
+
+    def close(self) -> None:
+        """Forget all ranges."""
+        self.leave(self._size_bytes + RANGE_BYTES)
+
+    def _range(self, start: int) -> Future[Any]:
+        known = self._ranges.get(start)
+        if known is None:
+            end = min(start + RANGE_BYTES, self._size_bytes)
+            known = self._ranges[start] = _requests().submit(self._read_range, start, end)
+        return known
+
+
+@functools.cache
+def _requests() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(RANGES_AHEAD, thread_name_prefix="archive-read")
+
+
+def _client(url: str) -> obstore.store.ObjectStore:
+    try:
+        from obstore.store import from_url
+    except ImportError as error:
+        raise UsageError(
+            f"{url}: reading from object stores needs obstore: pip install 'kafka-log-recovery[archive]'"
+        ) from error
+    config = _profile() if url.startswith("s3://") else {}
+    endpoint = config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if url.startswith("s3://") and endpoint:
+        config["endpoint"] = endpoint
+    options: dict[str, Any] = {"allow_http": True} if (endpoint or "").startswith("http://") else {}
+    try:
+        return from_url(url, config=config or None, client_options=options or None)  # type: ignore[arg-type] # by name
+    except Exception as error:  # what the library raises for a URL has no common class but this
+        raise UsageError(f"{url}: {error}") from error
+
+
+def _profile() -> dict[str, str]:
+    """Return what the profile files say of S3, nothing where the environment has keys of its own."""
+    if "AWS_ACCESS_KEY_ID" in os.environ:
+        return {}
+    name = os.environ.get("AWS_PROFILE", "default")
+    home = os.path.expanduser("~/.aws")
+    found: dict[str, str] = {}
+    for variable, file, section in (
+        ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
+    ):
+        parser = configparser.RawConfigParser()
+        parser.read(os.environ.get(variable, os.path.join(home, file)))
+        if parser.has_section(section):
+            found |= {_PROFILE_KEYS[key]: value for key, value in parser.items(section) if key in _PROFILE_KEYS}
+    return found
+
+
+def _stored(meta: Any) -> StoredObject:  # noqa: ANN401 - obstore.ObjectMeta, a dict
+    version = meta.get("e_tag") or (meta["last_modified"].isoformat() if meta.get("last_modified") else "")
+    return StoredObject(key=meta["path"], size_bytes=meta["size"], version=version.strip('"'))
+
+
+@contextmanager
+def _errors(url: str, key: str) -> Iterator[None]:
+    """Turn what obstore raises into an OSError that names the object."""
+    from obstore import exceptions
+
+    path = f"{url}/{key}"
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, "no such object", path) from error
+    except exceptions.AlreadyExistsError as error:
+        raise FileExistsError(errno.EEXIST, "the object exists", path) from error
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, _short(error), path) from error
+    except exceptions.BaseError as error:
+        raise OSError(errno.EIO, _short(error), path) from error
+
+
+def _short(error: BaseException) -> str:
+    """Return the first line of what the library says; the rest is a dump of its own values."""
+    return str(error).partition("\n")[0][:300]
