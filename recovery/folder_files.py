@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
@@ -66,6 +67,46 @@ class FolderFiles:
     checked_bytes: dict[str, int] = field(default_factory=dict)
 
 
+class Folder(Protocol):
+    """A partition's folder, here or in an archive."""
+
+    def list(self) -> tuple[dict[str, FileStat], dict[str, str]]:
+        """Return the regular files, and in words what is a link or no file.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        ...
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """Return the first bytes of a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+
+class LocalFolder:
+    """A folder of a file system.
+
+    Args:
+        path: of the folder.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def list(self) -> tuple[dict[str, FileStat], dict[str, str]]:
+        """Return the regular files, and in words what is a link or no file."""
+        return list_folder(self._path)
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """Return the first bytes of a file."""
+        with open(os.path.join(self._path, name), "rb", buffering=0) as file:
+            return file.read(most_bytes) or b""
+
+
 def list_folder(path: str) -> tuple[dict[str, FileStat], dict[str, str]]:
     """Return the regular files of a folder, links to such included, and in words what is a link or no file.
 
@@ -94,12 +135,16 @@ def list_folder(path: str) -> tuple[dict[str, FileStat], dict[str, str]]:
 
 
 def read_folder(
-    path: str, *, is_live: bool, is_metadata_log: bool = False, take: Callable[[int], None] = lambda _: None
+    folder: Folder,
+    *,
+    is_live: bool,
+    is_metadata_log: bool = False,
+    take: Callable[[int], None] = lambda _: None,
 ) -> FolderFiles:
-    """Return what lies in the folder at *path*; files that cannot be read are findings.
+    """Return what lies in *folder*; files that cannot be read are findings.
 
     Args:
-        path: of the folder.
+        folder: of the partition.
         is_live: whether a broker may add, rename and remove files meanwhile.
         is_metadata_log: whether it is that of `__cluster_metadata-0`.
         take: asked before so many bytes are read.
@@ -107,7 +152,7 @@ def read_folder(
     Raises:
         OSError: the folder cannot be listed.
     """
-    return _FolderReader(path, is_live=is_live, is_metadata_log=is_metadata_log, take=take).read()
+    return _FolderReader(folder, is_live=is_live, is_metadata_log=is_metadata_log, take=take).read()
 
 
 _LABELS = re.compile(rb"version:.*\r?\ntopic_id:")
@@ -115,9 +160,9 @@ _LABELS = re.compile(rb"version:.*\r?\ntopic_id:")
 
 class _FolderReader:
     def __init__(
-        self, path: str, *, is_live: bool, is_metadata_log: bool, take: Callable[[int], None]
+        self, folder: Folder, *, is_live: bool, is_metadata_log: bool, take: Callable[[int], None]
     ) -> None:
-        self._path = path
+        self._folder = folder
         self._is_live = is_live
         self._is_metadata_log = is_metadata_log
         self._take = take
@@ -125,7 +170,7 @@ class _FolderReader:
 
     def read(self) -> FolderFiles:
         files = self._files
-        files.names, others = list_folder(self._path)
+        files.names, others = self._folder.list()
         self._judge_types(others)
         kinds = {name: file_kind(name) for name in files.names}
         for name, kind in sorted(kinds.items()):
@@ -247,8 +292,7 @@ class _FolderReader:
         size = self._files.names[name].size_bytes
         try:
             self._take(min(size, MOST_SMALL_FILE_BYTES))
-            with open(os.path.join(self._path, name), "rb", buffering=0) as file:
-                data = file.read(MOST_SMALL_FILE_BYTES + 1) or b""
+            data = self._folder.read(name, MOST_SMALL_FILE_BYTES + 1)
         except OSError as error:
             self._find(name, "unreadable", str(error.strerror), severity="unchecked")
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from recovery.folder_files import FolderFiles, read_folder
+from recovery.folder_files import FolderFiles, LocalFolder, read_folder
 from recovery.model import FileStat
 from recovery.partition_scrub import PartitionFacts, PartitionScrub
 from recovery.segment_task import Piece, SegmentResult, SegmentTask
@@ -54,7 +54,7 @@ class Recheck:
             self._wait(_WAIT_S * (look + 1))
             try:
                 now = read_folder(
-                    self._facts.path,
+                    LocalFolder(self._facts.path),
                     is_live=True,
                     is_metadata_log=self._facts.is_metadata_log,
                     take=self._take,

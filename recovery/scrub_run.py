@@ -19,7 +19,7 @@ from dataclasses import field
 from uuid import UUID
 
 from recovery.errors import InterruptedRecoveryError
-from recovery.folder_files import read_folder
+from recovery.folder_files import LocalFolder, read_folder
 from recovery.kernel_start import KernelStart, start_kernels
 from recovery.lock import is_locked
 from recovery.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
@@ -41,6 +41,7 @@ from recovery.rate_limit import RateLimit
 from recovery.recheck import Recheck
 from recovery.scrub_report import ScrubReport
 from recovery.scrubbed_dir import ScrubbedDir, find_contradictions, kind_of, log_sizes
+from recovery.segment_files import FolderSegmentFiles
 from recovery.segment_scrub import scrub_segment
 from recovery.segment_task import Reading, SegmentResult, SegmentTask
 from recovery.stop_request import StopRequest
@@ -259,7 +260,7 @@ class ScrubRun:
         facts = self.facts(one, folder)
         try:
             files = read_folder(
-                facts.path,
+                LocalFolder(facts.path),
                 is_live=one.is_live,
                 is_metadata_log=facts.is_metadata_log,
                 take=self._limit.take,
@@ -295,10 +296,10 @@ class ScrubRun:
             limit=self._limit,
             on_bytes=on_bytes,
             one_at_a_time=self._one_at_a_time,
-            drops_cache=self._drops_cache,
         )
+        files = FolderSegmentFiles(task.folder, drops_cache=self._drops_cache)
         try:
-            return scrub_segment(task, reading)
+            return scrub_segment(task, reading, files)
         except OSError as error:
             return _unreadable(task.log, error)
 

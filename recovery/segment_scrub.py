@@ -1,7 +1,7 @@
 """One segment read from end to end and checked: its batches, their records, its offset and time index.
 
-Everything is read with `pread` into windows that each thread owns: nothing that a live broker does to a file can end
-the process. Indexes are read before the log, so that a live broker's entries lead into what is then read.
+Everything is read into windows that each thread owns. Indexes are read before the log, so that a live broker's entries
+lead into what is then read.
 
 A batch whose checksum is wrong is passed over where a sound one is found behind it, by its own length or by an index
 entry; the checks go on there.
@@ -10,7 +10,6 @@ entry; the checks go on there.
 from __future__ import annotations
 
 import errno
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -20,10 +19,10 @@ from native.batch_headers import HEADER_ROW_DTYPE, HeaderRows, HeaderWalk, WalkE
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.batch_checks import BatchChecks
-from recovery.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range, read_at, read_index_file
+from recovery.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
 from recovery.index_checks import OffsetIndexChecks, TimeIndexChecks, size_findings, without_preallocated
-from recovery.page_cache import CachedFile
 from recovery.record_checks import RecordChecks
+from recovery.segment_files import OpenedLog, SegmentFiles
 from recovery.segment_task import Piece, Reading, SegmentResult, SegmentTask, Tail
 from recovery.segment_window import WINDOW_BYTES, first_batch_bytes, stop_words, window_buffer
 from recovery.source import SLACK_BYTES, decide_control
@@ -39,18 +38,19 @@ _MOST_DAMAGED, _MOST_PROBES = 100, 64
 _SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
 
 
-def scrub_segment(task: SegmentTask, reading: Reading) -> SegmentResult:
-    """Read and check one segment.
+def scrub_segment(task: SegmentTask, reading: Reading, files: SegmentFiles) -> SegmentResult:
+    """Read and check one segment, whose *files* are in a folder or in an archive.
 
     Raises:
         OSError: the log or an index cannot be opened. An error further on is a finding.
     """
-    return _SegmentScrub(task, reading).run()
+    return _SegmentScrub(task, reading, files).run()
 
 
 class _SegmentScrub:
-    def __init__(self, task: SegmentTask, reading: Reading) -> None:
+    def __init__(self, task: SegmentTask, reading: Reading, files: SegmentFiles) -> None:
         self._task = task
+        self._files = files
         self._reading = reading
         self._result = SegmentResult(task=task)
         self._batches = BatchChecks(
@@ -62,7 +62,6 @@ class _SegmentScrub:
         self._damaged = 0
         self._end = 0
         self._position = 0
-        self._descriptor = -1
 
     def run(self) -> SegmentResult:
         task, result = self._task, self._result
@@ -72,18 +71,17 @@ class _SegmentScrub:
         self._time_index = TimeIndexChecks(
             time_index_name(task.base_offset), task.base_offset, self._entries(is_time=True)
         )
-        self._descriptor = os.open(os.path.join(task.folder, task.log), os.O_RDONLY | os.O_CLOEXEC)
+        self._log: OpenedLog = self._files.open(task.log)
         try:
-            self._cached = CachedFile(self._descriptor, gives_back=self._reading.drops_cache)
-            self._end = self._cached.end_position
+            self._end = self._log.end_position
             self._read_batches()
-            self._cached.leave(self._end)
+            self._log.leave(self._end)
         except OSError as error:  # what was read until then counts
             self._end_piece(is_broken=True)
             result.is_whole = False
             self._find(self._position, "unreadable", str(error), is_unchecked=True)
         finally:
-            os.close(self._descriptor)
+            self._log.close()
         result.checked_bytes[task.log] = self._end
         result.findings += self._batches.findings
         result.findings += self._index.finish(self._end, is_whole=result.is_whole)
@@ -118,7 +116,7 @@ class _SegmentScrub:
     def _read_index(self, name: str) -> tuple[bytes, int]:
         """Return the bytes of an index and its size; nothing where it is missing, which is judged elsewhere."""
         try:
-            data, size = read_index_file(os.path.join(self._task.folder, name), self._reading.limit.take)
+            data, size = self._files.read_index(name, self._reading.limit.take)
         except FileNotFoundError:
             return b"", 0
         except OSError as error:
@@ -182,10 +180,10 @@ class _SegmentScrub:
         size = max(0, min(wanted, self._end - position))
         self._position = position
         self._reading.limit.take(size)
-        self._cached.leave(position)
-        self._cached.approach(position)
+        self._log.leave(position)
+        self._log.approach(position)
         buffer = window_buffer(SLACK_BYTES + size)
-        count = read_at(self._descriptor, buffer[SLACK_BYTES:], position)
+        count = self._log.read_at(buffer[SLACK_BYTES:], position)
         if count < size:
             raise OSError(errno.EIO, "the file became shorter while it was read", self._task.log)
         self._reading.on_bytes(0)
@@ -342,7 +340,7 @@ class _SegmentScrub:
         following = entries[entries > position][:_MOST_PROBES]
         for candidate in sorted({*candidates, *following.tolist()}):
             if is_sound_batch(
-                self._descriptor,
+                self._log,
                 candidate,
                 self._end,
                 base_offset=max(self._task.base_offset, self._batches.last_offset or 0),
@@ -355,7 +353,7 @@ class _SegmentScrub:
         """Note damage with nothing sound behind it, as what it means at this end of the log."""
         tail = self._task.tail
         left = self._end - position
-        is_zero = tail is not Tail.CLOSED and is_zero_range(self._descriptor, position, self._end)
+        is_zero = tail is not Tail.CLOSED and is_zero_range(self._log, position, self._end)
         if tail is Tail.LIVE and (is_zero or rule in ("torn-batch", "trailing-bytes")):
             return
         if tail in (Tail.LIVE, Tail.CLOSED):
@@ -370,7 +368,7 @@ class _SegmentScrub:
     def _take_large(self, position: int, size_bytes: int) -> int | None:
         """Check the CRC of a batch that is too large for a window; return where to go on, None for nowhere."""
         self._end_piece(is_broken=True)
-        if is_sound_large_batch(self._descriptor, position, size_bytes, self._reading.limit.take):
+        if is_sound_large_batch(self._log, position, size_bytes, self._reading.limit.take):
             self._skip(position + size_bytes)
             if self._task.is_deep:
                 self._find(position, "too-large", f"a batch of {size_bytes} bytes", is_unchecked=True)

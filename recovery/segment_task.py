@@ -98,10 +98,8 @@ class Reading:
         limit: on bytes a second.
         on_bytes: told how many bytes of a log were read, by the thread that did.
         one_at_a_time: held while a large batch is opened.
-        drops_cache: whether what is read from disk leaves the page cache again.
     """
 
     limit: RateLimit
     on_bytes: Callable[[int], None]
     one_at_a_time: AbstractContextManager[object]
-    drops_cache: bool = False

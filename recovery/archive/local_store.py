@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import secrets
 
-import numpy as np
-import numpy.typing as npt
-
 from recovery.archive.archived import StoredObject
 from recovery.archive.store import Level
-from recovery.batch_probe import read_at
-from recovery.page_cache import CachedFile
+from recovery.segment_files import OpenedFile
 
 
 class LocalStore:
@@ -60,9 +56,9 @@ class LocalStore:
                 most_bytes -= len(data)
         return b"".join(parts)
 
-    def open(self, key: str) -> LocalObject:
+    def open(self, key: str) -> OpenedFile:
         """Open a file for reading."""
-        return LocalObject(self._path(key))
+        return OpenedFile(self._path(key))
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a file that is not there; by a link, so that of two that try one succeeds."""
@@ -101,38 +97,6 @@ class LocalStore:
         if ".." in key.split("/"):
             raise PermissionError(f"{key}: a key may not lead out of the archive")
         return os.path.join(self._root, key) if key else self._root
-
-
-class LocalObject:
-    """An open file, read forwards."""
-
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self._cached = CachedFile(self._descriptor, gives_back=False)
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-
-    @property
-    def end_position(self) -> int:
-        """Size of the file when it was opened."""
-        return self._cached.end_position
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        """Fill *target* from *position* on; return how many bytes there were."""
-        return read_at(self._descriptor, target, position)
-
-    def approach(self, position: int) -> None:
-        """Have what stands behind *position* read from disk."""
-        self._cached.approach(position)
-
-    def leave(self, position: int) -> None:
-        """Nothing: the page cache keeps what it likes."""
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
 
 
 def _stored(key: str, status: os.stat_result) -> StoredObject:

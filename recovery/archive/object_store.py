@@ -160,9 +160,7 @@ class RangedObject:
     def approach(self, position: int) -> None:
         """Ask for the ranges behind *position*."""
         first = position // RANGE_BYTES * RANGE_BYTES
-        for start in range(
-            first, min(first + RANGES_AHEAD * RANGE_BYTES, self._size_bytes), RANGE_BYTES
-        ):
+        for start in range(first, min(first + RANGES_AHEAD * RANGE_BYTES, self._size_bytes), RANGE_BYTES):
             self._range(start)
 
     def leave(self, position: int) -> None:
@@ -195,12 +193,14 @@ def _client(url: str) -> obstore.store.ObjectStore:
             f"{url}: reading from object stores needs obstore: pip install 'kafka-log-recovery[archive]'"
         ) from error
     config = _profile() if url.startswith("s3://") else {}
-    endpoint = config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    endpoint = (
+        config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    )
     if url.startswith("s3://") and endpoint:
         config["endpoint"] = endpoint
     options: dict[str, Any] = {"allow_http": True} if (endpoint or "").startswith("http://") else {}
     try:
-        return from_url(url, config=config or None, client_options=options or None)  # type: ignore[arg-type] # by name
+        return from_url(url, config=config or None, client_options=options or None)  # type: ignore[arg-type]  # by name
     except Exception as error:  # what the library raises for a URL has no common class but this
         raise UsageError(f"{url}: {error}") from error
 
@@ -219,7 +219,9 @@ def _profile() -> dict[str, str]:
         parser = configparser.RawConfigParser()
         parser.read(os.environ.get(variable, os.path.join(home, file)))
         if parser.has_section(section):
-            found |= {_PROFILE_KEYS[key]: value for key, value in parser.items(section) if key in _PROFILE_KEYS}
+            found |= {
+                _PROFILE_KEYS[key]: value for key, value in parser.items(section) if key in _PROFILE_KEYS
+            }
     return found
 
 

@@ -1,15 +1,12 @@
-"""Where an archive lies: a folder, or a bucket. What any store can do, and which one a URL names."""
+"""Where an archive lies: a folder, or a bucket. What any store can do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from recovery.archive.archived import StoredObject
-from recovery.errors import UsageError
+from recovery.segment_files import OpenedLog
 from segfmt.value_class import dataclass
 
 
@@ -26,46 +23,17 @@ class Level:
     objects: Sequence[StoredObject]
 
 
-class OpenedObject(Protocol):
-    """One object that is read forwards, window by window.
-
-    Attributes:
-        end_position: its size when it was opened.
-    """
-
-    @property
-    def end_position(self) -> int: ...
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        """Fill *target* from *position* on; return how many bytes there were.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        ...
-
-    def approach(self, position: int) -> None:
-        """Have what stands behind *position* read ahead."""
-        ...
-
-    def leave(self, position: int) -> None:
-        """Forget what stands before *position*."""
-        ...
-
-    def close(self) -> None:
-        """Give it back."""
-        ...
-
-
 class Store(Protocol):
     """A tree of objects below a URL. Keys are relative to it.
 
-    What fails is an OSError: FileNotFoundError, PermissionError, or one whose text says what the store said. A store can
-    be pickled, and is opened again where it arrives.
+    What fails is an OSError: FileNotFoundError, PermissionError, or one whose text says what the store said. A store
+    can be pickled, and is opened again where it arrives.
     """
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """What it was opened by."""
+        ...
 
     def list_level(self, prefix: str) -> Level:
         """Return what lies directly below *prefix*, which is empty or ends in `/`."""
@@ -79,7 +47,7 @@ class Store(Protocol):
         """Return the first *most_bytes* of an object."""
         ...
 
-    def open(self, key: str) -> OpenedObject:
+    def open(self, key: str) -> OpenedLog:
         """Open an object for reading."""
         ...
 
@@ -94,31 +62,3 @@ class Store(Protocol):
     def copy(self, key: str, to_key: str) -> None:
         """Copy an object within the store, where there is none by the new name yet."""
         ...
-
-
-_OBJECT_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
-
-
-def open_store(url: str) -> Store:
-    """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
-
-    Raises:
-        UsageError: no store of that kind is known here.
-    """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        from recovery.archive.local_store import LocalStore
-
-        return LocalStore(url)
-    if scheme == "file":
-        from recovery.archive.local_store import LocalStore
-
-        return LocalStore("/" + rest.partition("/")[2])
-    if scheme in _OBJECT_SCHEMES:
-        from recovery.archive.object_store import ObjectStore
-
-        return ObjectStore(url)
-    raise UsageError(
-        f"{url}: no store for {scheme}:// (a path, file://, s3://, gs:// and az:// are known; HDFS is not: "
-        "mount it by its NFS gateway or FUSE, and give the path)"
-    )

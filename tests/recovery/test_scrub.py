@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import recovery.batch_probe
+import recovery.segment_files
 from recovery.errors import UsageError
 from recovery.rate_limit import RateLimit
 from recovery.scrub_run import ScrubRun, TopicFacts
@@ -491,12 +491,12 @@ class TestLiveBroker:
 
         real = recovery.scrub_run.scrub_segment
 
-        def remove_first(task: object, reading: object) -> object:
+        def remove_first(*arguments: object) -> object:
             first = damaged.logs()[0]
             if first.name == f"{0:020d}.log":
                 for suffix in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
                     first.with_suffix(suffix).unlink(missing_ok=True)
-            return real(task, reading)
+            return real(*arguments)
 
         monkeypatch.setattr(recovery.scrub_run, "scrub_segment", remove_first)
         assert damaged.logs()[0].name == f"{0:020d}.log"
@@ -523,7 +523,7 @@ class TestReading:
                 raise OSError(5, "Input/output error")
             return real(descriptor, buffers, position)
 
-        monkeypatch.setattr(recovery.batch_probe.os, "preadv", preadv)
+        monkeypatch.setattr(recovery.segment_files.os, "preadv", preadv)
         report = scrub(sample, [damaged.log_dir])
         assert [Path(file.path).name for file in report.unchecked] == [bad.name]
         assert report.exit_code == 4

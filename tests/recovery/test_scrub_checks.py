@@ -12,7 +12,7 @@ from native.batch_headers import HEADER_ROW_DTYPE
 from native.segment_scan import scan_segment
 from recovery.batch_checks import BatchChecks, EpochRun
 from recovery.epoch_checks import check_epochs
-from recovery.folder_files import FolderFiles, read_folder
+from recovery.folder_files import FolderFiles, LocalFolder, read_folder
 from recovery.index_checks import (
     OffsetIndexChecks,
     TimeIndexChecks,
@@ -397,7 +397,7 @@ class TestRecheck:
 
         recheck = Recheck(facts=facts, read=read, stop=StopRequest())
         recheck._wait = lambda _seconds: None  # type: ignore[method-assign]  # nothing changes by waiting
-        files: FolderFiles = read_folder(str(folder), is_live=True)
+        files: FolderFiles = read_folder(LocalFolder(str(folder)), is_live=True)
         return recheck.confirm(list(looks[0]), [], files)
 
     def finding(self, position: int) -> Finding:

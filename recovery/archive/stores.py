@@ -1,0 +1,33 @@
+"""Which store a URL names."""
+
+from __future__ import annotations
+
+from recovery.archive.store import Store
+from recovery.errors import UsageError
+
+_OBJECT_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
+
+
+def open_store(url: str) -> Store:
+    """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
+
+    Raises:
+        UsageError: no store of that kind is known here.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        from recovery.archive.local_store import LocalStore
+
+        return LocalStore(url)
+    if scheme == "file":
+        from recovery.archive.local_store import LocalStore
+
+        return LocalStore("/" + rest.partition("/")[2])
+    if scheme in _OBJECT_SCHEMES:
+        from recovery.archive.object_store import ObjectStore
+
+        return ObjectStore(url)
+    raise UsageError(
+        f"{url}: no store for {scheme}:// (a path, file://, s3://, gs:// and az:// are known; HDFS is not: "
+        "mount it by its NFS gateway or FUSE, and give the path)"
+    )

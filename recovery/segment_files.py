@@ -1,0 +1,152 @@
+"""How the scrub of a segment reads its files: from a folder here, from an archive elsewhere.
+
+Everything in a folder is read with `pread`: nothing that a live broker does to a file can end the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.page_cache import CachedFile
+
+MOST_INDEX_BYTES = 32 << 20
+
+
+class OpenedLog(Protocol):
+    """A file that is read forwards, window by window."""
+
+    @property
+    def end_position(self) -> int:
+        """Its size in bytes when it was opened."""
+        ...
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+    def approach(self, position: int) -> None:
+        """Have what stands behind *position* read ahead."""
+        ...
+
+    def leave(self, position: int) -> None:
+        """Forget what stands before *position*."""
+        ...
+
+    def close(self) -> None:
+        """Give it back."""
+        ...
+
+
+class SegmentFiles(Protocol):
+    """The files of a segment, by the names that Kafka gives them."""
+
+    def open(self, name: str) -> OpenedLog:
+        """Open a log.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        ...
+
+    def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+        """Return the first bytes of an index, as many as are looked at, and its size.
+
+        *take* is asked before they are read.
+
+        Raises:
+            FileNotFoundError: there is none.
+            OSError: it cannot be read.
+        """
+        ...
+
+
+class OpenedFile:
+    """A file of a file system.
+
+    Args:
+        path: of the file.
+        gives_back: whether what is read from disk leaves the page cache again.
+    """
+
+    def __init__(self, path: str, *, gives_back: bool = False) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._cached = CachedFile(self._descriptor, gives_back=gives_back)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    @property
+    def end_position(self) -> int:
+        """Size of the file when it was opened."""
+        return self._cached.end_position
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were."""
+        return _read_at(self._descriptor, target, position)
+
+    def approach(self, position: int) -> None:
+        """Have what stands behind *position* read from disk."""
+        self._cached.approach(position)
+
+    def leave(self, position: int) -> None:
+        """Give back what stands before *position* and was not in the page cache before."""
+        self._cached.leave(position)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+class FolderSegmentFiles:
+    """The files of a segment in a partition's folder.
+
+    Args:
+        folder: its path.
+        drops_cache: whether what is read from disk leaves the page cache again.
+    """
+
+    def __init__(self, folder: str, *, drops_cache: bool = False) -> None:
+        self._folder = folder
+        self._drops_cache = drops_cache
+
+    def open(self, name: str) -> OpenedFile:
+        """Open a log."""
+        return OpenedFile(os.path.join(self._folder, name), gives_back=self._drops_cache)
+
+    def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+        """Return the first bytes of an index, and its size; what has its name and is no file is none."""
+        path = os.path.join(self._folder, name)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):  # a FIFO would never end
+                raise FileNotFoundError(errno.ENOENT, "no regular file", path)
+            size = min(found.st_size, MOST_INDEX_BYTES)
+            take(size)
+            data = np.zeros(size, np.uint8)
+            return data[: _read_at(descriptor, data, 0)].tobytes(), found.st_size
+        finally:
+            os.close(descriptor)
+
+
+def _read_at(descriptor: int, target: npt.NDArray[np.uint8], position: int) -> int:
+    view = memoryview(target.data)
+    done = 0
+    while done < len(view):
+        count = os.preadv(descriptor, [view[done:]], position + done)
+        if count == 0:
+            break
+        done += count
+    return done
