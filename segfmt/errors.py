@@ -142,6 +142,12 @@ class MalformedMetadataError(FormatError):
     default_kafka = "MetadataParseException"
 
 
+class MalformedRemoteMetadataError(FormatError):
+    """A record of `__remote_log_metadata` that does not parse, or tells of a segment that cannot be."""
+
+    default_kafka = "MetadataParseException"
+
+
 class FileNameError(FormatError):
     """The name of a file or folder from which the broker cannot take an offset, topic or partition."""
 

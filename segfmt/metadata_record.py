@@ -16,9 +16,10 @@ import enum
 import functools
 from uuid import UUID
 
-from segfmt.errors import BufferUnderflowError, FormatError, MalformedMetadataError
+from segfmt.errors import FormatError, MalformedMetadataError
+from segfmt.flexible_fields import FlexibleFields, encode_string
 from segfmt.value_class import dataclass
-from segfmt.varint import encode_unsigned_varint, read_unsigned_varint
+from segfmt.varint import read_unsigned_varint
 
 FRAME_VERSION = 1
 
@@ -130,7 +131,7 @@ def _read_framed(value: bytes) -> MetadataRecord:
         return _other_record(api_key, version)
     if version != 0:
         raise MalformedMetadataError(f"{ApiKey(api_key).name} record of version {version}, expected 0")
-    fields = _Fields(value, position)
+    fields = FlexibleFields(value, position)
     try:
         record = _read_fields(ApiKey(api_key), fields)
         fields.skip_tagged()
@@ -149,16 +150,16 @@ def _read_framed(value: bytes) -> MetadataRecord:
 def encode_metadata_record(record: MetadataRecord) -> bytes:
     """Return the value that holds *record*; `OtherRecord` has no bytes to be made of and is refused."""
     if isinstance(record, TopicRecord):
-        return _frame(ApiKey.TOPIC, _encode_string(record.name) + record.topic_id.bytes)
+        return _frame(ApiKey.TOPIC, encode_string(record.name) + record.topic_id.bytes)
     if isinstance(record, RemoveTopicRecord):
         return _frame(ApiKey.REMOVE_TOPIC, record.topic_id.bytes)
     if isinstance(record, ConfigRecord):
         strings = (record.resource_name, record.name, record.value)
-        body = record.resource_type.to_bytes(1, "big", signed=True) + b"".join(map(_encode_string, strings))
+        body = record.resource_type.to_bytes(1, "big", signed=True) + b"".join(map(encode_string, strings))
         return _frame(ApiKey.CONFIG, body)
     if isinstance(record, FeatureLevelRecord):
         level = record.feature_level.to_bytes(2, "big", signed=True)
-        return _frame(ApiKey.FEATURE_LEVEL, _encode_string(record.name) + level)
+        return _frame(ApiKey.FEATURE_LEVEL, encode_string(record.name) + level)
     if isinstance(record, TransactionRecord):
         return _frame(record.api_key, b"")
     raise MalformedMetadataError(f"the fields of a record with api key {record.api_key} are not known")
@@ -172,48 +173,7 @@ def _other_record(api_key: int, version: int) -> OtherRecord:
     return OtherRecord(api_key=api_key, version=version)
 
 
-class _Fields:
-    """A cursor over flexible fields; raises FormatError where they end too early."""
-
-    def __init__(self, value: bytes, position: int) -> None:
-        self._value = value
-        self.position = position
-
-    def take(self, size: int) -> bytes:
-        end = self.position + size
-        if end > len(self._value):
-            raise BufferUnderflowError(f"position {self.position}: cut off", position=self.position)
-        taken = self._value[self.position : end]
-        self.position = end
-        return taken
-
-    def unsigned(self) -> int:
-        number, self.position = read_unsigned_varint(self._value, self.position)
-        return number
-
-    def signed(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "big", signed=True)
-
-    def uuid(self) -> UUID:
-        return UUID(bytes=self.take(16))
-
-    def string(self) -> str | None:
-        size = self.unsigned() - 1
-        return None if size < 0 else self.take(size).decode("utf-8", "replace")
-
-    def text(self) -> str:
-        text = self.string()
-        if text is None:
-            raise FormatError(f"position {self.position}: null for a string", position=self.position)
-        return text
-
-    def skip_tagged(self) -> None:
-        for _ in range(self.unsigned()):
-            self.unsigned()
-            self.take(self.unsigned())
-
-
-def _read_fields(api_key: ApiKey, fields: _Fields) -> MetadataRecord:
+def _read_fields(api_key: ApiKey, fields: FlexibleFields) -> MetadataRecord:
     if api_key is ApiKey.TOPIC:
         return TopicRecord(name=fields.text(), topic_id=fields.uuid())
     if api_key is ApiKey.REMOVE_TOPIC:
@@ -232,10 +192,3 @@ def _read_fields(api_key: ApiKey, fields: _Fields) -> MetadataRecord:
 
 def _frame(api_key: ApiKey, body: bytes) -> bytes:
     return bytes([FRAME_VERSION, api_key, 0]) + body + b"\x00"
-
-
-def _encode_string(text: str | None) -> bytes:
-    if text is None:
-        return b"\x00"
-    octets = text.encode("utf-8")
-    return encode_unsigned_varint(len(octets) + 1) + octets

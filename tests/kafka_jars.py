@@ -65,6 +65,11 @@ def oracle_classes() -> Path:
     return compiled(ORACLE_DIR / "src")
 
 
+def remote_log_classes() -> Path:
+    """The compiled program of tests/oracle/remote: Kafka's own view of the metadata of tiered storage."""
+    return compiled(ORACLE_DIR / "remote")
+
+
 def clock_classes() -> Path:
     """The clock that makes a whole broker believe it is another day (tests/oracle/clock)."""
     return compiled(ORACLE_DIR / "clock")

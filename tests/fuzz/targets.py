@@ -59,7 +59,15 @@ def assert_within(error: FormatError, data: bytes) -> None:
 @functools.cache
 def targets() -> dict[str, Target]:
     """All targets by name."""
-    from tests.fuzz import binary_files, kernels, quarantine_files, records, text_files, whole_dirs
+    from tests.fuzz import (
+        binary_files,
+        kernels,
+        quarantine_files,
+        records,
+        remote_files,
+        text_files,
+        whole_dirs,
+    )
 
     found = [
         *text_files.TARGETS,
@@ -67,6 +75,7 @@ def targets() -> dict[str, Target]:
         *records.TARGETS,
         *kernels.TARGETS,
         *quarantine_files.TARGETS,
+        *remote_files.TARGETS,
         *whole_dirs.TARGETS,
     ]
     return {target.name: target for target in found}

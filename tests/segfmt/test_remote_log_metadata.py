@@ -1,0 +1,191 @@
+import json
+import random
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from segfmt.checkpoint import LeaderEpochEntry
+from segfmt.errors import FormatError, MalformedRemoteMetadataError
+from segfmt.kafka_uuid import format_uuid, read_uuid
+from segfmt.remote_log_metadata import (
+    RemotePartition,
+    RemoteSegment,
+    RemoteSegmentState,
+    encode_remote_log_metadata,
+    metadata_partition,
+    read_remote_log_metadata,
+)
+from tests.remote_log_oracle import ask_kafka
+from tests.segfmt.golden_files import golden
+from tests.segfmt.remote_segments import RECORDS, as_kafka_tells
+
+GOLDEN = json.loads(golden("remote-log-metadata.json"))
+SEGMENT = RemoteSegment(
+    owner=RemotePartition(topic="t", topic_id=UUID(int=5), partition=2),
+    segment_id=UUID(int=6),
+    start_offset=10,
+    end_offset=19,
+    broker_id=1,
+    max_timestamp_ms=7,
+    event_timestamp_ms=8,
+    leader_epochs=(LeaderEpochEntry(0, 10), LeaderEpochEntry(2, 15)),
+    size_bytes=100,
+)
+VALUE = encode_remote_log_metadata(SEGMENT)
+
+
+@given(RECORDS)
+def test_a_record_comes_back(record):
+    assert read_remote_log_metadata(encode_remote_log_metadata(record)) == record
+
+
+@pytest.mark.parametrize("told", GOLDEN["records"])
+def test_records_are_those_of_kafka(told):
+    value = bytes.fromhex(told["value"])
+    record = read_remote_log_metadata(value)
+    assert as_kafka_tells(record) == {name: one for name, one in told.items() if name != "value"}
+    assert encode_remote_log_metadata(record) == value
+
+
+def test_golden_records_have_all_kinds_and_states():
+    kinds = {(told["kind"], told["state"]) for told in GOLDEN["records"]}
+    assert len({kind for kind, _ in kinds}) == 4
+    assert {state for kind, state in kinds if kind == "RemoteLogSegmentMetadata"} == {0, 1, 2, 3}
+    assert {state for kind, state in kinds if kind == "RemoteLogSegmentMetadataUpdate"} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("told", GOLDEN["partitions"])
+def test_the_metadata_partition_is_that_of_kafka(told):
+    owner = RemotePartition(topic="any", topic_id=read_uuid(told["topic_id"]), partition=told["partition"])
+    assert metadata_partition(owner, told["count"]) == told["metadata_partition"]
+
+
+def test_records_of_a_real_broker():
+    announced = read_remote_log_metadata(golden("remote-segment.bin"))
+    update = read_remote_log_metadata(golden("remote-update.bin"))
+    assert announced.segment_id == update.segment_id
+    assert (announced.start_offset, announced.end_offset, announced.size_bytes) == (0, 35, 15001)
+    assert announced.state is RemoteSegmentState.COPY_SEGMENT_STARTED
+    assert update.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+
+
+def test_unknown_tags_are_passed_over():
+    """Behind the flag, and in the innermost struct."""
+    flagged = encode_remote_log_metadata(replace(SEGMENT, has_no_transactions=True))
+    assert flagged[-4:] == b"\x01\x00\x01\x01"
+    assert read_remote_log_metadata(flagged[:-4] + b"\x02\x00\x01\x01\x09\x02ab").has_no_transactions
+    owner_tags = 3 + 2 + 16 + 4
+    assert VALUE[owner_tags] == 0
+    tagged = VALUE[:owner_tags] + b"\x01\x07\x03abc" + VALUE[owner_tags + 1 :]
+    assert read_remote_log_metadata(tagged) == SEGMENT
+
+
+def test_of_two_lines_for_one_epoch_the_later_counts():
+    twice = replace(SEGMENT, leader_epochs=(LeaderEpochEntry(2, 10), LeaderEpochEntry(2, 15)))
+    value = encode_remote_log_metadata(twice)
+    assert read_remote_log_metadata(value).leader_epochs == (LeaderEpochEntry(2, 15),)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b"", "cut off"),
+        (b"\x02" + VALUE[1:], "frame version 2"),
+        (b"\x01\x04" + VALUE[2:], "api key 4"),
+        (b"\x01\x00\x01" + VALUE[3:], "version 1"),
+        (VALUE + b"\x00", "1 bytes behind"),
+        (VALUE[:-1], "cut off"),
+        (VALUE[:-2] + b"\x04\x00", "state 4"),
+        (VALUE[:-1] + b"\x01\x00\x02\x01\x01", "2 bytes for the flag"),
+        (VALUE[:3] + b"\x00" + VALUE[5:], "null"),
+        (encode_remote_log_metadata(replace(SEGMENT, end_offset=9)), "offsets 10 to 9"),
+        (encode_remote_log_metadata(replace(SEGMENT, start_offset=-1)), "offsets -1"),
+        (encode_remote_log_metadata(replace(SEGMENT, leader_epochs=())), "without a leader epoch"),
+    ],
+)
+def test_what_kafka_refuses_is_refused(value, words):
+    with pytest.raises(MalformedRemoteMetadataError, match=words) as caught:
+        read_remote_log_metadata(value)
+    assert 0 <= caught.value.position <= len(value)
+
+
+def test_an_array_of_more_items_than_bytes_makes_no_list():
+    count_at = VALUE.index(b"\x03" + (0).to_bytes(4, "big") + (10).to_bytes(8, "big"))
+    value = VALUE[:count_at] + b"\xff\xff\xff\xff\x0f" + VALUE[count_at + 1 :]
+    with pytest.raises(MalformedRemoteMetadataError, match="an array of 4294967294 items"):
+        read_remote_log_metadata(value)
+
+
+@given(RECORDS, st.data())
+def test_changed_bytes_are_a_record_or_a_format_error(record, data):
+    value = bytearray(encode_remote_log_metadata(record))
+    for _ in range(data.draw(st.integers(1, 3))):
+        value[data.draw(st.integers(0, len(value) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = read_remote_log_metadata(bytes(value))
+    except FormatError:
+        return
+    assert read_remote_log_metadata(encode_remote_log_metadata(found)) == found
+
+
+@pytest.mark.java
+def test_kafka_reads_and_writes_the_same():
+    """Valid records, and changed ones: both accept and both refuse, but for the two differences."""
+    records = _examples(300)
+    rng = random.Random(11)
+    values = [encode_remote_log_metadata(record) for record in records]
+    changed = [_changed(value, rng) for value in values]
+    answers = ask_kafka({"op": "serde", "value": value.hex()} for value in [*values, *changed])
+    for record, value, told in zip(records, values, answers, strict=False):
+        assert told.pop("value") == value.hex()
+        assert told == as_kafka_tells(record)
+    accepted = 0
+    for value, told in zip(changed, answers[len(values) :], strict=True):
+        try:
+            found = read_remote_log_metadata(value)
+        except FormatError as error:
+            is_known = "flag of an empty" in str(error) or told.get("kind", "").endswith("Snapshot")
+            assert "error" in told or is_known, (value.hex(), told)
+            continue
+        accepted += 1
+        told.pop("value")
+        assert told == as_kafka_tells(found), value.hex()
+    assert 50 < accepted < len(changed) - 50, accepted
+
+
+@pytest.mark.java
+def test_metadata_partitions_are_those_of_kafka():
+    rng = random.Random(12)
+    owners = [
+        RemotePartition(topic="t", topic_id=UUID(int=rng.getrandbits(128)), partition=rng.getrandbits(31))
+        for _ in range(500)
+    ]
+    answers = ask_kafka(
+        {"op": "partition", "topic_id": format_uuid(one.topic_id), "partition": one.partition, "count": 50}
+        for one in owners
+    )
+    assert [told["partition"] for told in answers] == [metadata_partition(one, 50) for one in owners]
+
+
+def _examples(count):
+    found = []
+
+    @settings(max_examples=count, database=None, derandomize=True)
+    @given(RECORDS)
+    def collect(record):
+        found.append(record)
+
+    collect()
+    return found
+
+
+def _changed(value, rng):
+    """A byte changed, lost or put in; or the end cut off."""
+    position = rng.choice([rng.randrange(len(value)), rng.randrange(len(value)), -rng.randrange(1, 8)])
+    position %= len(value)
+    new = bytes([rng.choice([0, 1, 2, 127, 128, 255, rng.randrange(256)])])
+    tail = rng.choice([new + value[position + 1 :], value[position + 1 :], new + value[position:], b""])
+    return value[:position] + tail
