@@ -1,6 +1,6 @@
 """Make the sample logs again, with real brokers: `python sample_logs/make.py [NAME]...`.
 
-Needs what the broker suites need (Java 17, Maven, see tests/kafka.py), about two minutes, and for
+Needs what the broker suites need (Java 17, Maven, see tests/kafka.py), about three minutes, and for
 `crashed-v0-v1` the log dir of a crashed 2.8.2 broker: `--old-log-dir`, by default the one in the present
 archive. The result is the same in kind, not in bytes: clocks and scheduling are real. README.md says what is
 in it; the clocks and checksums there are brought up to date.
@@ -23,8 +23,11 @@ sys.path.insert(0, str(SAMPLE_DIR.parent))
 
 from tests.kafka_broker import Broker, topic_configs_of  # noqa: E402
 from tests.sample_brokers import start_writer  # noqa: E402
-from tests.samples import SAMPLE_NAMES, read_properties, sha256_of, unpack  # noqa: E402
+from tests.samples import SAMPLE_NAMES, TIERED_NAME, read_properties, sha256_of, unpack  # noqa: E402
+from tests.tiered_broker import make_tiered  # noqa: E402
 
+ALL_NAMES = (*SAMPLE_NAMES, TIERED_NAME)
+TIERED_SIZE = 5  # segments that each life of the broker adds to a partition
 RECOVERY_DELAY_MS = 60_000  # now_ms of a sample: this long after its broker ended
 CLUSTER_ID = "c2FtcGxlLWxvZ3MtMDAwMQ"
 
@@ -74,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", default=SAMPLE_NAMES)
+    parser.add_argument("names", nargs="*", default=ALL_NAMES)
     parser.add_argument("--old-log-dir", type=Path, help="log dir of a crashed 2.8.2 broker")
     parser.add_argument("--into", type=Path, default=SAMPLE_DIR, help="where the archives go")
     arguments = parser.parse_args()
@@ -85,6 +88,8 @@ def main() -> None:
                 _make_crashed(root)
             elif name == "crashed-v0-v1":
                 _make_crashed_v0_v1(root, arguments.old_log_dir)
+            elif name == TIERED_NAME:
+                make_tiered(root, size=TIERED_SIZE)
             else:
                 _make_clean(root, life=name)
             _describe(root)
@@ -187,7 +192,7 @@ def _update_readme() -> None:
     readme = SAMPLE_DIR / "README.md"
     text = readme.read_text()
     checksums = []
-    for name in SAMPLE_NAMES:
+    for name in ALL_NAMES:
         archive = SAMPLE_DIR / f"{name}.tar.xz"
         checksums.append(f"{sha256_of(archive)}  {archive.name}")
         with tempfile.TemporaryDirectory() as scratch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars, missing_commands
+from tests.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
 
 _NEEDS_JAVA = ("java", "broker")
 
@@ -31,6 +33,27 @@ def ram_path(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=shared_memory, prefix="kafka-log-recovery-") as folder:
         yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def stored_archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
+    """The sample `tiered`, for reading only."""
+    return unpack_tiered(tmp_path_factory.mktemp("stored"))
+
+
+@pytest.fixture(scope="session")
+def fresh_archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
+    """A small archive that a real broker has made for this run (marker `broker`), for reading only.
+
+    pytest's processes share it: the first makes it, which takes most of a minute.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        shared = shared.parent
+    root = shared / "fresh-archive"
+    with (shared / "fresh-archive.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return opened(root) if (root / EXPECTED).exists() else make_tiered(root, size=2)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -96,6 +96,7 @@ class Broker:
         properties: server.properties over the minimum of a combined node; listeners and log.dirs are set.
         version: a released Kafka version.
         now_ms: the time the broker believes it is when it starts; None: the machine's clock.
+        plugins: folders of classes for the broker itself.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Broker:
         version: str = KAFKA_VERSION,
         now_ms: int | None = None,
         heap: str = "1g",
+        plugins: Sequence[Path] = (),
     ) -> None:
         self.log_dirs = tuple(Path(log_dir).absolute() for log_dir in log_dirs)
         self.log_path = work_dir / "broker.log"
@@ -114,6 +116,7 @@ class Broker:
         self.version = version
         self._heap = heap
         self._now_ms = now_ms
+        self._plugins = tuple(plugins)
         self._isolated = can_isolate()
         self._process: subprocess.Popen[bytes] | None = None
         ports = (_CLIENT_PORT, _CONTROLLER_PORT) if self._isolated else (_free_port(), _free_port())
@@ -260,6 +263,8 @@ class Broker:
             f"-Dlog4j.configuration=file:{config}" if legacy else f"-Dlog4j2.configurationFile={config}"
         )
         options.append(f"-Doracle.log.level={'INFO' if is_broker else 'ERROR'}")
+        if is_broker:
+            before = [*self._plugins, *before]
         if is_broker and self._now_ms is not None:
             options.append(f"-Doracle.now.ms={self._now_ms}")
             before = [clock_classes(), *before]

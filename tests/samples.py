@@ -17,6 +17,7 @@ from pathlib import Path
 
 SAMPLE_DIR = Path(__file__).parent.parent / "sample_logs"
 SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact", "stopped")
+TIERED_NAME = "tiered"  # an archive, and the log dirs of the broker that made it (tests/tiered_broker.py)
 MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
 _HUGE_BYTES = 64 << 20
@@ -43,7 +44,7 @@ class Sample:
 
 
 def unpack(name: str, into: Path) -> Sample:
-    """Unpack sample *name* (one of SAMPLE_NAMES) below *into*, files with holes where they had holes."""
+    """Unpack sample *name* (of SAMPLE_NAMES, or TIERED_NAME) below *into*, files with holes where they had holes."""
     root = into / name
     with tarfile.open(SAMPLE_DIR / f"{name}.tar.xz") as archive:
         # Python 3.11 has filters since 3.11.4; our own archives need none.
@@ -218,7 +219,7 @@ def _how(expected: bytes, actual: bytes) -> str:
 def main() -> None:
     """`python -m tests.samples NAME DIR`: unpack a sample below DIR, print where its server.properties is."""
     parser = argparse.ArgumentParser(prog="python -m tests.samples", description=main.__doc__)
-    parser.add_argument("name", choices=SAMPLE_NAMES)
+    parser.add_argument("name", choices=(*SAMPLE_NAMES, TIERED_NAME))
     parser.add_argument("into", type=Path)
     arguments = parser.parse_args()
     print(unpack(arguments.name, arguments.into).config)

@@ -13,7 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples import MARKER, SAMPLE_DIR, SAMPLE_NAMES, Sample, differences, sha256_of, tree_of, unpack
+from tests.samples import (
+    MARKER,
+    SAMPLE_DIR,
+    SAMPLE_NAMES,
+    TIERED_NAME,
+    Sample,
+    differences,
+    sha256_of,
+    tree_of,
+    unpack,
+)
 
 ABORT, COMMIT = 0, 1
 CONTROL_KEY_VERSION = b"\x08\0\0\0"  # a key of 4 bytes, its version 0, the first byte of its type
@@ -69,7 +79,7 @@ def checkpoint(sample: Sample, name: str) -> dict[str, int]:
     return {"-".join(line.split()[:2]): int(line.split()[2]) for line in lines}
 
 
-@pytest.mark.parametrize("name", SAMPLE_NAMES)
+@pytest.mark.parametrize("name", [*SAMPLE_NAMES, TIERED_NAME])
 def test_the_readme_names_the_archives_and_their_clocks(name: str, tmp_path: Path) -> None:
     readme = (SAMPLE_DIR / "README.md").read_text()
     archive = SAMPLE_DIR / f"{name}.tar.xz"
