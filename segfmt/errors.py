@@ -86,6 +86,16 @@ class ContentTooLargeError(DecompressionError):
     """Compressed bytes that hold more than the caller asked for: given up for that alone, not for damage."""
 
 
+class DecryptionError(FormatError):
+    """Encrypted bytes that were changed, or that another key belongs to."""
+
+    default_kafka = "RemoteStorageException"
+
+
+class MissingKeyError(DecryptionError):
+    """Encrypted bytes whose key the caller does not have: nothing is known to be wrong with them."""
+
+
 class CorruptIndexError(FormatError):
     """An index whose entries contradict its segment."""
 
@@ -146,6 +156,16 @@ class MalformedRemoteMetadataError(FormatError):
     """A record of `__remote_log_metadata` that does not parse, or tells of a segment that cannot be."""
 
     default_kafka = "MetadataParseException"
+
+
+class MalformedManifestError(FormatError):
+    """A segment's manifest, as a plugin of tiered storage writes it, that cannot be one."""
+
+    default_kafka = "RemoteStorageException"
+
+
+class UnsupportedManifestError(MalformedManifestError):
+    """A manifest of another version or mode of the plugin: nothing is wrong with it, but it is not read here."""
 
 
 class FileNameError(FormatError):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 SAMPLE_DIR = Path(__file__).parent.parent / "sample_logs"
 SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact", "stopped")
+AIVEN_NAME = "aiven"  # storage roots of the Aiven plugin, no log dirs
 TIERED_NAME = "tiered"  # an archive, and the log dirs of the broker that made it (tests/tiered_broker.py)
 MARKER = ".kafka_cleanshutdown"
 LOCK = ".lock"
@@ -61,6 +62,14 @@ def unpack(name: str, into: Path) -> Sample:
         topic_configs=json.loads((root / "topic-configs.json").read_text()),
         now_ms=facts["now_ms"],
     )
+
+
+def unpack_aiven(into: Path) -> Path:
+    """Unpack what the Aiven plugin stored below *into*; return the folder that holds its two storage roots."""
+    root = into / AIVEN_NAME
+    with tarfile.open(SAMPLE_DIR / f"{AIVEN_NAME}.tar.xz") as archive:
+        archive.extractall(root, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
+    return root
 
 
 def read_properties(text: str) -> dict[str, str]:
