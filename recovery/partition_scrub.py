@@ -7,7 +7,6 @@ what is wrong with each file. The driver reads; this module opens only the small
 from __future__ import annotations
 
 from dataclasses import field, replace
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from recovery.epoch_checks import check_epochs
 from recovery.folder_files import FolderFiles
 from recovery.index_checks import check_transaction_index
+from recovery.partition_facts import PartitionFacts
 from recovery.producer_checks import ProducerChecks
 from recovery.row_checks import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
 from recovery.segment_task import SegmentResult, SegmentTask, Tail
@@ -42,41 +42,6 @@ from segfmt.value_class import dataclass
 
 _SURE_OF_SNAPSHOT = 3
 """Of fewer segments a power loss may have taken the only snapshot. Kafka: UnifiedLog.roll."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
-    """What is known of a partition besides its files.
-
-    Attributes:
-        is_live: whether a broker holds the log dir.
-        had_clean_shutdown: whether the marker is there.
-        recovery_point, log_start_offset, high_watermark: the checkpoints' lines, None without one.
-        topic_id: of the topic as the metadata log has it, None where that is not known.
-        is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
-        is_metadata_log: `__cluster_metadata-0`: no checkpoint and no marker concerns it.
-        is_preallocated: whether new logs get their full size at once.
-        segment_index_bytes: of the topic, None where it is not known.
-        expiration_ms: `producer.id.expiration.ms`.
-    """
-
-    path: str
-    folder: str
-    topic: str
-    partition: int
-    is_live: bool
-    had_clean_shutdown: bool
-    recovery_point: int | None
-    log_start_offset: int | None
-    high_watermark: int | None
-    is_contiguous: bool
-    topic_id: UUID | None = None
-    is_metadata_log: bool = False
-    is_preallocated: bool = False
-    segment_index_bytes: int | None = None
-    is_deep: bool = False
-    now_ms: int = 0
-    expiration_ms: int = 86_400_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,9 +147,31 @@ class PartitionScrub:
                 self._producers.reach(piece.snapshot_offset)
         aborts.was_complete &= self._producers.is_complete and result.is_whole
         aborts.end_offset = task.base_offset if result.last_offset is None else result.last_offset + 1
+        if result.is_whole and aborts.end_offset > task.base_offset:
+            self._producers.reach(aborts.end_offset)
         result.pieces = []
         self._aborts.append(aborts)
         self._results.append(result)
+
+    def forget_before(self, offset: int) -> None:
+        """Let snapshots lack producers that have written nothing from *offset* on."""
+        self._producers.log_start_offset = offset
+
+    @property
+    def producer_findings(self) -> list[Finding]:
+        """What was found about producers so far."""
+        return self._producers.findings
+
+    def rebuilt_aborts(self) -> npt.NDArray[np.void] | None:
+        """Return the transactions aborted in the last segment taken, ABORTED_TXN_DTYPE; None if some are not known."""
+        aborts = self._aborts[-1]
+        if not aborts.was_complete:
+            return None
+        return np.concatenate([np.empty(0, layout.ABORTED_TXN_DTYPE), *aborts.expected])
+
+    def rebuilt_snapshot(self) -> bytes:
+        """Return the snapshot at the end of the last segment taken, empty where not all is known of producers."""
+        return self._producers.snapshot_at(self._aborts[-1].end_offset)
 
     def finish(self) -> list[Finding]:
         """Return all findings of the folder."""
@@ -365,7 +352,12 @@ class PartitionScrub:
         """Return the base offset of the first segment behind the recovery point."""
         bases, facts = self.files.base_offsets, self.facts
         beyond = (bases[-1] + 1) if bases else 0
-        if not bases or facts.is_live or (facts.had_clean_shutdown and not facts.is_metadata_log):
+        if (
+            not bases
+            or facts.is_live
+            or facts.is_archived
+            or (facts.had_clean_shutdown and not facts.is_metadata_log)
+        ):
             return beyond
         if facts.is_metadata_log:
             return bases[-1]

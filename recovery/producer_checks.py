@@ -70,11 +70,13 @@ class ProducerChecks:
         expiration_ms: int,
     ) -> None:
         self._snapshots = snapshots
-        self._log_start_offset = log_start_offset
+        self.log_start_offset = log_start_offset
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self._files = _OneSnapshot()
         self._state: ProducerState | None = None
+        self._began_at = -1
+        self._computed = -1, b"", False
         self.is_complete = False
         self.has_producers = False
         self.findings: list[Finding] = []
@@ -87,9 +89,11 @@ class ProducerChecks:
         self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
         self._state.truncate_and_reload(-1, offset)
         self.is_complete = data is not None or offset == 0
+        self._began_at = offset
 
     def break_off(self) -> None:
         """Know nothing of producers from here to the next snapshot: bytes of the log were left out."""
+        self._began_at = -1
         self._files = _OneSnapshot()
         self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
         self.is_complete = False
@@ -97,6 +101,7 @@ class ProducerChecks:
     def take(self, file: str, scan: RawScan) -> Entries:
         """Take in a piece of the log *file*; return its aborted transactions, ABORTED_TXN_DTYPE."""
         assert self._state is not None
+        self._began_at = -1
         self.has_producers |= bool(len(scan.producers))
         try:
             return self._state.recover(scan)
@@ -110,19 +115,36 @@ class ProducerChecks:
     def reach(self, offset: int) -> None:
         """Compare with the snapshot at *offset*, and go on from it."""
         data = self._snapshots.get(offset)
-        if data is None:
+        if data is None or offset == self._began_at:
             return
         self._compare(offset, as_loaded(read_producer_snapshot(data, crc32c=crc32c_of_bytes)))
         self._begin(offset)
 
-    def _own_entries(self, offset: int) -> Entries:
+    def snapshot_at(self, offset: int) -> bytes:
+        """Return the snapshot that a recovery would write at *offset*, which has been reached.
+
+        Empty where not all is known of the producers. They never expire here.
+
+        Kafka: LogSegment.recover, ProducerStateManager.takeSnapshot.
+        """
+        if self._computed[0] != offset:
+            self._compute(offset)
+        _, data, is_complete = self._computed
+        return data if is_complete else b""
+
+    def _compute(self, offset: int) -> bytes:
         assert self._state is not None
         self._files.written = b""
         self._state.map_end_offset = offset
         self._state.take_snapshot()
-        if not self._files.written:
+        self._computed = offset, self._files.written, self.is_complete
+        return self._files.written
+
+    def _own_entries(self, offset: int) -> Entries:
+        data = self._compute(offset)
+        if not data:
             return np.empty(0, layout.PRODUCER_ENTRY_DTYPE)
-        return as_loaded(read_producer_snapshot(self._files.written, crc32c=crc32c_of_bytes))
+        return as_loaded(read_producer_snapshot(data, crc32c=crc32c_of_bytes))
 
     def _compare(self, offset: int, found: Entries) -> None:
         own = np.sort(self._own_entries(offset), order="producer_id")
@@ -139,7 +161,7 @@ class ProducerChecks:
         is_open = missing["current_txn_first_offset"] >= 0
         lives = self._now_ms - missing["timestamp_ms"].astype(np.int64) < self._expiration_ms
         last = np.maximum(missing["last_offset"], missing["current_txn_first_offset"])
-        has_acted = (missing["timestamp_ms"].astype(np.int64) >= 0) & (last >= self._log_start_offset)
+        has_acted = (missing["timestamp_ms"].astype(np.int64) >= 0) & (last >= self.log_start_offset)
         for row in missing[(is_open | lives) & has_acted][:1]:
             self._find(offset, None, f"producer {row['producer_id']} is missing")
         extra = found[~np.isin(found["producer_id"], own["producer_id"])]
@@ -158,7 +180,7 @@ class ProducerChecks:
         if name == "coordinator_epoch":
             return (own[name] >= 0) & (found[name] >= 0)
         if name == "current_txn_first_offset":
-            is_new = own[name] >= self._log_start_offset
+            is_new = own[name] >= self.log_start_offset
             return is_new if not self.is_complete else is_new | (own[name] < 0)
         return np.ones(len(own), np.bool_)
 

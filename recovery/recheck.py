@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from recovery.folder_files import FolderFiles, LocalFolder, read_folder
 from recovery.model import FileStat
-from recovery.partition_scrub import PartitionFacts, PartitionScrub
+from recovery.partition_facts import PartitionFacts
+from recovery.partition_scrub import PartitionScrub
 from recovery.segment_task import Piece, SegmentResult, SegmentTask
 from recovery.stop_request import StopRequest
 from recovery.verdict import Finding

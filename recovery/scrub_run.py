@@ -36,7 +36,8 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
-from recovery.partition_scrub import PartitionFacts, PartitionScrub
+from recovery.partition_facts import PartitionFacts
+from recovery.partition_scrub import PartitionScrub
 from recovery.rate_limit import RateLimit
 from recovery.recheck import Recheck
 from recovery.scrub_report import ScrubReport

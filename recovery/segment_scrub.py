@@ -96,6 +96,7 @@ class _SegmentScrub:
         result.has_compacted = self._batches.has_compacted
         result.first_offset, result.last_offset = self._batches.first_offset, self._batches.last_offset
         result.batch_count = self._batches.batch_count
+        result.max_timestamp_ms = self._batches.max_timestamp_ms
         self._note_sparse_index()
         return result
 

@@ -11,6 +11,7 @@ from native.raw_scan import RawScan
 from recovery.batch_checks import EpochRun
 from recovery.rate_limit import RateLimit
 from recovery.verdict import Finding
+from segfmt import layout
 from segfmt.value_class import dataclass
 
 
@@ -87,6 +88,7 @@ class SegmentResult:
     first_offset: int | None = None
     last_offset: int | None = None
     batch_count: int = 0
+    max_timestamp_ms: int = layout.NO_TIMESTAMP_MS
     is_whole: bool = True
 
 

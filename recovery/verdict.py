@@ -59,6 +59,13 @@ REMEDIES = {
     "topic-id": "write the topic id of the cluster (kafka-topics --describe) into the file",
     "swap": "stop the broker and move it out of the folder: the segment that is there stays",
     "leftover": "none needed: the broker finishes or removes it at its next start",
+    # archives
+    "missing-object": "for what a log tells run `archive recover`; else copy the object from a backup",
+    "metadata": "compare with the brokers' view; what the log itself says was checked separately",
+    "manifest": "restore the object from a backup: without it the segment cannot be read",
+    "chunk": "restore the segment from a backup",
+    "empty-log": _RESTORE,
+    "overlap": "none: after a change of leader two brokers may archive the same offsets",
     # the log dir
     "checkpoint": "move the file away with the broker stopped: recovery then begins at the first segment",
     "recovery-point": "what was flushed behind the log end is lost: copy the partition from another replica",

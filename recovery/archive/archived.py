@@ -112,3 +112,11 @@ class ArchivedPartition:
     where: PartitionPrefix
     segments: tuple[ArchivedSegment, ...]
     others: tuple[StoredObject, ...] = ()
+
+    @property
+    def objects(self) -> list[StoredObject]:
+        """All objects below the prefix."""
+        parts = [
+            one for segment in self.segments for one in (*segment.parts.values(), *segment.snapshots.values())
+        ]
+        return [*parts, *self.others]

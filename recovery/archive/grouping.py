@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.archived import (
+    ArchivedPartition,
+    ArchivedSegment,
+    PartitionPrefix,
+    PartKind,
+    StoredObject,
+)
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import RemoteFileName
 

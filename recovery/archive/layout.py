@@ -10,7 +10,13 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.archived import (
+    ArchivedPartition,
+    ArchivedSegment,
+    PartitionPrefix,
+    PartKind,
+    StoredObject,
+)
 from recovery.archive.store import Store
 from recovery.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.segment_files import MOST_INDEX_BYTES, OpenedLog

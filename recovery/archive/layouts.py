@@ -10,9 +10,7 @@ from recovery.archive.store import Store
 from recovery.archive.tiered_layout import LocalTieredLayout
 from recovery.errors import UsageError
 
-LAYOUTS: Final[dict[str, Layout]] = {
-    layout.name: layout for layout in (LocalTieredLayout(), PlainLayout())
-}
+LAYOUTS: Final[dict[str, Layout]] = {layout.name: layout for layout in (LocalTieredLayout(), PlainLayout())}
 AUTO: Final = "auto"
 _MOST_PREFIXES = 2_000
 """How many prefixes are looked at before an archive counts as none of ours."""

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.archived import (
+    ArchivedPartition,
+    ArchivedSegment,
+    PartitionPrefix,
+    PartKind,
+    StoredObject,
+)
 from recovery.archive.layout import PlainFiles
 from recovery.archive.store import Store
 from segfmt.errors import FileNameError
@@ -45,25 +51,19 @@ class PlainLayout:
             return None
         if found.state is FolderState.DELETE or found.partition < 0:
             return None
-        return PartitionPrefix(
-            prefix=f"{path}/", topic=found.topic, partition=found.partition, folder=folder
-        )
+        return PartitionPrefix(prefix=f"{path}/", topic=found.topic, partition=found.partition, folder=folder)
 
     def partition(self, where: PartitionPrefix, objects: Sequence[StoredObject]) -> ArchivedPartition:
         """Group the files of a partition's folder; each snapshot belongs to the segment that ends at it."""
         by_name = {one.name: one for one in objects}
-        bases = sorted(
-            offset for offset in map(_log_offset, by_name) if offset is not None
-        )
+        bases = sorted(offset for offset in map(_log_offset, by_name) if offset is not None)
         snapshots = {
             offset: one for name, one in by_name.items() if (offset := _snapshot_offset(name)) is not None
         }
         segments = []
         for place, base in enumerate(bases):
             following = bases[place + 1] if place + 1 < len(bases) else None
-            parts = {
-                kind: by_name[make(base)] for kind, make in _NAMES.items() if make(base) in by_name
-            }
+            parts = {kind: by_name[make(base)] for kind, make in _NAMES.items() if make(base) in by_name}
             own = sorted(
                 offset
                 for offset in snapshots
@@ -80,7 +80,9 @@ class PlainLayout:
                     snapshots={offset: snapshots[offset] for offset in own if offset != end},
                 )
             )
-        used = {one.key for segment in segments for one in (*segment.parts.values(), *segment.snapshots.values())}
+        used = {
+            one.key for segment in segments for one in (*segment.parts.values(), *segment.snapshots.values())
+        }
         others = tuple(one for one in objects if one.key not in used)
         return ArchivedPartition(where=where, segments=tuple(segments), others=others)
 

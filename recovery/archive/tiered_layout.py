@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.archived import (
+    ArchivedPartition,
+    ArchivedSegment,
+    PartitionPrefix,
+    PartKind,
+    StoredObject,
+)
 from recovery.archive.grouping import group_by_segment
 from recovery.archive.layout import PlainFiles
 from recovery.archive.store import Store

@@ -54,7 +54,11 @@ def walk(
 
 class _Walk:
     def __init__(
-        self, store: Store, layout: Layout, pool: ThreadPoolExecutor, is_chosen: Callable[[PartitionPrefix], bool]
+        self,
+        store: Store,
+        layout: Layout,
+        pool: ThreadPoolExecutor,
+        is_chosen: Callable[[PartitionPrefix], bool],
     ) -> None:
         self.layout = layout
         self.is_chosen = is_chosen
@@ -97,4 +101,3 @@ def _walked(
         parent=parent,
         siblings=siblings,
     )
-

@@ -1,0 +1,236 @@
+"""The fold over one partition of an archive: its head, then its segments in order, then what was found.
+
+A plain copy is a folder, and is judged as the local engine judges it. Segments of tiered storage are put into chains: a
+segment goes on with the chain that ends where it begins. After a change of leader several may cover the same offsets;
+each such row is a chain of its own. What no chain leads to is a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field
+
+from recovery.archive.archived import PartKind, StoredObject
+from recovery.archive.chain import FolderChain, TieredChain, Write
+from recovery.archive.layout import Layout, part_kind
+from recovery.archive.scanned import PartitionHead, ScannedFolder, ScannedSegment
+from recovery.scrubbed_dir import kind_of
+from recovery.verdict import FileVerdict, Finding, findings_by_file
+from segfmt.filenames import log_name
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectVerdict:
+    """What was found out about one object.
+
+    Attributes:
+        base_offset: of the segment that it belongs to; -1 for those that belong to none.
+        verdict: its path is the object's key.
+        rebuilt: the object that was written in its stead, None without one.
+    """
+
+    base_offset: int
+    segment_id: str
+    size_bytes: int
+    version: str
+    verdict: FileVerdict
+    rebuilt: StoredObject | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionVerdict:
+    """What was found out about a partition.
+
+    Attributes:
+        start_offset, end_offset: of what lies there, the end behind the last record; None where not known.
+        chain_count: rows of segments that follow one another.
+    """
+
+    head: PartitionHead
+    objects: list[ObjectVerdict] = field(default_factory=list)
+    start_offset: int | None = None
+    end_offset: int | None = None
+    segment_count: int = 0
+    batch_count: int = 0
+    log_bytes: int = 0
+    chain_count: int = 0
+
+
+class PartitionFold:
+    """Takes in what was scanned of one partition.
+
+    Args:
+        head: of the partition.
+        layout: of the archive.
+        folder: the small files of a plain copy; None in tiered storage.
+        write: takes what was rebuilt; None: nothing is.
+    """
+
+    def __init__(
+        self,
+        head: PartitionHead,
+        layout: Layout,
+        *,
+        folder: ScannedFolder | None = None,
+        write: Write | None = None,
+    ) -> None:
+        self._head = head
+        self._layout = layout
+        self._write = write
+        self._scanned: list[ScannedSegment] = []
+        self._chains: list[TieredChain] = []
+        self._folder = None if folder is None else FolderChain(head.facts, folder.files, write)
+        self._is_end_known = True
+
+    def take(self, scanned: ScannedSegment) -> None:
+        """Take in the next segment, in the order of base offsets and ids."""
+        if self._folder is not None:
+            self._folder.take(scanned)
+        else:
+            self._chain_of(scanned).take(scanned)
+            self._is_end_known = scanned.end_offset is not None
+        scanned.small = {}
+        if scanned.result is not None:
+            scanned.result.pieces = []
+        self._scanned.append(scanned)
+
+    def finish(self) -> PartitionVerdict:
+        """Return what was found."""
+        for chain in self._chains:
+            chain.finish()
+        verdict = PartitionVerdict(head=self._head, chain_count=max(1, len(self._chains)))
+        for scanned in self._scanned:
+            verdict.segment_count += 1
+            verdict.log_bytes += scanned.log_bytes
+            if scanned.result is not None:
+                verdict.batch_count += scanned.result.batch_count
+        if self._scanned:
+            verdict.start_offset = self._scanned[0].segment.base_offset
+            ends = [one.end_offset for one in self._scanned if one.end_offset is not None]
+            verdict.end_offset = max(ends, default=None)
+        if self._folder is not None:
+            verdict.objects = self._of_folder(self._folder)
+        else:
+            verdict.objects = [one for scanned in self._scanned for one in self._of_segment(scanned)]
+        verdict.objects += self._of_head(verdict.objects)
+        return verdict
+
+    # -- chains ----------------------------------------------------------------------------------------------
+
+    def _chain_of(self, scanned: ScannedSegment) -> TieredChain:
+        """Return the chain that goes on with a segment, a new one where none does."""
+        base = scanned.segment.base_offset
+        for chain in self._chains:
+            if chain.end_offset == base and self._scanned:
+                return chain
+        ends = [chain.end_offset for chain in self._chains if chain.end_offset is not None]
+        if ends and max(ends) < base and self._is_end_known:
+            words = f"offsets {max(ends)} to {base - 1} are missing before this segment"
+            scanned.findings.append(
+                Finding(file=log_name(base), position=None, rule="offset-gap", detail=words)
+            )
+        elif ends and max(ends) > base:
+            words = f"it begins at {base}, and offsets up to {max(ends) - 1} are in other segments, too"
+            scanned.findings.append(
+                Finding(file=log_name(base), position=None, rule="overlap", detail=words, severity="note")
+            )
+        known = (chain.snapshot_at(base) for chain in self._chains)
+        snapshot = next((data for data in known if data is not None), None)
+        chain = TieredChain(self._head.facts, base, snapshot, self._write)
+        self._chains.append(chain)
+        return chain
+
+    # -- verdicts --------------------------------------------------------------------------------------------
+
+    def _of_folder(self, folder: FolderChain) -> list[ObjectVerdict]:
+        findings = folder.finish()
+        for scanned in self._scanned:
+            findings += scanned.findings
+        objects = {one.name: one for one in self._head.archived.objects}
+        owners = {
+            one.key: scanned
+            for scanned in self._scanned
+            for one in (*scanned.segment.parts.values(), *scanned.segment.snapshots.values())
+        }
+        by_file = findings_by_file(findings)
+        prefix = self._head.where.prefix
+        verdicts = []
+        for name in sorted({*objects, *by_file}):
+            found = objects.get(name, StoredObject(key=prefix + name, size_bytes=0))
+            owner = owners.get(found.key)
+            kind = part_kind(name)
+            verdicts.append(
+                ObjectVerdict(
+                    base_offset=-1 if owner is None else owner.segment.base_offset,
+                    segment_id="",
+                    size_bytes=found.size_bytes,
+                    version=found.version,
+                    verdict=FileVerdict(
+                        path=found.key,
+                        kind=kind_of(name),
+                        checked_bytes=folder.checked_bytes.get(name, 0),
+                        findings=tuple(by_file.get(name, ())),
+                    ),
+                    rebuilt=None if owner is None or kind is None else owner.rebuilt.get(kind),
+                )
+            )
+        return verdicts
+
+    def _of_segment(self, scanned: ScannedSegment) -> list[ObjectVerdict]:
+        segment, result = scanned.segment, scanned.result
+        findings = [*scanned.findings, *(result.findings if result is not None else ())]
+        by_kind: dict[PartKind, list[Finding]] = {}
+        for found in findings:
+            by_kind.setdefault(_part_of(found.file), []).append(found)
+        checked = result.checked_bytes if result is not None else {}
+        verdicts = []
+        for kind in sorted({*segment.parts, *by_kind, *scanned.rebuilt}, key=lambda one: one.value):
+            one = segment.parts.get(kind)
+            if one is None:
+                key = self._head.where.prefix + self._layout.name_of(segment, kind)
+                one = StoredObject(key=key, size_bytes=0)
+            read = next((size for name, size in checked.items() if part_kind(name) is kind), one.size_bytes)
+            verdicts.append(
+                ObjectVerdict(
+                    base_offset=segment.base_offset,
+                    segment_id=segment.segment_id,
+                    size_bytes=one.size_bytes,
+                    version=one.version,
+                    verdict=FileVerdict(
+                        path=one.key,
+                        kind=kind.value,
+                        checked_bytes=read,
+                        findings=tuple(by_kind.get(kind, ())),
+                    ),
+                    rebuilt=scanned.rebuilt.get(kind),
+                )
+            )
+        return verdicts
+
+    def _of_head(self, known: Iterable[ObjectVerdict]) -> list[ObjectVerdict]:
+        """Return the inventory's findings, of objects that have no verdict yet, and of what is not there at all."""
+        by_path = {one.verdict.path for one in known}
+        verdicts = []
+        for file, findings in findings_by_file(self._head.findings).items():
+            path = file if file in by_path else self._head.where.prefix + file
+            verdicts.append(
+                ObjectVerdict(
+                    base_offset=-1,
+                    segment_id="",
+                    size_bytes=0,
+                    version="",
+                    verdict=FileVerdict(
+                        path=path, kind=kind_of(file), checked_bytes=0, findings=tuple(findings)
+                    ),
+                )
+            )
+        return verdicts
+
+
+def _part_of(file: str) -> PartKind:
+    """Return the part that a finding is about, by the name that the checks use."""
+    for kind in (PartKind.MANIFEST, PartKind.INDEXES):
+        if file == kind.value:
+            return kind
+    return part_kind(file) or PartKind.LOG

@@ -1,0 +1,271 @@
+"""The map step over an archive: one segment, any order, any machine.
+
+The log and its indexes go through the scrub of the local engine. What tiered storage keeps beside each log, producers
+and leader epochs at its end, is checked here alone; what follows from the segments before it is the fold's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from native.crc32c import crc32c_of_bytes
+from recovery.archive.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.index_rebuild import rebuild_indexes
+from recovery.archive.layout import ArchivedFiles, Layout, part_kind
+from recovery.archive.scanned import ScannedSegment, ScanOptions, SegmentWork
+from recovery.archive.store import Store
+from recovery.epoch_checks import check_epochs
+from recovery.rate_limit import RateLimit
+from recovery.segment_scrub import scrub_segment
+from recovery.segment_task import Reading
+from recovery.verdict import Finding, Severity
+from segfmt import layout as byte_layout
+from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.errors import FormatError
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    log_name,
+    offset_index_name,
+    snapshot_name,
+    time_index_name,
+    txn_index_name,
+)
+from segfmt.producer_snapshot import read_producer_snapshot
+
+_REBUILT_HERE = {PartKind.OFFSET_INDEX: offset_index_name, PartKind.TIME_INDEX: time_index_name}
+_SMALL = (PartKind.SNAPSHOT, PartKind.TXN_INDEX, PartKind.LEADER_EPOCHS)
+
+
+class SegmentMap:
+    """Scans segments of one archive.
+
+    Args:
+        store: the archive.
+        layout: its layout.
+        options: how.
+        write: takes what was rebuilt, by segment and part, and returns the object; None: nothing is rebuilt.
+        on_bytes: told how many bytes of a log were read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        layout: Layout,
+        options: ScanOptions,
+        *,
+        write: Callable[[ArchivedSegment, PartKind, bytes], StoredObject] | None = None,
+        on_bytes: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._layout = layout
+        self._options = options
+        self._write = write
+        self._reading = Reading(limit=RateLimit(None), on_bytes=on_bytes, one_at_a_time=threading.Lock())
+
+    def scan(self, work: SegmentWork) -> ScannedSegment:
+        """Return what is found in a segment; nothing that is wrong with it is an error."""
+        scanned = ScannedSegment(segment=work.segment)
+        self._find_missing(scanned)
+        files = self._files(scanned)
+        if files is None:
+            return scanned
+        self._scrub(work, files, scanned)
+        if self._layout.has_own_epochs:
+            self._read_small(files, scanned)
+        if work.remote is not None:
+            _check_metadata(work, scanned)
+        if self._write is not None:
+            self._rebuild(files, scanned)
+        return scanned
+
+    def _find_missing(self, scanned: ScannedSegment) -> None:
+        for kind in sorted(
+            self._layout.required_parts - scanned.segment.parts.keys(), key=lambda one: one.value
+        ):
+            words = f"{self._layout.name_of(scanned.segment, kind)} is not there"
+            _find(scanned, self._canonical(scanned, kind), "missing-object", words)
+
+    def _files(self, scanned: ScannedSegment) -> ArchivedFiles | None:
+        try:
+            return self._layout.files(self._store, scanned.segment)
+        except FormatError as error:
+            _find(scanned, PartKind.MANIFEST.value, "manifest", str(error), position=error.position or None)
+        except FileNotFoundError:
+            pass  # said already
+        except OSError as error:
+            _find(scanned, PartKind.MANIFEST.value, "unreadable", str(error), severity="unchecked")
+        return None
+
+    # -- log and indexes -------------------------------------------------------------------------------------
+
+    def _scrub(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        log = work.segment.parts.get(PartKind.LOG)
+        if log is None:
+            return
+        scanned.log_bytes = files.log_bytes()
+        try:
+            result = scrub_segment(work.task, self._reading, files)
+        except FormatError as error:
+            _find(scanned, work.task.log, "chunk", str(error), position=error.position or None)
+            return
+        except OSError as error:
+            _find(scanned, work.task.log, "unreadable", str(error), severity="unchecked")
+            return
+        scanned.result = result
+        if result.is_whole:
+            scanned.end_offset = (
+                work.task.base_offset if result.last_offset is None else result.last_offset + 1
+            )
+        if not result.batch_count and self._layout.has_own_epochs:
+            _find(
+                scanned,
+                work.task.log,
+                "empty-log",
+                "it holds no batch, and no broker archives such a segment",
+            )
+        if result.findings:
+            self._look_again(log, scanned)
+
+    def _look_again(self, log: StoredObject, scanned: ScannedSegment) -> None:
+        """Say nothing against an object that was replaced while it was read."""
+        try:
+            now = self._store.stat(log.key)
+        except OSError as error:
+            _find(
+                scanned, log_name(scanned.segment.base_offset), "unreadable", str(error), severity="unchecked"
+            )
+            return
+        if log.version and now.version != log.version:
+            words = f"another object since it was listed ({log.size_bytes} bytes then, {now.size_bytes} now)"
+            scanned.result = None
+            scanned.end_offset = None
+            _find(scanned, log_name(scanned.segment.base_offset), "changing", words, severity="unchecked")
+
+    # -- what tiered storage keeps of each segment -----------------------------------------------------------
+
+    def _read_small(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        for kind in _SMALL:
+            name = self._canonical(scanned, kind)
+            try:
+                data = files.read_part(kind)
+                _check_small(kind, data, scanned)
+            except FileNotFoundError:
+                continue
+            except FormatError as error:
+                rule = "snapshot" if kind is PartKind.SNAPSHOT else "epoch-checkpoint"
+                _find(scanned, name, rule, str(error), position=error.position or None)
+            except OSError as error:
+                _find(scanned, name, "unreadable", str(error), severity="unchecked")
+            else:
+                scanned.small[kind] = data
+
+    def _canonical(self, scanned: ScannedSegment, kind: PartKind) -> str:
+        """Return the name that a broker gives a part."""
+        base = scanned.segment.base_offset
+        if kind is PartKind.LOG:
+            return log_name(base)
+        if kind in _REBUILT_HERE:
+            return _REBUILT_HERE[kind](base)
+        if kind is PartKind.TXN_INDEX:
+            return txn_index_name(base)
+        if kind is PartKind.SNAPSHOT:
+            return snapshot_name(base if scanned.end_offset is None else scanned.end_offset)
+        return LEADER_EPOCH_CHECKPOINT if kind is PartKind.LEADER_EPOCHS else kind.value
+
+    # -- rebuilding ------------------------------------------------------------------------------------------
+
+    def _rebuild(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        """Rebuild the offset and the time index where they are missing or wrong and the log is sound."""
+        assert self._write is not None
+        result = scanned.result
+        if result is None:
+            return
+        findings = [*scanned.findings, *result.findings]
+        bad = {part_kind(found.file) for found in findings if found.severity == "damage"}
+        wanted = {kind for kind in _REBUILT_HERE if kind in bad or kind not in _present(scanned.segment)}
+        if not wanted or not result.is_whole or PartKind.LOG in bad:
+            return
+        made = rebuild_indexes(
+            files.open(result.task.log),
+            base_offset=result.task.base_offset,
+            index_interval_bytes=self._options.index_interval_bytes,
+            segment_index_bytes=self._options.segment_index_bytes,
+        )
+        for kind in sorted(wanted, key=lambda one: one.value):
+            scanned.rebuilt[kind] = self._write(scanned.segment, kind, made[kind])
+
+
+def _present(segment: ArchivedSegment) -> set[PartKind]:
+    """Return the indexes that a segment comes with, in an object of their own or within another."""
+    if PartKind.INDEXES in segment.parts:
+        return set(_REBUILT_HERE)
+    return set(segment.parts)
+
+
+def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:
+    """Check a small file by itself.
+
+    Raises:
+        FormatError: it is malformed.
+    """
+    if kind is PartKind.SNAPSHOT:
+        read_producer_snapshot(data, crc32c=crc32c_of_bytes)
+        return
+    if kind is PartKind.TXN_INDEX:
+        entry_bytes = byte_layout.ABORTED_TXN_DTYPE.itemsize
+        if len(data) % entry_bytes:
+            at = len(data) // entry_bytes * entry_bytes
+            words = f"{len(data)} bytes are no multiple of {entry_bytes}"
+            _find(scanned, txn_index_name(scanned.segment.base_offset), "index-size", words, position=at)
+        return
+    entries = read_leader_epoch_checkpoint(data)
+    if scanned.result is None:
+        return
+    runs = [(scanned.result.task.log, run) for run in scanned.result.epoch_runs]
+    found = check_epochs(runs, entries, log_end_offset=scanned.end_offset, is_clean=False)
+    scanned.findings += found
+
+
+def _check_metadata(work: SegmentWork, scanned: ScannedSegment) -> None:
+    """Compare a segment with what the metadata topic says of it."""
+    remote, result = work.remote, scanned.result
+    assert remote is not None
+    log = log_name(work.segment.base_offset)
+    if remote.start_offset != work.segment.base_offset:
+        words = f"starts at {work.segment.base_offset} by its name, at {remote.start_offset} by the metadata"
+        _find(scanned, log, "metadata", words)
+    if scanned.log_bytes and scanned.log_bytes != remote.size_bytes:
+        words = f"{scanned.log_bytes} bytes, the metadata says {remote.size_bytes}"
+        _find(scanned, log, "metadata", words)
+    if result is None or not result.is_whole:
+        return
+    if result.last_offset is not None and result.last_offset != remote.end_offset:
+        # A roll may leave offsets behind the last batch to the segment, so the metadata may say more.
+        severity: Severity = "note" if result.last_offset < remote.end_offset else "damage"
+        words = f"ends at offset {result.last_offset}, the metadata says {remote.end_offset}"
+        _find(scanned, log, "metadata", words, severity=severity)
+    if result.max_timestamp_ms != remote.max_timestamp_ms:
+        words = f"largest timestamp {result.max_timestamp_ms}, the metadata says {remote.max_timestamp_ms}"
+        _find(scanned, log, "metadata", words)
+    known = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
+    for run in result.epoch_runs:
+        at = [epoch for epoch, start in known if start <= run.first_offset]
+        if run.epoch >= 0 and (not at or at[-1] != run.epoch):
+            words = f"epoch {run.epoch} at offset {run.first_offset}, the metadata says {at[-1] if at else 'none'}"
+            _find(scanned, log, "metadata", words, position=run.position)
+            return
+
+
+def _find(
+    scanned: ScannedSegment,
+    file: str,
+    rule: str,
+    detail: str,
+    *,
+    position: int | None = None,
+    severity: Severity = "damage",
+) -> None:
+    scanned.findings.append(
+        Finding(file=file, position=position, rule=rule, detail=detail, severity=severity)
+    )

@@ -1,0 +1,44 @@
+"""What is known of a partition besides its files. Values only."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """What is known of a partition besides its files.
+
+    Attributes:
+        is_live: whether a broker holds the log dir.
+        had_clean_shutdown: whether the marker is there.
+        recovery_point, log_start_offset, high_watermark: the checkpoints' lines, None without one.
+        topic_id: of the topic as the metadata log has it, None where that is not known.
+        is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
+        is_metadata_log: `__cluster_metadata-0`: no checkpoint and no marker concerns it.
+        is_preallocated: whether new logs get their full size at once.
+        segment_index_bytes: of the topic, None where it is not known.
+        expiration_ms: `producer.id.expiration.ms`.
+        is_archived: whether it is a copy without checkpoints, which counts as flushed.
+    """
+
+    path: str
+    folder: str
+    topic: str
+    partition: int
+    is_live: bool
+    had_clean_shutdown: bool
+    recovery_point: int | None
+    log_start_offset: int | None
+    high_watermark: int | None
+    is_contiguous: bool
+    topic_id: UUID | None = None
+    is_metadata_log: bool = False
+    is_preallocated: bool = False
+    segment_index_bytes: int | None = None
+    is_deep: bool = False
+    now_ms: int = 0
+    expiration_ms: int = 86_400_000
+    is_archived: bool = False
