@@ -63,6 +63,8 @@ REMEDIES = {
     "missing-object": "for what a log tells run `archive recover`; else copy the object from a backup",
     "metadata": "compare with the brokers' view; what the log itself says was checked separately",
     "manifest": "restore the object from a backup: without it the segment cannot be read",
+    "missing-key": "give the RSA key by --aiven-key",
+    "object-size": _RESTORE,
     "chunk": "restore the segment from a backup",
     "empty-log": _RESTORE,
     "overlap": "none: after a change of leader two brokers may archive the same offsets",

@@ -21,6 +21,7 @@ from recovery.archive.store import Store
 from recovery.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.segment_files import MOST_INDEX_BYTES, OpenedLog
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, file_kind
+from segfmt.remote_log_metadata import RemoteSegment
 
 _KINDS = {
     FileKind.LOG: PartKind.LOG,
@@ -60,6 +61,14 @@ class ArchivedFiles(Protocol):
 
     def log_bytes(self) -> int:
         """Return the size of the log as a broker has it."""
+        ...
+
+    def described(self) -> RemoteSegment | None:
+        """Return what the archive itself says of the segment, None where it says nothing."""
+        ...
+
+    def contradictions(self) -> list[tuple[PartKind, str]]:
+        """Return the objects that are not as the archive says, and in words why."""
         ...
 
 
@@ -140,6 +149,14 @@ class PlainFiles:
     def log_bytes(self) -> int:
         """Return the size of the log."""
         return self._segment.log_bytes
+
+    def described(self) -> RemoteSegment | None:
+        """Return None: there is nothing but the files."""
+        return None
+
+    def contradictions(self) -> list[tuple[PartKind, str]]:
+        """Return nothing."""
+        return []
 
     def _object(self, kind: PartKind) -> StoredObject:
         found = self._segment.parts.get(kind)

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys
+from recovery.archive.aiven_layout import AivenLayout
 from recovery.archive.layout import Layout
 from recovery.archive.plain_layout import PlainLayout
 from recovery.archive.store import Store
 from recovery.archive.tiered_layout import LocalTieredLayout
 from recovery.errors import UsageError
 
-LAYOUTS: Final[dict[str, Layout]] = {layout.name: layout for layout in (LocalTieredLayout(), PlainLayout())}
+LAYOUT_NAMES: Final = ("plain", "local-tiered", "aiven")
 AUTO: Final = "auto"
 _MOST_PREFIXES = 2_000
 """How many prefixes are looked at before an archive counts as none of ours."""
 
 
-def layout_of(store: Store, name: str = AUTO) -> Layout:
+def make_layout(name: str, keys: AivenKeys = NO_KEYS) -> Layout:
+    """Return the layout called *name*, one of `LAYOUT_NAMES`; *keys* are for encrypted segments."""
+    layouts: tuple[Layout, ...] = (PlainLayout(), LocalTieredLayout(), AivenLayout(keys))
+    return next(layout for layout in layouts if layout.name == name)
+
+
+def layout_of(store: Store, name: str = AUTO, keys: AivenKeys = NO_KEYS) -> Layout:
     """Return the layout called *name*, or the one that the first partition found in *store* has.
 
     Raises:
@@ -24,9 +32,8 @@ def layout_of(store: Store, name: str = AUTO) -> Layout:
         OSError: the archive cannot be listed.
     """
     if name != AUTO:
-        return LAYOUTS[name]
-    root = store.url.rstrip("/").rpartition("/")[2]
-    found = _recognised(root)
+        return make_layout(name, keys)
+    found = _recognised(store.url.rstrip("/"), keys)
     if found is not None:
         return found
     pending = [""]
@@ -36,16 +43,17 @@ def layout_of(store: Store, name: str = AUTO) -> Layout:
         for prefix in pending:
             looked_at += 1
             for path in store.list_level(prefix).prefixes:
-                found = _recognised(path.rstrip("/"))
+                found = _recognised(path.rstrip("/"), keys)
                 if found is not None:
                     return found
                 deeper.append(path)
         pending = deeper
     raise UsageError(
         f"{store.url}: no folder of a partition was found in {looked_at} prefixes, in any layout "
-        f"({', '.join(LAYOUTS)}); name the layout by --layout, or the folder that holds the partitions"
+        f"({', '.join(LAYOUT_NAMES)}); name the layout by --layout, or the folder that holds the partitions"
     )
 
 
-def _recognised(path: str) -> Layout | None:
-    return next((layout for layout in LAYOUTS.values() if layout.partition_at(path) is not None), None)
+def _recognised(path: str, keys: AivenKeys) -> Layout | None:
+    layouts = (make_layout(name, keys) for name in LAYOUT_NAMES)
+    return next((layout for layout in layouts if layout.partition_at(path) is not None), None)

@@ -22,7 +22,7 @@ from recovery.segment_task import Reading
 from recovery.verdict import Finding, Severity
 from segfmt import layout as byte_layout
 from segfmt.checkpoint import read_leader_epoch_checkpoint
-from segfmt.errors import FormatError
+from segfmt.errors import DecryptionError, FormatError, MissingKeyError
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
     log_name,
@@ -31,7 +31,9 @@ from segfmt.filenames import (
     time_index_name,
     txn_index_name,
 )
+from segfmt.kafka_uuid import format_uuid
 from segfmt.producer_snapshot import read_producer_snapshot
+from segfmt.remote_log_metadata import RemoteSegment
 
 _REBUILT_HERE = {PartKind.OFFSET_INDEX: offset_index_name, PartKind.TIME_INDEX: time_index_name}
 _SMALL = (PartKind.SNAPSHOT, PartKind.TXN_INDEX, PartKind.LEADER_EPOCHS)
@@ -70,11 +72,14 @@ class SegmentMap:
         files = self._files(scanned)
         if files is None:
             return scanned
+        for kind, words in files.contradictions():
+            _find(scanned, self._canonical(scanned, kind), "object-size", words)
         self._scrub(work, files, scanned)
         if self._layout.has_own_epochs:
             self._read_small(files, scanned)
-        if work.remote is not None:
-            _check_metadata(work, scanned)
+        for source, remote in (("metadata", work.remote), ("manifest", files.described())):
+            if remote is not None:
+                _check_description(scanned, source, remote)
         if self._write is not None:
             self._rebuild(files, scanned)
         return scanned
@@ -106,6 +111,9 @@ class SegmentMap:
         scanned.log_bytes = files.log_bytes()
         try:
             result = scrub_segment(work.task, self._reading, files)
+        except MissingKeyError as error:
+            _find(scanned, work.task.log, "missing-key", str(error), severity="unchecked")
+            return
         except FormatError as error:
             _find(scanned, work.task.log, "chunk", str(error), position=error.position or None)
             return
@@ -152,6 +160,10 @@ class SegmentMap:
                 _check_small(kind, data, scanned)
             except FileNotFoundError:
                 continue
+            except MissingKeyError as error:
+                _find(scanned, name, "missing-key", str(error), severity="unchecked")
+            except DecryptionError as error:
+                _find(scanned, name, "chunk", str(error))
             except FormatError as error:
                 rule = "snapshot" if kind is PartKind.SNAPSHOT else "epoch-checkpoint"
                 _find(scanned, name, rule, str(error), position=error.position or None)
@@ -227,33 +239,34 @@ def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:
     scanned.findings += found
 
 
-def _check_metadata(work: SegmentWork, scanned: ScannedSegment) -> None:
-    """Compare a segment with what the metadata topic says of it."""
-    remote, result = work.remote, scanned.result
-    assert remote is not None
-    log = log_name(work.segment.base_offset)
-    if remote.start_offset != work.segment.base_offset:
-        words = f"starts at {work.segment.base_offset} by its name, at {remote.start_offset} by the metadata"
-        _find(scanned, log, "metadata", words)
+def _check_description(scanned: ScannedSegment, source: str, remote: RemoteSegment) -> None:
+    """Compare a segment with what the metadata topic, or its manifest, says of it."""
+    segment, result = scanned.segment, scanned.result
+    log = log_name(segment.base_offset)
+
+    def differs(words: str, *, position: int | None = None, severity: Severity = "damage") -> None:
+        _find(scanned, log, "metadata", f"{words} by the {source}", position=position, severity=severity)
+
+    if (remote.start_offset, format_uuid(remote.segment_id)) != (segment.base_offset, segment.segment_id):
+        differs(
+            f"named {segment.base_offset}-{segment.segment_id}, {remote.start_offset}-{format_uuid(remote.segment_id)}"
+        )
     if scanned.log_bytes and scanned.log_bytes != remote.size_bytes:
-        words = f"{scanned.log_bytes} bytes, the metadata says {remote.size_bytes}"
-        _find(scanned, log, "metadata", words)
+        differs(f"the log has {scanned.log_bytes} bytes, {remote.size_bytes}")
     if result is None or not result.is_whole:
         return
     if result.last_offset is not None and result.last_offset != remote.end_offset:
-        # A roll may leave offsets behind the last batch to the segment, so the metadata may say more.
+        # A roll may leave offsets behind the last batch to the segment, so the description may say more.
         severity: Severity = "note" if result.last_offset < remote.end_offset else "damage"
-        words = f"ends at offset {result.last_offset}, the metadata says {remote.end_offset}"
-        _find(scanned, log, "metadata", words, severity=severity)
+        differs(f"ends at offset {result.last_offset}, {remote.end_offset}", severity=severity)
     if result.max_timestamp_ms != remote.max_timestamp_ms:
-        words = f"largest timestamp {result.max_timestamp_ms}, the metadata says {remote.max_timestamp_ms}"
-        _find(scanned, log, "metadata", words)
+        differs(f"the largest timestamp is {result.max_timestamp_ms}, {remote.max_timestamp_ms}")
     known = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
     for run in result.epoch_runs:
         at = [epoch for epoch, start in known if start <= run.first_offset]
         if run.epoch >= 0 and (not at or at[-1] != run.epoch):
-            words = f"epoch {run.epoch} at offset {run.first_offset}, the metadata says {at[-1] if at else 'none'}"
-            _find(scanned, log, "metadata", words, position=run.position)
+            words = f"offset {run.first_offset} is of epoch {run.epoch}, {at[-1] if at else 'none'}"
+            differs(words, position=run.position)
             return
 
 
