@@ -1,4 +1,4 @@
-"""What every suite shares: the oracle, and what happens where Java, Maven or their downloads are missing."""
+"""What every suite shares: the oracle, real archives and servers, and what happens where they cannot be had."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars, missing_commands
+from tests.s3_server import S3Server, S3UnavailableError, server_program
 from tests.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
 
 _NEEDS_JAVA = ("java", "broker")
@@ -56,12 +57,25 @@ def fresh_archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
         return opened(root) if (root / EXPECTED).exists() else make_tiered(root, size=2)
 
 
+@pytest.fixture
+def s3_server(tmp_path: Path) -> Iterator[S3Server]:
+    """A real S3 server with an empty bucket (marker `s3`)."""
+    folder = tmp_path / "s3"
+    folder.mkdir()
+    with S3Server(folder) as server:
+        yield server
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip, with the reason, what needs the real Kafka where it cannot be had."""
+    """Skip, with the reason, what needs the real Kafka or a real S3 server where it cannot be had."""
     if any(item.get_closest_marker(name) for name in _NEEDS_JAVA):
         reason = _why_no_kafka()
         if reason is not None:
             pytest.skip(f"the real Kafka is missing: {reason}")
+    if item.get_closest_marker("s3"):
+        reason = _why_no_s3()
+        if reason is not None:
+            pytest.skip(f"the S3 server is missing: {reason}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,5 +97,14 @@ def _why_no_kafka() -> str | None:
     try:
         kafka_jars()
     except KafkaUnavailableError as error:
+        return str(error)
+    return None
+
+
+@functools.cache
+def _why_no_s3() -> str | None:
+    try:
+        server_program()
+    except S3UnavailableError as error:
         return str(error)
     return None
