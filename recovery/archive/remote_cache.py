@@ -1,0 +1,223 @@
+"""What a broker knows of the remote segments of one partition: the records of `__remote_log_metadata`, played in order.
+
+Pure. Each leader epoch has a map from start offset to the finished segment that a fetch of that epoch reads; a segment
+with several epochs is in several maps. A copy that is finished later replaces those before it, from its start on, if it
+reaches as far. What is in no map is unreferenced: copies that were begun, deletions that were begun, and what was
+replaced.
+
+Kafka: RemoteLogMetadataCache, RemoteLogLeaderEpochState, RemoteLogSegmentState.isValidTransition. Differs: segments
+whose deletion is finished are remembered, in `deleted`, so that objects of theirs that are still there can be told from
+others; what Kafka throws at or drops is a `DroppedRecord`.
+"""
+
+from __future__ import annotations
+
+import enum
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from dataclasses import replace
+from uuid import UUID
+
+from segfmt.remote_log_metadata import (
+    RemoteLogMetadata,
+    RemotePartitionDelete,
+    RemotePartitionDeleteState,
+    RemoteSegment,
+    RemoteSegmentState,
+    RemoteSegmentUpdate,
+)
+
+_STARTED = RemoteSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteSegmentState.DELETE_SEGMENT_FINISHED
+
+_NEXT_STATES = {
+    None: {_STARTED},
+    _STARTED: {_STARTED, _FINISHED, _DELETING},
+    _FINISHED: {_FINISHED, _DELETING},
+    _DELETING: {_DELETING, _DELETED},
+}
+
+
+class DroppedRecord(enum.Enum):
+    """Why a record changes nothing; the value says it in words."""
+
+    NOT_STARTED = "a segment is announced in another state than COPY_SEGMENT_STARTED"
+    STARTED_AGAIN = "an update to COPY_SEGMENT_STARTED"
+    UNKNOWN_SEGMENT = "an update of a segment that was never announced, or is deleted"
+    INVALID_TRANSITION = "a state that cannot follow the one the segment is in"
+    SNAPSHOT = "a snapshot record, which belongs to no topic"
+
+
+class _EpochSegments:
+    """The segments of one leader epoch."""
+
+    def __init__(self) -> None:
+        self.id_by_start: dict[int, UUID] = {}
+        self.starts: list[int] = []
+        self.unreferenced: set[UUID] = set()
+        self.highest_offset: int | None = None
+
+    def finish(self, start_offset: int, segment_id: UUID, end_offset: int) -> None:
+        """A copy is finished that has the epoch's offsets from *start_offset* to *end_offset*."""
+        highest = self.highest_offset
+        while (
+            self.starts and self.starts[-1] >= start_offset and highest is not None and highest <= end_offset
+        ):
+            self.unreferenced.add(self.id_by_start.pop(self.starts.pop()))
+        if start_offset not in self.id_by_start:
+            insort(self.starts, start_offset)
+        self.id_by_start[start_offset] = segment_id
+        self.unreferenced.discard(segment_id)
+        if highest is None or end_offset > highest:
+            self.highest_offset = end_offset
+
+    def begin_deletion(self, start_offset: int, segment_id: UUID) -> None:
+        if self.id_by_start.get(start_offset) == segment_id:
+            del self.id_by_start[start_offset]
+            del self.starts[bisect_left(self.starts, start_offset)]
+        self.unreferenced.add(segment_id)
+
+
+class RemoteLogCache:
+    """The remote segments of one partition.
+
+    Attributes:
+        segments: all but those whose deletion is finished, by their ids.
+        deleted: those whose deletion is finished.
+    """
+
+    def __init__(self) -> None:
+        self.segments: dict[UUID, RemoteSegment] = {}
+        self.deleted: dict[UUID, RemoteSegment] = {}
+        self._epochs: dict[int, _EpochSegments] = {}
+
+    def apply(self, record: RemoteLogMetadata) -> DroppedRecord | None:
+        """Take in the next record; return why it changes nothing, if so.
+
+        Kafka: RemotePartitionMetadataStore, RemoteLogMetadataCache.addCopyInProgressSegment,
+        updateRemoteLogSegmentMetadata.
+        """
+        if isinstance(record, RemotePartitionDelete):
+            if record.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+                self.deleted |= {
+                    one: replace(segment, state=_DELETED) for one, segment in self.segments.items()
+                }
+                self.segments, self._epochs = {}, {}
+            return None
+        if isinstance(record, RemoteSegmentUpdate):
+            return self._update(record)
+        if record.owner is None:
+            return DroppedRecord.SNAPSHOT
+        return self._announce(record)
+
+    @property
+    def leader_epochs(self) -> list[int]:
+        """All leader epochs that a segment was ever announced with, ascending."""
+        return sorted(self._epochs)
+
+    def referenced(self, epoch: int) -> list[RemoteSegment]:
+        """Return the segments that fetches of *epoch* read, by their start offset in it."""
+        found = self._epochs.get(epoch)
+        return [] if found is None else [self.segments[found.id_by_start[start]] for start in found.starts]
+
+    def unreferenced(self, epoch: int) -> set[UUID]:
+        """Return the ids of the segments of *epoch* that no fetch reads."""
+        found = self._epochs.get(epoch)
+        return set() if found is None else set(found.unreferenced)
+
+    def highest_offset(self, epoch: int) -> int | None:
+        """Return the last offset of *epoch* in any segment that was ever finished. Kafka: highestOffsetForEpoch."""
+        found = self._epochs.get(epoch)
+        return None if found is None else found.highest_offset
+
+    def find(self, epoch: int, offset: int) -> RemoteSegment | None:
+        """Return the segment that a fetch of *offset* in *epoch* reads. Kafka: remoteLogSegmentMetadata."""
+        found = self._epochs.get(epoch)
+        place = 0 if found is None else bisect_right(found.starts, offset)
+        if found is None or place == 0:
+            return None
+        segment = self.segments[found.id_by_start[found.starts[place - 1]]]
+        return segment if offset <= end_in_epoch(segment, epoch) else None
+
+    def next_start(self, epoch: int, offset: int) -> int | None:
+        """Return where the first segment behind *offset* begins in *epoch*."""
+        found = self._epochs.get(epoch)
+        if found is None:
+            return None
+        place = bisect_right(found.starts, offset)
+        return found.starts[place] if place < len(found.starts) else None
+
+    def _announce(self, segment: RemoteSegment) -> DroppedRecord | None:
+        if segment.state is not _STARTED:
+            return DroppedRecord.NOT_STARTED
+        known = self.segments.get(segment.segment_id)
+        if _STARTED not in _NEXT_STATES[None if known is None else known.state]:
+            return DroppedRecord.INVALID_TRANSITION
+        for epoch, _ in segment.leader_epochs:
+            self._epochs.setdefault(epoch, _EpochSegments()).unreferenced.add(segment.segment_id)
+        self.segments[segment.segment_id] = segment
+        self.deleted.pop(segment.segment_id, None)
+        return None
+
+    def _update(self, update: RemoteSegmentUpdate) -> DroppedRecord | None:
+        known = self.segments.get(update.segment_id)
+        if known is None:
+            return DroppedRecord.UNKNOWN_SEGMENT
+        if update.state not in _NEXT_STATES[known.state]:
+            return DroppedRecord.INVALID_TRANSITION
+        if update.state is _STARTED:
+            return DroppedRecord.STARTED_AGAIN
+        segment = replace(
+            known,
+            broker_id=update.broker_id,
+            event_timestamp_ms=update.event_timestamp_ms,
+            custom_metadata=update.custom_metadata,
+            state=update.state,
+        )
+        for epoch, start_offset in segment.leader_epochs:
+            of_epoch = self._epochs.setdefault(epoch, _EpochSegments())
+            if segment.state is _FINISHED:
+                of_epoch.finish(start_offset, segment.segment_id, end_in_epoch(segment, epoch))
+            elif segment.state is _DELETING:
+                of_epoch.begin_deletion(start_offset, segment.segment_id)
+            else:
+                of_epoch.unreferenced.discard(segment.segment_id)
+        if segment.state is _DELETED:
+            del self.segments[segment.segment_id]
+            self.deleted[segment.segment_id] = segment
+        else:
+            self.segments[segment.segment_id] = segment
+        return None
+
+
+def end_in_epoch(segment: RemoteSegment, epoch: int) -> int:
+    """Return the last offset of *segment* that is of *epoch*."""
+    behind = [start for number, start in segment.leader_epochs if number > epoch]
+    return behind[0] - 1 if behind else segment.end_offset
+
+
+def cache_of(segments: Iterable[RemoteSegment]) -> RemoteLogCache:
+    """Return what a broker would know if *segments* had come to their states in order of their event times.
+
+    For archives whose metadata topic is not at hand: manifests have those times.
+    """
+    cache = RemoteLogCache()
+    for segment in sorted(segments, key=lambda one: (one.event_timestamp_ms, one.start_offset)):
+        if segment.owner is None:
+            continue
+        cache.apply(replace(segment, state=_STARTED))
+        path = {_STARTED: [], _FINISHED: [_FINISHED], _DELETING: [_FINISHED, _DELETING]}
+        for state in path.get(segment.state, [_FINISHED, _DELETING, _DELETED]):
+            cache.apply(
+                RemoteSegmentUpdate(
+                    owner=segment.owner,
+                    segment_id=segment.segment_id,
+                    broker_id=segment.broker_id,
+                    event_timestamp_ms=segment.event_timestamp_ms,
+                    state=state,
+                    custom_metadata=segment.custom_metadata,
+                )
+            )
+    return cache
