@@ -11,6 +11,7 @@ Kafka: ByteBufferAccessor, and what its generator makes of the schemas with `fle
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from struct import Struct
 from typing import TypeVar
 from uuid import UUID
 
@@ -50,6 +51,10 @@ class FlexibleFields:
     def signed(self, size: int) -> int:
         """Return a signed integer of *size* bytes."""
         return int.from_bytes(self.take(size), "big", signed=True)
+
+    def numbers(self, layout: Struct) -> tuple[int, ...]:
+        """Return several integers in a row."""
+        return layout.unpack(self.take(layout.size))
 
     def uuid(self) -> UUID:
         """Return a UUID."""

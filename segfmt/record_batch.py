@@ -9,6 +9,7 @@ Kafka: DefaultRecordBatch, FileLogInputStream.nextBatch.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -25,6 +26,9 @@ from segfmt.errors import (
     UnsupportedMagicError,
 )
 from segfmt.value_class import dataclass
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_HEADER_NAMES = layout.RECORD_BATCH_HEADER_DTYPE.names or ()
 
 
 class BatchSlice(NamedTuple):
@@ -186,13 +190,13 @@ def read_record_batch_header(data: Buffer, position: int = 0) -> RecordBatchHead
             f"{layout.RECORD_BATCH_OVERHEAD_BYTES}",
             position=position,
         )
-    fields = np.frombuffer(octets, layout.RECORD_BATCH_HEADER_DTYPE)[0]
+    fields = dict(zip(_HEADER_NAMES, _HEADER.unpack(octets), strict=True))
     if fields["magic"] < layout.MAGIC_V2:
         raise UnsupportedMagicError(
             f"position {position}: magic {fields['magic']} is a message, not a record batch",
             position=position + layout.MAGIC_POSITION,
         )
-    return RecordBatchHeader(**{name: int(fields[name]) for name in fields.dtype.names or ()})
+    return RecordBatchHeader(**fields)
 
 
 def check_record_batch(

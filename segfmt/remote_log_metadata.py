@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from struct import Struct
 from uuid import UUID
 
 from segfmt.checkpoint import LeaderEpochEntry
@@ -37,6 +38,9 @@ from segfmt.varint import read_unsigned_varint
 TOPIC = "__remote_log_metadata"
 FRAME_VERSION = 1
 _TRANSACTION_INDEX_EMPTY_TAG = 0
+_FIGURES = Struct(">qqiqq")
+"""Start offset, end offset, broker, largest timestamp, time of the event."""
+_EPOCH = Struct(">iq")
 
 
 class RemoteApiKey(enum.IntEnum):
@@ -192,7 +196,7 @@ def _read_segment_id(fields: FlexibleFields) -> tuple[RemotePartition, UUID]:
 
 
 def _read_epoch(fields: FlexibleFields) -> LeaderEpochEntry:
-    entry = LeaderEpochEntry(fields.signed(4), fields.signed(8))
+    entry = LeaderEpochEntry(*fields.numbers(_EPOCH))
     fields.skip_tagged()
     return entry
 
@@ -217,8 +221,7 @@ def _read_snapshot(fields: FlexibleFields) -> RemoteSegment:
 
 def _read_segment(fields: FlexibleFields, owner: RemotePartition | None, segment_id: UUID) -> RemoteSegment:
     position = fields.position
-    start_offset, end_offset = fields.signed(8), fields.signed(8)
-    broker_id, max_timestamp_ms, event_timestamp_ms = fields.signed(4), fields.signed(8), fields.signed(8)
+    start_offset, end_offset, broker_id, max_timestamp_ms, event_timestamp_ms = fields.numbers(_FIGURES)
     epochs = {entry.epoch: entry for entry in fields.array(lambda: _read_epoch(fields))}  # Java: a TreeMap
     if start_offset < 0 or end_offset < start_offset:
         raise MalformedRemoteMetadataError(

@@ -20,6 +20,8 @@ def read_unsigned_varint(data: bytes | memoryview, position: int) -> tuple[int, 
 
     Kafka: ByteUtils.readUnsignedVarint.
     """
+    if position < len(data) and data[position] < 0x80:  # nearly all of them
+        return data[position], position + 1
     value, position = _read(data, position, VARINT_MAX_BYTES)
     return value & 0xFFFFFFFF, position
 
