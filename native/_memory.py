@@ -130,3 +130,33 @@ def rows_at(typing_context, address, row_count, dtype):
 def table_at(typing_context, address, row_count, column_count, dtype):
     """Return the array at *address*, shape (row_count, column_count), like `rows_at`."""
     return _array_at(dtype, (types.int64, types.int64))
+
+
+@intrinsic
+def store_le64(typing_context, address, value):
+    """Put the 8 bytes of *value*, uint64, at *address*, aligned or not: the lowest byte first."""
+    return _storing(types.uint64, 64)
+
+
+@intrinsic
+def store_le32(typing_context, address, value):
+    """Put the low 4 bytes of *value*, int64, at *address*, aligned or not: the lowest byte first."""
+    return _storing(types.int64, 32)
+
+
+@intrinsic
+def store_u8(typing_context, address, value):
+    """Put the low byte of *value*, int64, at *address*."""
+    return _storing(types.int64, 8)
+
+
+def _storing(value_type, bits):
+    """Return signature and code of a store of the low *bits* bits of a value."""
+
+    def generate(context, builder, signature, args):
+        integer = ir.IntType(bits)
+        value = args[1] if bits == 64 else builder.trunc(args[1], integer)
+        builder.store(value, builder.inttoptr(args[0], integer.as_pointer())).align = 1
+        return context.get_dummy_value()
+
+    return types.none(types.int64, value_type), generate

@@ -42,7 +42,22 @@ REBUILD_SLOTS: Final = Kernel("native._scan_producers", "rebuild_slots", 5)
 WALK_HEADERS: Final = Kernel("native._header_kernel", "walk_headers", 7)
 WALK_RECORDS: Final = Kernel("native._record_kernel", "walk_records", 7)
 WALK_PLAIN_BATCHES: Final = Kernel("native._record_kernel", "walk_plain_batches", 4)
-ALL: Final = (CHECKSUM, SCAN, REBUILD_SLOTS, WALK_HEADERS, WALK_RECORDS, WALK_PLAIN_BATCHES)
+COMPARE_CHECKSUMS: Final = Kernel("native._checksum_kernel", "compare_checksums", 4, has_path=True)
+LIST_RECORDS: Final = Kernel("native._row_kernel", "list_records", 5)
+LIST_HEADERS: Final = Kernel("native._row_kernel", "list_headers", 3)
+JOIN_BYTES: Final = Kernel("native._row_kernel", "join_bytes", 5)
+ALL: Final = (
+    CHECKSUM,
+    SCAN,
+    REBUILD_SLOTS,
+    WALK_HEADERS,
+    WALK_RECORDS,
+    WALK_PLAIN_BATCHES,
+    COMPARE_CHECKSUMS,
+    LIST_RECORDS,
+    LIST_HEADERS,
+    JOIN_BYTES,
+)
 
 
 class Origin(enum.Enum):

@@ -113,6 +113,10 @@ class PartitionRefusedError(RecoveryError):
         return refusal
 
 
+class DamagedSegmentError(RecoveryError):
+    """Records were asked for, and a segment has bytes that give none; how to go on without them is in the message."""
+
+
 class InterruptedRecoveryError(RecoveryError):
     """SIGTERM or SIGINT: what was begun is finished, the rest is for the next run."""
 

@@ -1,0 +1,108 @@
+"""Which transactions of a partition were aborted, as transaction indexes say it.
+
+An entry stands in the index of the segment that holds the marker, which may come long after the records.
+
+Kafka: TransactionIndex.collectAbortedTxns, LocalLog.collectAbortedTransactions, CompletedFetch.isBatchAborted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from native.batch_headers import HeaderRows
+from segfmt import layout
+from segfmt.errors import FormatError
+from segfmt.transaction_index import ENTRY_BYTES, Entries, check_transaction_index, view_transaction_index
+
+_TXN_DTYPE = np.dtype([("producer_id", "<i8"), ("first_offset", "<i8"), ("last_offset", "<i8")])
+
+
+class AbortedTxns:
+    """Aborted transactions, each from its first offset to its marker.
+
+    Args:
+        entries: of transaction indexes, in any order; the same one may come twice.
+    """
+
+    def __init__(self, entries: Entries) -> None:
+        fields = np.zeros(len(entries), _TXN_DTYPE)
+        for name in _TXN_DTYPE.names or ():
+            fields[name] = entries[name]
+        native = np.unique(fields)
+        self._first_offsets = native["first_offset"]
+        self._last_offsets = native["last_offset"]
+        producers, starts = np.unique(native["producer_id"], return_index=True)
+        bounds = [*starts.tolist(), len(native)]
+        self._ranges = dict(zip(producers.tolist(), itertools.pairwise(bounds), strict=True))
+
+    def __len__(self) -> int:
+        return len(self._first_offsets)
+
+    def are_in(self, rows: HeaderRows) -> npt.NDArray[np.bool_]:
+        """Return of each batch whether its transaction was aborted; markers are in none. Bool, shape (n,)."""
+        found = np.zeros(len(rows), np.bool_)
+        wanted = layout.TRANSACTIONAL_MASK
+        is_data = (rows["magic"] >= layout.MAGIC_V2) & (
+            rows["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK) == wanted
+        )
+        if not len(self) or not is_data.any():
+            return found
+        for producer_id in np.unique(rows["producer_id"][is_data]).tolist():
+            if producer_id not in self._ranges:
+                continue
+            start, end = self._ranges[producer_id]
+            places = np.flatnonzero(is_data & (rows["producer_id"] == producer_id))
+            # The last transaction that begins at or before the batch's end is the one it may be in.
+            at = (
+                np.searchsorted(self._first_offsets[start:end], rows["last_offset"][places], side="right") - 1
+            )
+            is_in = (at >= 0) & (
+                rows["base_offset"][places] <= self._last_offsets[start:end][np.maximum(at, 0)]
+            )
+            found[places] = is_in
+        return found
+
+
+NONE = AbortedTxns(np.empty(0, layout.ABORTED_TXN_DTYPE))
+
+
+def collect_aborted(
+    indexes: Iterable[tuple[int, Callable[[], bytes]]], *, start_offset: int, end_offset: int | None
+) -> AbortedTxns:
+    """Return the aborted transactions that reach into a range of offsets.
+
+    Args:
+        indexes: base offset of a segment and what returns its transaction index (empty without one), in the order of
+            the segments, from the one that holds *start_offset*. Read as far as need be.
+        start_offset: where the range begins.
+        end_offset: behind its end; None for the end of the log.
+
+    Raises:
+        FormatError: an index is malformed.
+
+    Kafka: LocalLog.collectAbortedTransactions: an entry whose last stable offset is not below the end is the last.
+    """
+    found = []
+    for base_offset, read in indexes:
+        data = read()
+        if not data:
+            continue
+        if len(data) % ENTRY_BYTES:
+            raise FormatError(f"{len(data)} bytes are no multiple of {ENTRY_BYTES}", position=len(data))
+        check_transaction_index(data, base_offset)
+        entries = view_transaction_index(data)
+        is_last = np.zeros(len(entries), np.bool_)
+        is_within = entries["last_offset"] >= start_offset
+        if end_offset is not None:
+            is_last = entries["last_stable_offset"] >= end_offset
+            is_within &= entries["first_offset"] < end_offset
+        if is_last.any():
+            is_within[int(np.argmax(is_last)) + 1 :] = False
+        found.append(entries[is_within])
+        if is_last.any():
+            break
+    return AbortedTxns(np.concatenate(found)) if found else NONE

@@ -1,0 +1,67 @@
+"""Batches with what is known of them beyond their headers: what both shapes of rows are made from."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from native.batch_headers import HeaderRows
+from segfmt import layout
+from segfmt.value_class import dataclass
+
+Flags = npt.NDArray[np.bool_]
+"""Bool, shape (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeads:
+    """The headers of some batches.
+
+    Attributes:
+        rows: HEADER_ROW_DTYPE, shape (n,).
+        is_valid: whether their checksums are right.
+        is_aborted: whether their transaction was aborted.
+    """
+
+    rows: HeaderRows
+    is_valid: Flags
+    is_aborted: Flags
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, chosen: slice | Flags) -> BatchHeads:
+        """Return some of them."""
+        return BatchHeads(self.rows[chosen], self.is_valid[chosen], self.is_aborted[chosen])
+
+    @property
+    def is_v2(self) -> Flags:
+        """Record batches, not messages."""
+        found: Flags = self.rows["magic"] >= layout.MAGIC_V2
+        return found
+
+    @property
+    def is_compressed(self) -> Flags:
+        """Compressed, or of an unknown codec."""
+        return self.has(layout.COMPRESSION_CODEC_MASK)
+
+    @property
+    def is_wrapper(self) -> Flags:
+        """Compressed messages: what is in them stands inside alone."""
+        return self.is_compressed & ~self.is_v2
+
+    @property
+    def is_control(self) -> Flags:
+        """Control batches."""
+        return self.has(layout.CONTROL_MASK) & self.is_v2
+
+    @property
+    def is_stamped(self) -> Flags:
+        """LogAppendTime: there is none in magic 0."""
+        has_type: Flags = self.rows["magic"] != layout.MAGIC_V0
+        return self.has(layout.TIMESTAMP_TYPE_MASK) & has_type
+
+    def has(self, mask: int) -> Flags:
+        """Return whether any of the attributes in *mask* is set."""
+        found: Flags = self.rows["attributes"] & mask != 0
+        return found
