@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import importlib.util
 import os
 import tempfile
 from collections.abc import Generator, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars, missing_commands
 from tests.s3_server import S3Server, S3UnavailableError, server_program
+from tests.spark_versions import SparkUnavailableError, oldest_spark
 from tests.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
 
 _NEEDS_JAVA = ("java", "broker")
@@ -67,15 +69,19 @@ def s3_server(tmp_path: Path) -> Iterator[S3Server]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip, with the reason, what needs the real Kafka or a real S3 server where it cannot be had."""
+    """Skip, with the reason, what needs the real Kafka, S3 or Spark where it cannot be had."""
     if any(item.get_closest_marker(name) for name in _NEEDS_JAVA):
         reason = _why_no_kafka()
         if reason is not None:
             pytest.skip(f"the real Kafka is missing: {reason}")
-    if item.get_closest_marker("s3"):
-        reason = _why_no_s3()
+    for name, why_not in (
+        ("s3", _why_no_s3),
+        ("spark", _why_no_spark),
+        ("oldest_spark", _why_no_oldest_spark),
+    ):
+        reason = why_not() if item.get_closest_marker(name) else None
         if reason is not None:
-            pytest.skip(f"the S3 server is missing: {reason}")
+            pytest.skip(f"marker {name}: {reason}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -106,5 +112,21 @@ def _why_no_s3() -> str | None:
     try:
         server_program()
     except S3UnavailableError as error:
+        return str(error)
+    return None
+
+
+@functools.cache
+def _why_no_spark() -> str | None:
+    if "java" in missing_commands():
+        return "no java on the PATH"
+    return None if importlib.util.find_spec("pyspark") else "no pyspark in this environment"
+
+
+@functools.cache
+def _why_no_oldest_spark() -> str | None:
+    try:
+        oldest_spark()
+    except SparkUnavailableError as error:
         return str(error)
     return None
