@@ -1,0 +1,166 @@
+"""What brokers know of the partitions of an archive: the metadata topic, log start offsets, leader epochs.
+
+All of it from log dirs, or copies of them; any part of it may be missing. A partition's folder counts if its
+`partition.metadata` has the id of the archived topic: another topic of that name may have come since.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from uuid import UUID
+
+from recovery.archive.archived import ArchivedPartition, PartitionPrefix
+from recovery.archive.inventory import take_inventory
+from recovery.archive.inventory_entry import Expectation, PartitionInventory
+from recovery.archive.layout import Layout
+from recovery.archive.remote_cache import RemoteLogCache
+from recovery.archive.remote_metadata import MetadataProblem, RemoteMetadata
+from recovery.archive.store import Store
+from recovery.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.verdict import Finding
+from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
+from segfmt.errors import FormatError
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
+from segfmt.kafka_uuid import format_uuid, read_uuid
+from segfmt.partition_metadata import read_partition_metadata
+from segfmt.remote_log_metadata import RemoteSegment
+
+_HIDING = {"damaged-batch", "missing-records", "malformed-record", "unreadable"}
+
+
+class Expectations:
+    """What is known of an archive's partitions besides their objects. May be asked by several threads.
+
+    Args:
+        metadata: what the metadata topic says; its owner closes it.
+        log_dirs: where `log-start-offset-checkpoint` and the folders of the partitions may be.
+    """
+
+    def __init__(self, metadata: RemoteMetadata | None = None, log_dirs: Sequence[Store] = ()) -> None:
+        self._metadata = metadata
+        self._log_dirs = [(store, _log_starts(store)) for store in log_dirs]
+        self._seen: set[tuple[UUID, int]] = set()
+        self._last: tuple[tuple[UUID, int], RemoteLogCache] | None = None
+        self._lock = threading.Lock()
+
+    def of(self, where: PartitionPrefix) -> Expectation:
+        """Return what is known of one partition."""
+        topic_id = _read_id(where.topic_id)
+        log_start_offset, epochs = (None, None) if topic_id is None else self._local(where, topic_id)
+        cache = None
+        if self._metadata is not None:
+            cache = RemoteLogCache() if topic_id is None else self._cache(topic_id, where.partition)
+        return Expectation(
+            cache=cache,
+            epochs=epochs,
+            log_start_offset=log_start_offset,
+            hides_records=any(one.rule in _HIDING for one in self._problems()),
+        )
+
+    def remote_segments(self, where: PartitionPrefix) -> Mapping[str, RemoteSegment]:
+        """Return what the metadata topic says of a partition's segments, by their ids as text."""
+        topic_id = _read_id(where.topic_id)
+        if self._metadata is None or topic_id is None:
+            return {}
+        cache = self._cache(topic_id, where.partition)
+        return {format_uuid(one): segment for one, segment in cache.segments.items()}
+
+    def judge(self, archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
+        """Return the inventory of a partition that was listed."""
+        topic_id = _read_id(archived.where.topic_id)
+        if topic_id is not None:
+            with self._lock:
+                self._seen.add((topic_id, archived.where.partition))
+        return take_inventory(archived, layout, self.of(archived.where))
+
+    def unlisted(
+        self, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True
+    ) -> Iterator[tuple[PartitionPrefix, PartitionInventory]]:
+        """Yield the partitions that the metadata topic knows and that `judge` was never given.
+
+        Those of which all segments are deleted are left out.
+        """
+        for owner in [] if self._metadata is None else self._metadata.partitions():
+            where = PartitionPrefix(
+                prefix="",
+                topic=owner.topic,
+                partition=owner.partition,
+                topic_id=format_uuid(owner.topic_id),
+                folder=f"{owner.topic}-{owner.partition}",
+            )
+            if (owner.topic_id, owner.partition) in self._seen or not is_chosen(where):
+                continue
+            found = self.judge(ArchivedPartition(where=where, segments=()), layout)
+            if found.entries:
+                yield where, found
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what is wrong with the metadata topic itself, as far as its records were looked at."""
+        return tuple(
+            Finding(
+                file=one.place,
+                position=None,
+                rule="metadata-topic",
+                detail=f"{one.rule}: {one.detail}"
+                + ("" if one.offset is None else f" (offset {one.offset})"),
+                severity="damage" if one.rule in _HIDING else "note",
+            )
+            for one in self._problems()
+        )
+
+    def _problems(self) -> Sequence[MetadataProblem]:
+        return () if self._metadata is None else self._metadata.problems
+
+    def _cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
+        """Return what a broker knows of a partition; the last one is asked for twice."""
+        assert self._metadata is not None
+        last = self._last
+        if last is None or last[0] != (topic_id, partition):
+            last = self._last = (topic_id, partition), self._metadata.cache(topic_id, partition)
+        return last[1]
+
+    def _local(
+        self, where: PartitionPrefix, topic_id: UUID
+    ) -> tuple[int | None, tuple[LeaderEpochEntry, ...] | None]:
+        """Return log start offset and leader epochs, of the replica that has come furthest."""
+        starts: list[int] = []
+        epochs: list[tuple[LeaderEpochEntry, ...]] = []
+        for store, log_starts in self._log_dirs:
+            folder = f"{where.topic}-{where.partition}"
+            if _topic_id_at(store, folder) != topic_id:
+                continue
+            start = log_starts.get((where.topic, where.partition))
+            starts += [] if start is None else [start]
+            try:
+                data = _read(store, f"{folder}/{LEADER_EPOCH_CHECKPOINT}")
+                epochs.append(read_leader_epoch_checkpoint(data))
+            except (OSError, FormatError):
+                continue
+        found = max(epochs, key=lambda entries: entries[-1:], default=None)
+        return max(starts, default=None), found
+
+
+def _log_starts(store: Store) -> dict[tuple[str, int], int]:
+    try:
+        return read_offset_checkpoint(_read(store, LOG_START_OFFSET_CHECKPOINT))
+    except (OSError, FormatError):
+        return {}
+
+
+def _topic_id_at(store: Store, folder: str) -> UUID | None:
+    try:
+        return read_partition_metadata(_read(store, f"{folder}/{PARTITION_METADATA}")).topic_id
+    except (OSError, FormatError):
+        return None
+
+
+def _read(store: Store, key: str) -> bytes:
+    return store.read(key, most_bytes=MOST_SMALL_FILE_BYTES)
+
+
+def _read_id(text: str) -> UUID | None:
+    try:
+        return read_uuid(text)
+    except FormatError:
+        return None

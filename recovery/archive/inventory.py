@@ -1,0 +1,325 @@
+"""The inventory of one partition of an archive: what is expected of it, and what lies there. Pure.
+
+What is expected comes from the metadata topic (`remote_cache`), where it is at hand; what lies there from the listing,
+names and sizes alone. Each segment of either gets one `SegmentStatus`; finished ones that are known also get their
+place in the lineage (`lineage`). Segments on their way are no damage: a broker goes on with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartKind
+from recovery.archive.inventory_entry import (
+    Expectation,
+    InventoryEntry,
+    LineagePlace,
+    PartitionInventory,
+    SegmentStatus,
+)
+from recovery.archive.layout import Layout
+from recovery.archive.lineage import Lineage, OffsetRange, derive_epochs, trace_lineage
+from recovery.archive.remote_cache import RemoteLogCache
+from recovery.verdict import Finding, Severity
+from segfmt.aiven_custom_metadata import read_remote_size
+from segfmt.errors import FormatError
+from segfmt.kafka_uuid import format_uuid, read_uuid
+from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
+
+RULES_OF_READING = frozenset({"missing-object", "object-size", "overlap"})
+"""Rules that whoever reads the segments finds broken, too."""
+
+
+def take_inventory(
+    archived: ArchivedPartition, layout: Layout, expected: Expectation | None = None
+) -> PartitionInventory:
+    """Return what is to be said of a partition.
+
+    Args:
+        archived: what was listed; without segments, of a partition that has no prefix at all.
+        layout: of the archive.
+        expected: nothing is known beside the objects if it is left out.
+    """
+    expected = expected or Expectation()
+    if expected.cache is None:
+        return _by_names(archived, layout)
+    return _Comparison(archived, layout, expected, expected.cache).compare()
+
+
+def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
+    """Return what names alone tell: parts that are missing, offsets that are there twice."""
+    entries: list[InventoryEntry] = []
+    findings: list[Finding] = []
+    for segment in archived.segments:
+        missing = layout.required_parts - segment.parts.keys()
+        status = SegmentStatus.INCOMPLETE if missing else SegmentStatus.ARCHIVED
+        if missing and PartKind.MANIFEST in missing:
+            status = SegmentStatus.COPY_STARTED
+            words = "its upload was never finished, or was begun to be deleted: there is no manifest"
+            findings.append(_finding(layout, segment, "interrupted-copy", words, severity="note"))
+        elif missing:
+            findings.append(_missing_parts(layout, segment, missing, "damage"))
+        if entries and segment.segment_id and entries[-1].base_offset == segment.base_offset:
+            words = f"segment {entries[-1].segment_id} begins at the same offset"
+            findings.append(_finding(layout, segment, "duplicate", words, severity="note"))
+        entries.append(_entry(segment, status))
+    return PartitionInventory(entries=tuple(entries), findings=tuple(findings))
+
+
+class _Comparison:
+    """What is expected of a partition against what is there."""
+
+    def __init__(
+        self, archived: ArchivedPartition, layout: Layout, expected: Expectation, cache: RemoteLogCache
+    ) -> None:
+        self._archived = archived
+        self._layout = layout
+        self._expected = expected
+        self._cache = cache
+        self._findings: list[Finding] = []
+        # brokers before 4.0 do not say whether there are aborted transactions
+        self._says_transactions = any(one.has_no_transactions for one in cache.segments.values())
+
+    def compare(self) -> PartitionInventory:
+        lineage = self._lineage()
+        places = _places(lineage)
+        entries = []
+        there: set[UUID] = set()
+        for segment in self._archived.segments:
+            segment_id = _read_id(segment.segment_id)
+            known = self._known(segment_id)
+            if segment_id is None or known is None:
+                entries.append(self._orphan(segment))
+                continue
+            there.add(segment_id)
+            entries.append(self._present(segment, known, places.get(segment_id, LineagePlace.UNKNOWN)))
+        for segment_id, known in self._cache.segments.items():
+            if segment_id not in there:
+                entry = self._absent(known, places.get(segment_id, LineagePlace.UNKNOWN))
+                entries += [entry] if entry is not None else []
+        entries.sort(key=lambda one: (one.base_offset, one.segment_id))
+        self._tell_of(lineage)
+        return PartitionInventory(entries=tuple(entries), findings=tuple(self._findings), lineage=lineage)
+
+    def _lineage(self) -> Lineage:
+        segments = self._cache.segments.values()
+        epochs = self._expected.epochs
+        newest = max((one.leader_epochs[-1].epoch for one in segments if _is_finished(one)), default=-1)
+        if epochs is None or not epochs or epochs[-1].epoch < newest:
+            epochs = tuple(derive_epochs(segments))
+        return trace_lineage(self._cache, epochs, log_start_offset=self._expected.log_start_offset)
+
+    def _known(self, segment_id: UUID | None) -> RemoteSegment | None:
+        if segment_id is None:
+            return None
+        return self._cache.segments.get(segment_id) or self._cache.deleted.get(segment_id)
+
+    def _orphan(self, segment: ArchivedSegment) -> InventoryEntry:
+        words = "the metadata topic does not know this segment"
+        if self._expected.hides_records:
+            words += ", but some of its records are missing or damaged"
+        self._find(segment, "orphan", words, severity="note")
+        return _entry(segment, SegmentStatus.ORPHAN)
+
+    def _present(self, segment: ArchivedSegment, known: RemoteSegment, place: LineagePlace) -> InventoryEntry:
+        status = _STATUS[known.state]
+        missing = self._missing(segment, known)
+        if known.start_offset != segment.base_offset:
+            words = f"begins at offset {known.start_offset} by the metadata topic"
+            self._find(segment, "metadata", words)
+        if status is SegmentStatus.ARCHIVED:
+            self._check_size(segment, known)
+            if missing:
+                status = SegmentStatus.INCOMPLETE
+                is_read = place is LineagePlace.READ
+                self._findings.append(
+                    _missing_parts(self._layout, segment, missing, "damage" if is_read else "note")
+                )
+        else:
+            rule, words = _ON_ITS_WAY[status]
+            there = "none is missing" if not missing else f"missing: {_listed(missing)}"
+            self._find(segment, rule, f"{words}; of its objects {there}", severity="note")
+        return _entry(segment, status, known, place)
+
+    def _absent(self, known: RemoteSegment, place: LineagePlace) -> InventoryEntry | None:
+        """Return the entry of a segment of which nothing is there."""
+        segment = ArchivedSegment(
+            base_offset=known.start_offset, segment_id=format_uuid(known.segment_id), parts={}
+        )
+        status = _STATUS[known.state]
+        if status is SegmentStatus.ARCHIVED:
+            status = SegmentStatus.MISSING
+            words = (
+                f"offsets {known.start_offset} to {known.end_offset}: finished, and no object of it is there"
+            )
+            self._find(
+                segment, "missing-segment", words, severity="damage" if place is LineagePlace.READ else "note"
+            )
+        else:
+            rule, words = _ON_ITS_WAY[status]
+            self._find(segment, rule, f"{words}; none of its objects is there", severity="note")
+        return _entry(segment, status, known, place)
+
+    def _missing(self, segment: ArchivedSegment, known: RemoteSegment) -> frozenset[PartKind]:
+        missing = self._layout.required_parts - segment.parts.keys()
+        has_index = PartKind.TXN_INDEX in segment.parts or PartKind.MANIFEST in self._layout.required_parts
+        if self._says_transactions and not known.has_no_transactions and not has_index:
+            missing |= {PartKind.TXN_INDEX}
+        return missing
+
+    def _check_size(self, segment: ArchivedSegment, known: RemoteSegment) -> None:
+        """Compare the sizes of objects with what was said of them when they were copied."""
+        if PartKind.LOG not in segment.parts:
+            return
+        if PartKind.MANIFEST not in self._layout.required_parts:
+            if segment.log_bytes != known.size_bytes:
+                words = f"{segment.log_bytes} bytes, the metadata topic says {known.size_bytes}"
+                self._find(segment, "object-size", words)
+            return
+        stored = read_remote_size(known.custom_metadata)
+        if (
+            stored is not None
+            and stored != segment.size_bytes
+            and segment.parts.keys() >= self._layout.required_parts
+        ):
+            words = f"its objects have {segment.size_bytes} bytes, the plugin told the brokers of {stored}"
+            self._find(segment, "object-size", words)
+
+    def _tell_of(self, lineage: Lineage) -> None:
+        """Report what the lineage shows."""
+        for segments, rule, words in (
+            (lineage.below, "below-log-start", "ends below the log start offset: a broker deletes it"),
+            (lineage.outside, "outside-lineage", "is of leader epochs that were cut off: no broker reads it"),
+            (lineage.superseded, "duplicate", "later copies have its offsets: no broker reads it"),
+        ):
+            for one in segments:
+                self._find(
+                    _named(one),
+                    rule,
+                    f"offsets {one.start_offset} to {one.end_offset}: {words}",
+                    severity="note",
+                )
+        for overlap in lineage.overlaps:
+            segment = next(one for one in lineage.segments if one.end_offset >= overlap.end_offset)
+            words = f"offsets {overlap.start_offset} to {overlap.end_offset} are in two segments that are both read"
+            self._find(_named(segment), "overlap", words, severity="note")
+        for gap in lineage.gaps:
+            self._tell_of_gap(gap, lineage)
+
+    def _tell_of_gap(self, gap: OffsetRange, lineage: Lineage) -> None:
+        """A gap that a deletion has left is none: the log start was raised first, and is not known here."""
+        deleted = [
+            one
+            for one in self._cache.segments.values()
+            if one.state is RemoteSegmentState.DELETE_SEGMENT_STARTED
+        ]
+        deleted += self._cache.deleted.values()
+        behind = next(
+            (one for one in lineage.segments if one.end_offset > gap.end_offset), lineage.segments[-1]
+        )
+        for start, end in _without(gap, deleted):
+            words = f"offsets {start} to {end} are in no segment that is finished"
+            self._find(_named(behind), "archive-gap", words)
+
+    def _find(
+        self, segment: ArchivedSegment, rule: str, words: str, *, severity: Severity = "damage"
+    ) -> None:
+        self._findings.append(_finding(self._layout, segment, rule, words, severity=severity))
+
+
+_STATUS = {
+    RemoteSegmentState.COPY_SEGMENT_STARTED: SegmentStatus.COPY_STARTED,
+    RemoteSegmentState.COPY_SEGMENT_FINISHED: SegmentStatus.ARCHIVED,
+    RemoteSegmentState.DELETE_SEGMENT_STARTED: SegmentStatus.DELETE_STARTED,
+    RemoteSegmentState.DELETE_SEGMENT_FINISHED: SegmentStatus.DELETED,
+}
+_ON_ITS_WAY = {
+    SegmentStatus.COPY_STARTED: ("interrupted-copy", "its copy was begun and not finished"),
+    SegmentStatus.DELETE_STARTED: ("unfinished-delete", "its deletion was begun and not finished"),
+    SegmentStatus.DELETED: ("undeleted", "its deletion is said to be finished"),
+}
+
+
+def _places(lineage: Lineage) -> dict[UUID, LineagePlace]:
+    lists = {
+        LineagePlace.READ: lineage.segments,
+        LineagePlace.BELOW_LOG_START: lineage.below,
+        LineagePlace.OUTSIDE: lineage.outside,
+        LineagePlace.SUPERSEDED: lineage.superseded,
+    }
+    return {one.segment_id: place for place, segments in lists.items() for one in segments}
+
+
+def _without(gap: OffsetRange, segments: Iterable[RemoteSegment]) -> list[tuple[int, int]]:
+    """Return the parts of *gap* that none of *segments* has."""
+    left: list[tuple[int, int]] = []
+    start = gap.start_offset
+    for one in sorted(segments, key=lambda one: one.start_offset):
+        if one.end_offset < start or one.start_offset > gap.end_offset:
+            continue
+        if one.start_offset > start:
+            left.append((start, one.start_offset - 1))
+        start = one.end_offset + 1
+    return [*left, (start, gap.end_offset)] if start <= gap.end_offset else left
+
+
+def _entry(
+    segment: ArchivedSegment,
+    status: SegmentStatus,
+    known: RemoteSegment | None = None,
+    place: LineagePlace = LineagePlace.UNKNOWN,
+) -> InventoryEntry:
+    return InventoryEntry(
+        base_offset=segment.base_offset,
+        segment_id=segment.segment_id,
+        status=status,
+        place=place,
+        end_offset=None if known is None else known.end_offset,
+        present=frozenset(segment.parts),
+        size_bytes=segment.size_bytes,
+        leader_epochs=() if known is None else known.leader_epochs,
+    )
+
+
+def _named(segment: RemoteSegment) -> ArchivedSegment:
+    """Return a segment with the names of *segment*, and no objects."""
+    return ArchivedSegment(
+        base_offset=segment.start_offset, segment_id=format_uuid(segment.segment_id), parts={}
+    )
+
+
+def _missing_parts(
+    layout: Layout, segment: ArchivedSegment, missing: frozenset[PartKind], severity: Severity
+) -> Finding:
+    kind = min(missing, key=lambda one: list(PartKind).index(one))
+    words = f"there is no {_listed(missing)} of a segment that is finished"
+    return Finding(
+        file=layout.name_of(segment, kind),
+        position=None,
+        rule="missing-object",
+        detail=words,
+        severity=severity,
+    )
+
+
+def _finding(
+    layout: Layout, segment: ArchivedSegment, rule: str, words: str, *, severity: Severity = "damage"
+) -> Finding:
+    name = layout.name_of(segment, PartKind.LOG)
+    return Finding(file=name, position=None, rule=rule, detail=words, severity=severity)
+
+
+def _listed(kinds: Iterable[PartKind]) -> str:
+    return ", ".join(sorted(kind.value for kind in kinds))
+
+
+def _is_finished(segment: RemoteSegment) -> bool:
+    return segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+
+
+def _read_id(text: str) -> UUID | None:
+    try:
+        return read_uuid(text)
+    except FormatError:
+        return None
