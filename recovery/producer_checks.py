@@ -102,6 +102,7 @@ class ProducerChecks:
         """Take in a piece of the log *file*; return its aborted transactions, ABORTED_TXN_DTYPE."""
         assert self._state is not None
         self._began_at = -1
+        self._computed = -1, b"", False
         self.has_producers |= bool(len(scan.producers))
         try:
             return self._state.recover(scan)
@@ -127,18 +128,18 @@ class ProducerChecks:
 
         Kafka: LogSegment.recover, ProducerStateManager.takeSnapshot.
         """
-        if self._computed[0] != offset:
-            self._compute(offset)
-        _, data, is_complete = self._computed
-        return data if is_complete else b""
+        data = self._compute(offset)
+        return data if self._computed[2] else b""
 
     def _compute(self, offset: int) -> bytes:
-        assert self._state is not None
-        self._files.written = b""
-        self._state.map_end_offset = offset
-        self._state.take_snapshot()
-        self._computed = offset, self._files.written, self.is_complete
-        return self._files.written
+        """Return the snapshot at *offset*; a state writes only one there."""
+        if self._computed[0] != offset:
+            assert self._state is not None
+            self._files.written = b""
+            self._state.map_end_offset = offset
+            self._state.take_snapshot()
+            self._computed = offset, self._files.written, self.is_complete
+        return self._computed[1]
 
     def _own_entries(self, offset: int) -> Entries:
         data = self._compute(offset)

@@ -82,6 +82,7 @@ class PartitionFold:
         self._chains: list[TieredChain] = []
         self._folder = None if folder is None else FolderChain(head.facts, folder.files, write)
         self._is_end_known = True
+        self._findings = list(head.findings)
 
     def take(self, scanned: ScannedSegment) -> None:
         """Take in the next segment, in the order of base offsets and ids."""
@@ -94,6 +95,10 @@ class PartitionFold:
         if scanned.result is not None:
             scanned.result.pieces = []
         self._scanned.append(scanned)
+
+    def add(self, finding: Finding) -> None:
+        """Take in a finding about the partition as a whole, or about the object that it names."""
+        self._findings.append(finding)
 
     def finish(self) -> PartitionVerdict:
         """Return what was found."""
@@ -212,7 +217,7 @@ class PartitionFold:
         """Return the inventory's findings, of objects that have no verdict yet, and of what is not there at all."""
         by_path = {one.verdict.path for one in known}
         verdicts = []
-        for file, findings in findings_by_file(self._head.findings).items():
+        for file, findings in findings_by_file(self._findings).items():
             path = file if file in by_path else self._head.where.prefix + file
             verdicts.append(
                 ObjectVerdict(

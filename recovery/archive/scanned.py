@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.archived import (
     ArchivedPartition,
     ArchivedSegment,
@@ -92,7 +93,10 @@ class ScanOptions:
     Attributes:
         url: of the archive.
         layout: its name.
-        output: URL where rebuilt files go; None: nothing is rebuilt.
+        output: URL where results go; None: they stay within the run.
+        rebuilds: whether what is missing or wrong is rebuilt.
+        is_in_place: whether that replaces what is there.
+        keys: for encrypted segments.
         is_deep: whether records are opened.
         now_ms: by which producers expire in plain copies.
         index_interval_bytes, segment_index_bytes: settings that rebuilt indexes follow.
@@ -101,6 +105,9 @@ class ScanOptions:
     url: str
     layout: str
     output: str | None = None
+    rebuilds: bool = False
+    is_in_place: bool = False
+    keys: AivenKeys = NO_KEYS
     is_deep: bool = False
     now_ms: int = 0
     index_interval_bytes: int = 4096
@@ -109,5 +116,7 @@ class ScanOptions:
     @property
     def salt(self) -> str:
         """What a record of a scan depends on besides the segment's objects."""
-        rebuilds = (self.index_interval_bytes, self.segment_index_bytes) if self.output else ()
+        rebuilds = (
+            (self.is_in_place, self.index_interval_bytes, self.segment_index_bytes) if self.rebuilds else ()
+        )
         return f"{VERSION} {self.layout} {self.is_deep} {rebuilds}"

@@ -1,0 +1,168 @@
+"""The rows between map and fold: one for each partition's head, one for each segment, sorted by prefix and offset.
+
+prefix, base_offset, segment_id    what rows are sorted by; the head of a partition comes first, at -1
+digest                             of the segment's objects; of a head, the run that it belongs to
+log_bytes                          of the segment's log
+record                             what was found (`recovery.archive.record`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recovery.archive.chain import Write
+from recovery.archive.layout import Layout
+from recovery.archive.packing import PackedTask
+from recovery.archive.partition_fold import PartitionFold, PartitionVerdict
+from recovery.archive.record import decode_record, encode_record
+from recovery.archive.scanned import PartitionHead, ScannedFolder, ScannedSegment, ScanOptions
+from recovery.archive.segment_map import SegmentMap
+from recovery.archive.store import Store
+from recovery.archive.stored_folder import scan_folder
+from recovery.verdict import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEAD_OFFSET = -1
+DIGEST_BYTES = 16
+ROWS_AT_A_TIME = 256
+"""In one Arrow batch: records of many producers are large."""
+
+
+class ScanRow(NamedTuple):
+    """One row."""
+
+    prefix: str
+    base_offset: int
+    segment_id: str
+    digest: bytes
+    log_bytes: int
+    record: bytes
+
+
+def scan_schema() -> pa.Schema:
+    """Return the Arrow schema of the rows."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("prefix", pa.string()),
+            ("base_offset", pa.int64()),
+            ("segment_id", pa.string()),
+            ("digest", pa.binary()),
+            ("log_bytes", pa.int64()),
+            ("record", pa.binary()),
+        ]
+    )
+
+
+def scan_task(
+    task: PackedTask, store: Store, layout: Layout, options: ScanOptions, *, run: bytes, write: Write | None
+) -> Iterator[ScanRow]:
+    """Do one task of the map: yield the rows of its heads and segments."""
+    for head in task.heads:
+        folder = None if layout.has_own_epochs else scan_folder(store, head)
+        yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
+    segments = SegmentMap(store, layout, options, write=write)
+    for prefix, work in task.works:
+        scanned = segments.scan(work)
+        segment = work.segment
+        digest = segment.digest(options.salt)
+        yield ScanRow(
+            prefix,
+            segment.base_offset,
+            segment.segment_id,
+            digest,
+            scanned.log_bytes,
+            encode_record(scanned),
+        )
+
+
+def fold_rows(
+    rows: Iterable[ScanRow], layout: Layout, *, run: bytes, write: Write | None
+) -> Iterator[PartitionVerdict]:
+    """Fold sorted *rows*: yield the verdict of each partition.
+
+    Rows of other runs' heads, and of segments that are no longer there, are passed over; that a segment has no row is
+    said.
+    """
+    current: _Folding | None = None
+    for row in rows:
+        if current is None or row.prefix != current.prefix:
+            if current is not None:
+                yield from current.finish()
+            current = _Folding(row.prefix, layout, run, write)
+        current.take(row)
+    if current is not None:
+        yield from current.finish()
+
+
+class _Folding:
+    """One partition while its rows come in."""
+
+    def __init__(self, prefix: str, layout: Layout, run: bytes, write: Write | None) -> None:
+        self.prefix = prefix
+        self._layout = layout
+        self._run = run
+        self._write = write
+        self._fold: PartitionFold | None = None
+        self._wanted: set[bytes] = set()
+
+    def take(self, row: ScanRow) -> None:
+        if row.base_offset == HEAD_OFFSET:
+            if row.digest == self._run and self._fold is None:
+                self._begin(*decode_record(row.record))
+            return
+        if self._fold is None or row.digest not in self._wanted:
+            return
+        self._wanted.discard(row.digest)
+        scanned: ScannedSegment = decode_record(row.record)
+        self._fold.take(scanned)
+
+    def _begin(self, head: PartitionHead, folder: ScannedFolder | None) -> None:
+        self._fold = PartitionFold(head, self._layout, folder=folder, write=self._write)
+        digests = head.digests
+        self._wanted = {digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)}
+
+    def finish(self) -> Iterator[PartitionVerdict]:
+        if self._fold is None:
+            return  # a partition that is no longer there
+        if self._wanted:
+            words = f"{len(self._wanted)} segments have no record: their tasks were lost"
+            self._fold.add(
+                Finding(file="", position=None, rule="unreadable", detail=words, severity="unchecked")
+            )
+        yield self._fold.finish()
+
+
+def rows_to_batches(rows: Iterable[ScanRow]) -> Iterator[pa.RecordBatch]:
+    """Yield *rows* as Arrow batches."""
+    import pyarrow as pa
+
+    schema = scan_schema()
+    part: list[ScanRow] = []
+
+    def batch() -> Any:  # noqa: ANN401 - pa.RecordBatch
+        columns = zip(*part, strict=True)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)],
+            schema=schema,
+        )
+
+    for row in rows:
+        part.append(row)
+        if len(part) >= ROWS_AT_A_TIME:
+            yield batch()
+            part.clear()
+    if part:
+        yield batch()
+
+
+def batches_to_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[ScanRow]:
+    """Yield the rows in *batches*."""
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ScanRow._fields]
+        for values in zip(*columns, strict=True):
+            yield ScanRow(*values)

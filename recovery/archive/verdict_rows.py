@@ -1,0 +1,171 @@
+"""Verdicts as rows: one for each object, one for each partition; as Arrow tables for Parquet, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.printable import printable
+from recovery.verdict import Finding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_REBUILT_KINDS: Final = frozenset({"index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint"})
+_REBUILD: Final = "run `archive recover`: it is rebuilt from the log"
+_NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
+
+
+def remedy(kind: str, found: Finding) -> str:
+    """Return what to do about a finding in an archive."""
+    if found.severity == "damage" and kind in _REBUILT_KINDS and found.rule not in _NO_REBUILD:
+        return _REBUILD
+    return found.remedy
+
+
+def object_row(partition: PartitionVerdict, one: ObjectVerdict) -> dict[str, Any]:
+    """Return the row of one object."""
+    where, verdict = partition.head.where, one.verdict
+    first = verdict.first
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "topicId": where.topic_id,
+        "baseOffset": None if one.base_offset < 0 else one.base_offset,
+        "segmentId": one.segment_id,
+        "key": verdict.path,
+        "kind": verdict.kind,
+        "sizeBytes": one.size_bytes,
+        "version": one.version,
+        "valid": verdict.is_valid,
+        "rule": None if first is None else first.rule,
+        "firstBadPosition": None if first is None else first.position,
+        "detail": None if first is None else first.detail,
+        "remedy": None if first is None else remedy(verdict.kind, first),
+        "bytesChecked": verdict.checked_bytes,
+        "rebuilt": None if one.rebuilt is None else one.rebuilt.key,
+        "findings": [
+            {
+                "rule": found.rule,
+                "severity": found.severity,
+                "position": found.position,
+                "detail": found.detail,
+                "remedy": remedy(verdict.kind, found),
+            }
+            for found in verdict.findings
+        ],
+    }
+
+
+def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
+    """Return the row of one partition."""
+    where = partition.head.where
+    valid = [one.verdict.is_valid for one in partition.objects]
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "topicId": where.topic_id,
+        "prefix": where.prefix,
+        "segments": partition.segment_count,
+        "batches": partition.batch_count,
+        "logBytes": partition.log_bytes,
+        "startOffset": partition.start_offset,
+        "endOffset": partition.end_offset,
+        "chains": partition.chain_count,
+        "objects": len(partition.objects),
+        "damaged": valid.count(False),
+        "unchecked": valid.count(None),
+        "rebuilt": sum(one.rebuilt is not None for one in partition.objects),
+    }
+
+
+def object_schema() -> pa.Schema:
+    """Return the Arrow schema of the rows of objects."""
+    import pyarrow as pa
+
+    finding = pa.struct(
+        [
+            ("rule", pa.string()),
+            ("severity", pa.string()),
+            ("position", pa.int64()),
+            ("detail", pa.string()),
+            ("remedy", pa.string()),
+        ]
+    )
+    return pa.schema(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("topicId", pa.string()),
+            ("baseOffset", pa.int64()),
+            ("segmentId", pa.string()),
+            ("key", pa.string()),
+            ("kind", pa.string()),
+            ("sizeBytes", pa.int64()),
+            ("version", pa.string()),
+            ("valid", pa.bool_()),
+            ("rule", pa.string()),
+            ("firstBadPosition", pa.int64()),
+            ("detail", pa.string()),
+            ("remedy", pa.string()),
+            ("bytesChecked", pa.int64()),
+            ("rebuilt", pa.string()),
+            ("findings", pa.list_(finding)),
+        ]
+    )
+
+
+def partition_schema() -> pa.Schema:
+    """Return the Arrow schema of the rows of partitions."""
+    import pyarrow as pa
+
+    texts, ints = ("topic", "topicId", "prefix"), ("partition",)
+    names = (
+        "topic",
+        "partition",
+        "topicId",
+        "prefix",
+        "segments",
+        "batches",
+        "logBytes",
+        "startOffset",
+        "endOffset",
+        "chains",
+        "objects",
+        "damaged",
+        "unchecked",
+        "rebuilt",
+    )
+    return pa.schema(
+        [
+            (name, pa.string() if name in texts else pa.int32() if name in ints else pa.int64())
+            for name in names
+        ]
+    )
+
+
+def to_parquet(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> bytes:
+    """Return *rows* as a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def lines_of(row: dict[str, Any]) -> list[str]:
+    """Return a line for each finding of an object's row."""
+    words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}
+    lines = []
+    for found in row["findings"]:
+        at = "" if found["position"] is None else f" at byte {found['position']}"
+        remedy_words = "" if found["severity"] == "note" else f" Remedy: {found['remedy']}."
+        lines.append(
+            f"{words[found['severity']]} {printable(row['key'])}{at}: {found['rule']}: "
+            f"{printable(found['detail'])}.{remedy_words}"
+        )
+    if row["rebuilt"] is not None:
+        lines.append(f"rebuilt {printable(row['rebuilt'])}")
+    return lines

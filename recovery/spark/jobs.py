@@ -1,0 +1,287 @@
+"""An archive gone through by Spark: survey here, scan in waves of tasks, fold by partition, a report back.
+
+The driver lists and packs, holds one wave at a time, and gets back counts and bad objects. What was found in segments
+goes from the scan to the fold through the output, if there is one, where the next run finds it again; else through
+Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recovery.archive.layouts import layout_of
+from recovery.archive.output import VERDICTS, kept_digests
+from recovery.archive.packing import PackedTask, pack
+from recovery.archive.progress import ArchiveProgress, TaskShare
+from recovery.archive.report import ArchiveReport
+from recovery.archive.scan_rows import DIGEST_BYTES
+from recovery.archive.scanned import ScanOptions
+from recovery.archive.stores import open_store
+from recovery.archive.survey import SurveyedPartition, Unlisted, survey
+from recovery.archive.survey_spool import SurveySpool
+from recovery.archive.tally import Tally
+from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
+from recovery.observer import Notifier, Observer
+from recovery.spark.tasks import (
+    FOLD_DDL,
+    SCAN_DDL,
+    FoldPlan,
+    ScanPlan,
+    fold_partitions,
+    load_scans,
+    scan_wave,
+)
+from recovery.spark.watch import is_connect, watched_tasks
+from recovery.stop_request import StopRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from recovery.archive.archived import PartitionPrefix
+    from recovery.archive.layout import Layout
+    from recovery.archive.store import Store
+
+_WAVE_BYTES = 16 << 20
+"""Of pickled tasks in one wave: they travel with the job."""
+_TASKS_A_CORE = 3
+"""At least, where there is enough to do: whoever is done early takes another."""
+_MOST_TASK_BYTES = 4 << 30
+_LEAST_TASK_BYTES = 32 << 20
+_WAVES = 20
+"""Into how many waves a large run is divided, about; a small one is one."""
+_CONNECT_CORES = 8
+MOST_OBJECTS = 10_000
+"""Rows of bad objects in a report."""
+
+
+class ExecutorError(RecoveryError):
+    """A task failed by something that is no fault of the archive: an executor without the package, out of memory."""
+
+    exit_code = 1
+
+
+class ArchiveRun:
+    """One run of `archive verify` or `archive recover`.
+
+    Args:
+        spark: the session that does the work.
+        options: which archive, and how.
+        command: verify or recover.
+        observers: told of all progress.
+        stop: lets somebody else end the run between two waves.
+        cores: how many tasks run at a time; None: what Spark says.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: ScanOptions,
+        *,
+        command: str = "verify",
+        observers: Iterable[Observer] = (),
+        stop: StopRequest | None = None,
+        cores: int | None = None,
+        is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+    ) -> None:
+        self._spark = spark
+        self._command = command
+        self._store: Store = open_store(options.url)
+        self._layout: Layout = layout_of(self._store, options.layout, options.keys)
+        self._options = replace(options, layout=self._layout.name)
+        self._progress = ArchiveProgress(Notifier(observers), self._store.url)
+        self._stop = StopRequest() if stop is None else stop
+        self._cores = _core_count(spark) if cores is None else cores
+        self._is_chosen = is_chosen
+        self._run = uuid.uuid4().bytes
+        self._scans: list[DataFrame] = []
+
+    def run(self) -> ArchiveReport:
+        """Go through the archive and return what was found.
+
+        Raises:
+            OSError: the archive itself cannot be listed.
+            ExecutorError: Spark gave a task up.
+        """
+        started_s = time.monotonic()
+        report = ArchiveReport(
+            command=self._command,
+            url=self._store.url,
+            layout=self._layout.name,
+            output=self._options.output,
+            run=self._run.hex(),
+        )
+        self._progress.start()
+        try:
+            with SurveySpool() as spool:
+                self._survey(spool, report)
+                self._scan(spool, report)
+            self._stop.check()
+            self._fold(report)
+        except InterruptedRecoveryError as error:
+            report.signal_number = error.signal_number
+        finally:
+            for frame in self._scans:
+                frame.unpersist()
+        report.duration_ms = round((time.monotonic() - started_s) * 1000)
+        if self._options.output is not None and not report.signal_number:
+            summary = f"{VERDICTS}{report.run}/summary.json"
+            open_store(self._options.output).replace(summary, report.to_json().encode())
+        self._progress.finish(report.exit_code)
+        return report
+
+    # -- survey and scan -------------------------------------------------------------------------------------
+
+    def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
+        for found in survey(self._store, self._layout, self._options, is_chosen=self._is_chosen):
+            self._stop.check()
+            if isinstance(found, Unlisted):
+                report.unlisted.append(found)
+            else:
+                spool.add(found)
+        self._progress.surveyed(
+            partition_count=spool.partition_count,
+            segment_count=spool.segment_count,
+            log_bytes=spool.log_bytes,
+        )
+
+    def _scan(self, spool: SurveySpool, report: ArchiveReport) -> None:
+        known = self._known_digests()
+
+        def unknown(partition: SurveyedPartition) -> SurveyedPartition:
+            if not len(known):
+                return partition
+            digests = np.frombuffer(partition.head.digests, f"V{DIGEST_BYTES}")
+            is_known = np.isin(digests.view(f"S{DIGEST_BYTES}"), known)
+            report.known_segments += int(is_known.sum())
+            works = tuple(work for work, is_old in zip(partition.works, is_known, strict=True) if not is_old)
+            return replace(partition, works=works)
+
+        tasks = pack(map(unknown, spool), task_bytes=self._task_bytes(spool.log_bytes))
+        for wave in _waves(tasks, self._tasks_a_wave(spool.log_bytes)):
+            self._stop.check()
+            self._scan_wave(wave)
+
+    def _scan_wave(self, wave: list[tuple[bytes, TaskShare]]) -> None:
+        plan = ScanPlan(options=self._options, run=self._run, tasks=tuple(task for task, _ in wave))
+        count = len(wave)
+        frame = self._spark.range(0, count, 1, count).mapInArrow(partial(scan_wave, plan), SCAN_DDL)
+        if self._options.output is None:
+            frame = frame.persist()
+            self._scans.append(frame)
+        self._progress.start_wave([share for _, share in wave])
+        done = 0
+
+        def on_finished(finished: int) -> None:
+            nonlocal done
+            if finished > done:
+                self._progress.finish_tasks(finished - done)
+                done = finished
+
+        with watched_tasks(self._spark, on_finished), _spark_errors():
+            frame.agg({"log_bytes": "sum"}).collect()
+        self._progress.finish_wave()
+
+    def _known_digests(self) -> Any:  # noqa: ANN401 - an array of 16-byte strings
+        """Return the digests of segments that earlier runs have kept, sorted; 16 bytes each."""
+        if self._options.output is None:
+            return np.empty(0, f"S{DIGEST_BYTES}")
+        kept = b"".join(digests for _, digests in kept_digests(open_store(self._options.output)))
+        return np.unique(np.frombuffer(kept, f"S{DIGEST_BYTES}"))
+
+    def _task_bytes(self, log_bytes: int) -> int:
+        share = log_bytes // (_TASKS_A_CORE * self._cores)
+        return max(_LEAST_TASK_BYTES, min(_MOST_TASK_BYTES, share))
+
+    def _tasks_a_wave(self, log_bytes: int) -> int:
+        count = log_bytes // self._task_bytes(log_bytes) + 1
+        return max(_TASKS_A_CORE * self._cores * 2, -(-count // _WAVES))
+
+    # -- fold ------------------------------------------------------------------------------------------------
+
+    def _fold(self, report: ArchiveReport) -> None:
+        plan = FoldPlan(options=self._options, run=self._run)
+        frame = (
+            self._scan_rows()
+            .repartition(_TASKS_A_CORE * self._cores, "prefix")
+            .sortWithinPartitions("prefix", "base_offset", "segment_id")
+            .mapInArrow(partial(fold_partitions, plan), FOLD_DDL)
+        )
+        with _spark_errors():
+            rows = frame.collect()
+        for row in rows:
+            if row["kind"] == "tally":
+                report.tally.merge(Tally.from_json(json.loads(row["payload"])))
+            elif row["kind"] == "left_out":
+                report.left_out += int(row["payload"])
+            elif len(report.objects) < MOST_OBJECTS:
+                report.objects.append(json.loads(row["payload"]))
+            else:
+                report.left_out += 1
+        report.objects.sort(key=lambda row: row["key"])
+
+    def _scan_rows(self) -> DataFrame:
+        if self._options.output is None:
+            frame = self._scans[0]
+            for other in self._scans[1:]:
+                frame = frame.union(other)
+            return frame
+        keys = tuple(key for key, _ in kept_digests(open_store(self._options.output)))
+        count = max(1, min(len(keys), _TASKS_A_CORE * self._cores))
+        return self._spark.range(0, len(keys), 1, count).mapInArrow(
+            partial(load_scans, self._options.output, keys), SCAN_DDL
+        )
+
+
+def _core_count(spark: SparkSession) -> int:
+    return _CONNECT_CORES if is_connect(spark) else int(spark.sparkContext.defaultParallelism)
+
+
+def _waves(tasks: Iterator[PackedTask], most_tasks: int) -> Iterator[list[tuple[bytes, TaskShare]]]:
+    """Yield waves of pickled tasks with their shares."""
+    wave: list[tuple[bytes, TaskShare]] = []
+    size = 0
+    for task in tasks:
+        data = pickle.dumps(task, protocol=5)
+        wave.append((data, _share(task)))
+        size += len(data)
+        if len(wave) >= most_tasks or size >= _WAVE_BYTES:
+            yield wave
+            wave, size = [], 0
+    if wave:
+        yield wave
+
+
+def _share(task: PackedTask) -> TaskShare:
+    return TaskShare(
+        log_bytes=task.log_bytes, segment_count=len(task.works), begun=task.begun, ended=task.ended
+    )
+
+
+@contextmanager
+def _spark_errors() -> Iterator[None]:
+    """Turn what Spark raises for a failed job into an error with a remedy."""
+    try:
+        yield
+    except RecoveryError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if "ModuleNotFoundError" in text and "recovery" in text:
+            raise UsageError(
+                "the executors have no kafka-log-recovery: install it in their Python environment "
+                "(docs/archive.md, what to ship)"
+            ) from error
+        if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
+            raise
+        last = next((line for line in reversed(text.splitlines()) if "Error" in line), text[:300])
+        raise ExecutorError(f"Spark gave the job up: {last.strip()[:500]}") from error

@@ -1,0 +1,76 @@
+"""A Spark session: an embedded one without any set-up, a cluster's, or one of Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from recovery.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EMBEDDED_MASTER: Final = "local[*,4]"
+"""All cores of this machine; a task may fail three times before the job does."""
+
+_SETTINGS: Final = {
+    # The web page and the progress bar of Spark say nothing that the tool does not say.
+    "spark.ui.showConsoleProgress": "false",
+    # Rows of the map hold what producers did: some are large, so batches have few.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    # The fold is small beside the scan; its tasks are of whole partitions.
+    "spark.sql.adaptive.enabled": "false",
+}
+_EMBEDDED: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "1g",
+}
+
+
+def open_session(
+    *, master: str | None = None, remote: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Return a session: the one that is active, or a new one.
+
+    Args:
+        master: URL of a cluster's master; None: what spark-submit says, else all cores of this machine.
+        remote: URL of a Spark Connect server (`sc://host:port`).
+        settings: further settings of Spark.
+
+    Raises:
+        UsageError: pyspark is not installed, or no session can be had.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError(
+            "archives are gone through by Spark: pip install 'kafka-log-recovery[archive,spark]'"
+        ) from error
+    builder = SparkSession.builder.appName("kafka-log-recovery")
+    chosen = dict(_SETTINGS)
+    if remote is not None:
+        builder = builder.remote(remote)
+        chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+        if master is None and not is_submitted:
+            master = EMBEDDED_MASTER
+        if master is not None:
+            builder = builder.master(master)
+            if master.startswith("local"):
+                chosen |= _EMBEDDED
+    for key, value in (chosen | dict(settings or {})).items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except (
+        Exception
+    ) as error:  # what pyspark raises has no common class: RuntimeError, PySparkException, Py4JError
+        place = remote or master or "spark-submit's master"
+        raise UsageError(f"no Spark session at {place}: {error}. Spark needs Java 17 or newer") from error

@@ -1,0 +1,166 @@
+"""What runs in Spark's Python workers: scanning packed segments, reading kept scans, folding partitions.
+
+These functions are pickled by name, so the package must be installed where the executors run.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from recovery.archive.layouts import make_layout
+from recovery.archive.output import VERDICTS, InPlace, RebuiltOutput, keep_scans, read_scans
+from recovery.archive.scan_rows import ScanRow, batches_to_rows, fold_rows, rows_to_batches, scan_task
+from recovery.archive.scanned import ScanOptions
+from recovery.archive.stores import open_store
+from recovery.archive.tally import Tally
+from recovery.archive.verdict_rows import (
+    object_row,
+    object_schema,
+    partition_row,
+    partition_schema,
+    to_parquet,
+)
+from recovery.spark.worker import prepare_worker
+from segfmt.value_class import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from recovery.archive.chain import Write
+    from recovery.archive.layout import Layout
+    from recovery.archive.packing import PackedTask
+
+SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, record binary"
+FOLD_DDL = "kind string, payload string"
+MOST_BAD_OBJECTS = 1_000
+"""Rows of bad objects that one task gives to the driver."""
+_ROWS_IN_A_FILE = 200_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What the tasks of one wave have in common.
+
+    Attributes:
+        run: 16 bytes that name the run.
+        tasks: pickled `PackedTask`s, by number.
+    """
+
+    options: ScanOptions
+    run: bytes
+    tasks: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldPlan:
+    """What the tasks of the fold have in common."""
+
+    options: ScanOptions
+    run: bytes
+
+
+def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Scan the tasks whose numbers come in; yield rows, without their records where they are kept in the output."""
+    prepare_worker()
+    options = plan.options
+    store, layout = open_store(options.url), make_layout(options.layout, options.keys)
+    write = _writer(options, layout, plan.run)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            task: PackedTask = pickle.loads(plan.tasks[number])
+            rows = scan_task(task, store, layout, options, run=plan.run, write=write)
+            if options.output is not None:
+                rows = keep_scans(open_store(options.output), rows)
+            yield from rows_to_batches(rows)
+
+
+def load_scans(
+    output: str, keys: tuple[str, ...], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Read the kept scans whose numbers in *keys* come in."""
+    prepare_worker()
+    store = open_store(output)
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from rows_to_batches(read_scans(store, keys[number]))
+
+
+def fold_partitions(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fold sorted rows; yield bad objects and a tally, and keep all verdicts in the output."""
+    import pyarrow as pa
+
+    prepare_worker()
+    layout = make_layout(plan.options.layout, plan.options.keys)
+    write = _writer(plan.options, layout, plan.run)
+    verdicts = _Verdicts(plan)
+    rows: Iterator[ScanRow] = batches_to_rows(batches)
+    schema = pa.schema([("kind", pa.string()), ("payload", pa.string())])
+    for partition in fold_rows(rows, layout, run=plan.run, write=write):
+        verdicts.add([object_row(partition, one) for one in partition.objects], partition_row(partition))
+        verdicts.tally.add(partition)
+    bad = [("object", json.dumps(row)) for row in verdicts.bad]
+    found = [*bad, ("left_out", str(verdicts.left_out)), ("tally", json.dumps(verdicts.tally.to_json()))]
+    verdicts.close()
+    yield pa.RecordBatch.from_pylist(
+        [{"kind": kind, "payload": payload} for kind, payload in found], schema=schema
+    )
+
+
+class _Verdicts:
+    """The verdicts of one task of the fold."""
+
+    def __init__(self, plan: FoldPlan) -> None:
+        self._plan = plan
+        self._objects: list[dict[str, object]] = []
+        self._partitions: list[dict[str, object]] = []
+        self._files = 0
+        self.tally = Tally()
+        self.bad: list[dict[str, object]] = []
+        self.left_out = 0
+
+    def add(self, objects: list[dict[str, object]], partition: dict[str, object]) -> None:
+        for row in objects:
+            if row["valid"] is True and row["rebuilt"] is None:
+                continue
+            if len(self.bad) < MOST_BAD_OBJECTS:
+                self.bad.append(row)
+            else:
+                self.left_out += 1
+        if self._plan.options.output is not None:
+            self._objects += objects
+            self._partitions.append(partition)
+            if len(self._objects) >= _ROWS_IN_A_FILE:
+                self.close()
+
+    def close(self) -> None:
+        """Write what there is."""
+        if self._plan.options.output is None or not self._partitions:
+            return
+        output = open_store(self._plan.options.output)
+        name = _task_name(self._files)
+        folder = f"{VERDICTS}{self._plan.run.hex()}/"
+        output.create(f"{folder}objects-{name}.parquet", to_parquet(self._objects, object_schema()))
+        output.create(f"{folder}partitions-{name}.parquet", to_parquet(self._partitions, partition_schema()))
+        self._objects, self._partitions = [], []
+        self._files += 1
+
+
+def _task_name(file: int) -> str:
+    """Return a name that each attempt of this task, and no other one, has."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = 0 if context is None else context.partitionId()
+    return f"{number:05d}-{file:03d}"
+
+
+def _writer(options: ScanOptions, layout: Layout, run: bytes) -> Write | None:
+    if not options.rebuilds or options.output is None:
+        return None
+    output = open_store(options.output)
+    if options.is_in_place:
+        return InPlace(open_store(options.url), output, layout, run.hex())
+    return RebuiltOutput(output, layout)

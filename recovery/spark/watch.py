@@ -1,0 +1,65 @@
+"""How many tasks of a Spark job are finished, while it runs: from the status tracker, or from Connect."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_INTERVAL_S = 0.5
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return whether the session is one of Spark Connect, which has no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+@contextmanager
+def watched_tasks(spark: SparkSession, on_finished: Callable[[int], None]) -> Iterator[None]:
+    """Tell *on_finished* how many tasks have finished so far, within the context, from another thread."""
+    if is_connect(spark):
+        yield from _watched_over_connect(spark, on_finished)
+    else:
+        yield from _watched_here(spark, on_finished)
+
+
+def _watched_here(spark: SparkSession, on_finished: Callable[[int], None]) -> Iterator[None]:
+    context = spark.sparkContext
+    group = uuid.uuid4().hex
+    context.setJobGroup(group, "kafka-log-recovery")
+    tracker = context.statusTracker()
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.wait(_INTERVAL_S):
+            count = 0
+            for job in tracker.getJobIdsForGroup(group):
+                info = tracker.getJobInfo(job)
+                for stage in () if info is None else info.stageIds:
+                    found = tracker.getStageInfo(stage)
+                    count += 0 if found is None else found.numCompletedTasks
+            on_finished(count)
+
+    thread = threading.Thread(target=poll, name="spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _watched_over_connect(spark: Any, on_finished: Callable[[int], None]) -> Iterator[None]:  # noqa: ANN401 - Connect's own session
+    def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ANN401, ARG001 - Connect calls it by these names
+        on_finished(sum(stage.num_completed_tasks for stage in stages or ()))
+
+    spark.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)
