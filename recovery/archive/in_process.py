@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from recovery.archive.chain import Write
 from recovery.archive.layout import Layout
 from recovery.archive.partition_fold import PartitionFold, PartitionVerdict
-from recovery.archive.scanned import ScanOptions
 from recovery.archive.segment_map import SegmentMap
 from recovery.archive.store import Store
 from recovery.archive.stored_folder import scan_folder
@@ -17,13 +16,12 @@ from recovery.archive.survey import SurveyedPartition
 def verdicts_of(
     store: Store,
     layout: Layout,
-    options: ScanOptions,
     partitions: Iterator[SurveyedPartition],
     *,
     write: Write | None = None,
 ) -> Iterator[PartitionVerdict]:
     """Yield the verdicts of *partitions*, in their order."""
-    segments = SegmentMap(store, layout, options, write=write)
+    segments = SegmentMap(store, layout, write=write)
     for surveyed in partitions:
         folder = None if layout.has_own_epochs else scan_folder(store, surveyed.head)
         fold = PartitionFold(surveyed.head, layout, folder=folder, write=write)

@@ -65,11 +65,11 @@ def scan_task(
     for head in task.heads:
         folder = None if layout.has_own_epochs else scan_folder(store, head)
         yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
-    segments = SegmentMap(store, layout, options, write=write)
+    segments = SegmentMap(store, layout, write=write)
     for prefix, work in task.works:
         scanned = segments.scan(work)
         segment = work.segment
-        digest = segment.digest(options.salt)
+        digest = options.digest(work)
         yield ScanRow(
             prefix,
             segment.base_offset,

@@ -13,6 +13,7 @@ from recovery.archive.archived import (
     StoredObject,
 )
 from recovery.folder_files import FolderFiles
+from recovery.model import LogSettings
 from recovery.partition_facts import PartitionFacts
 from recovery.segment_task import SegmentResult, SegmentTask
 from recovery.verdict import Finding
@@ -50,11 +51,13 @@ class SegmentWork:
     """One segment to be read.
 
     Attributes:
+        settings: of the log, which rebuilt indexes follow.
         remote: what the metadata topic says of it, None where that is not known.
     """
 
     segment: ArchivedSegment
     task: SegmentTask
+    settings: LogSettings
     remote: RemoteSegment | None = None
 
 
@@ -99,7 +102,6 @@ class ScanOptions:
         keys: for encrypted segments.
         is_deep: whether records are opened.
         now_ms: by which producers expire in plain copies.
-        index_interval_bytes, segment_index_bytes: settings that rebuilt indexes follow.
     """
 
     url: str
@@ -110,13 +112,8 @@ class ScanOptions:
     keys: AivenKeys = NO_KEYS
     is_deep: bool = False
     now_ms: int = 0
-    index_interval_bytes: int = 4096
-    segment_index_bytes: int = 10 << 20
 
-    @property
-    def salt(self) -> str:
-        """What a record of a scan depends on besides the segment's objects."""
-        rebuilds = (
-            (self.is_in_place, self.index_interval_bytes, self.segment_index_bytes) if self.rebuilds else ()
-        )
-        return f"{VERSION} {self.layout} {self.is_deep} {rebuilds}"
+    def digest(self, work: SegmentWork) -> bytes:
+        """Return 16 bytes that change with a segment's objects, and with all else that its record depends on."""
+        rebuilds = (self.is_in_place, work.settings) if self.rebuilds else ()
+        return work.segment.digest(f"{VERSION} {self.layout} {self.is_deep} {rebuilds} {work.remote}")

@@ -13,7 +13,7 @@ from native.crc32c import crc32c_of_bytes
 from recovery.archive.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.index_rebuild import rebuild_indexes
 from recovery.archive.layout import ArchivedFiles, Layout, part_kind
-from recovery.archive.scanned import ScannedSegment, ScanOptions, SegmentWork
+from recovery.archive.scanned import ScannedSegment, SegmentWork
 from recovery.archive.store import Store
 from recovery.epoch_checks import check_epochs
 from recovery.rate_limit import RateLimit
@@ -45,7 +45,6 @@ class SegmentMap:
     Args:
         store: the archive.
         layout: its layout.
-        options: how.
         write: takes what was rebuilt, by segment and part, and returns the object; None: nothing is rebuilt.
         on_bytes: told how many bytes of a log were read.
     """
@@ -54,14 +53,12 @@ class SegmentMap:
         self,
         store: Store,
         layout: Layout,
-        options: ScanOptions,
         *,
         write: Callable[[ArchivedSegment, PartKind, bytes], StoredObject] | None = None,
         on_bytes: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._layout = layout
-        self._options = options
         self._write = write
         self._reading = Reading(limit=RateLimit(None), on_bytes=on_bytes, one_at_a_time=threading.Lock())
 
@@ -81,7 +78,7 @@ class SegmentMap:
             if remote is not None:
                 _check_description(scanned, source, remote)
         if self._write is not None:
-            self._rebuild(files, scanned)
+            self._rebuild(work, files, scanned)
         return scanned
 
     def _find_missing(self, scanned: ScannedSegment) -> None:
@@ -187,7 +184,7 @@ class SegmentMap:
 
     # -- rebuilding ------------------------------------------------------------------------------------------
 
-    def _rebuild(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+    def _rebuild(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
         """Rebuild the offset and the time index where they are missing or wrong and the log is sound."""
         assert self._write is not None
         result = scanned.result
@@ -201,8 +198,8 @@ class SegmentMap:
         made = rebuild_indexes(
             files.open(result.task.log),
             base_offset=result.task.base_offset,
-            index_interval_bytes=self._options.index_interval_bytes,
-            segment_index_bytes=self._options.segment_index_bytes,
+            index_interval_bytes=work.settings.index_interval_bytes,
+            segment_index_bytes=work.settings.segment_index_bytes,
         )
         for kind in sorted(wanted, key=lambda one: one.value):
             scanned.rebuilt[kind] = self._write(scanned.segment, kind, made[kind])

@@ -17,15 +17,19 @@ from recovery.archive.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.scanned import PartitionHead, ScanOptions, SegmentWork
 from recovery.archive.store import Store
 from recovery.archive.walk import Walked, walk
+from recovery.config import BrokerConfig
 from recovery.folder_files import FolderFiles
+from recovery.model import LogSettings
 from recovery.partition_facts import PartitionFacts
 from recovery.partition_scrub import PartitionScrub
 from recovery.segment_task import SegmentTask
+from recovery.topic_configs import TopicConfigs
 from recovery.verdict import Finding
 from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, log_name
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.value_class import dataclass
 
+NO_TOPIC_CONFIGS = TopicConfigs(broker=BrokerConfig.from_layers(()), records={}, overrides={})
 RemoteSegments = Callable[[PartitionPrefix], Mapping[str, RemoteSegment]]
 """Returns what the metadata topic says of a partition's segments, by their ids."""
 Judge = Callable[[ArchivedPartition], tuple[Finding, ...]]
@@ -59,6 +63,7 @@ def survey(
     options: ScanOptions,
     *,
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+    topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
     remote_segments: RemoteSegments = lambda _: {},
     judge: Judge = lambda _: (),
 ) -> Iterator[SurveyedPartition | Unlisted]:
@@ -76,7 +81,7 @@ def survey(
         if is_first or found.parent != parent:
             parent, is_first = found.parent, False
             copy = LogDirCopy() if layout.has_own_epochs else read_log_dir_copy(store, found.siblings)
-        yield _surveyed(found, layout, options, copy, remote_segments, judge)
+        yield _surveyed(found, layout, options, copy, topic_configs, remote_segments, judge)
 
 
 def _surveyed(
@@ -84,6 +89,7 @@ def _surveyed(
     layout: Layout,
     options: ScanOptions,
     copy: LogDirCopy,
+    topic_configs: TopicConfigs,
     remote_segments: RemoteSegments,
     judge: Judge,
 ) -> SurveyedPartition:
@@ -92,18 +98,24 @@ def _surveyed(
     facts = copy.facts(
         archived.where, is_deep=options.is_deep, is_tiered=layout.has_own_epochs, now_ms=options.now_ms
     )
+    settings = topic_configs.settings_of(archived.where.topic)
+    if "compact" in topic_configs.config_of(archived.where.topic).cleanup_policy:
+        facts = replace(facts, is_contiguous=False)
     if layout.has_own_epochs:
-        works = _tiered_works(archived, facts, remote_segments(archived.where))
+        works = _tiered_works(archived, facts, settings, remote_segments(archived.where))
     else:
-        works = _plain_works(archived, facts)
-    digests = b"".join(work.segment.digest(options.salt) for work in works)
+        works = _plain_works(archived, facts, settings)
+    digests = b"".join(map(options.digest, works))
     kept = replace(archived, segments=()) if layout.has_own_epochs else archived
     head = PartitionHead(archived=kept, facts=facts, findings=judge(archived), digests=digests)
     return SurveyedPartition(head=head, works=works)
 
 
 def _tiered_works(
-    archived: ArchivedPartition, facts: PartitionFacts, remote: Mapping[str, RemoteSegment]
+    archived: ArchivedPartition,
+    facts: PartitionFacts,
+    settings: LogSettings,
+    remote: Mapping[str, RemoteSegment],
 ) -> tuple[SegmentWork, ...]:
     return tuple(
         SegmentWork(
@@ -115,13 +127,16 @@ def _tiered_works(
                 next_base_offset=None,
                 is_deep=facts.is_deep,
             ),
+            settings=settings,
             remote=remote.get(segment.segment_id),
         )
         for segment in archived.segments
     )
 
 
-def _plain_works(archived: ArchivedPartition, facts: PartitionFacts) -> tuple[SegmentWork, ...]:
+def _plain_works(
+    archived: ArchivedPartition, facts: PartitionFacts, settings: LogSettings
+) -> tuple[SegmentWork, ...]:
     """Return the works of a folder: the tasks that the local engine would make of it."""
     others = {one.name: one for one in archived.others}
     segments = {segment.base_offset: segment for segment in archived.segments}
@@ -141,6 +156,7 @@ def _plain_works(archived: ArchivedPartition, facts: PartitionFacts) -> tuple[Se
         SegmentWork(
             segment=segments[task.base_offset] if task.has_indexes else _other(task, others[task.log]),
             task=task,
+            settings=settings,
         )
         for task in PartitionScrub(facts, files).tasks()
     )

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from recovery.cli import quarantine, recover, undo, verify
+from recovery.cli import archive, quarantine, recover, undo, verify
 from recovery.errors import RecoveryError
 from recovery.own_process import prepare_process
 from recovery.printable import printable
@@ -22,7 +22,7 @@ from recovery.version import VERSION
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
 """Set to anything, it adds the traceback to the line about an error in the tool itself."""
 
-_COMMANDS = (recover, undo, verify, quarantine)
+_COMMANDS = (recover, undo, verify, quarantine, archive)
 
 
 class _Parser(argparse.ArgumentParser):

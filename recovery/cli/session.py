@@ -48,6 +48,11 @@ class Signals:
         if self._stop is not None:
             self._stop.request(number)
 
+    def install(self) -> None:
+        """Take SIGTERM and SIGINT again, after somebody else has."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.receive)
+
     def forward_to(self, stop: StopRequest) -> None:
         """Let *stop* know of signals from now on.
 

@@ -27,7 +27,7 @@ from recovery.archive.report import ArchiveReport
 from recovery.archive.scan_rows import DIGEST_BYTES
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.stores import open_store
-from recovery.archive.survey import SurveyedPartition, Unlisted, survey
+from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, Unlisted, survey
 from recovery.archive.survey_spool import SurveySpool
 from recovery.archive.tally import Tally
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
@@ -43,6 +43,7 @@ from recovery.spark.tasks import (
 )
 from recovery.spark.watch import is_connect, watched_tasks
 from recovery.stop_request import StopRequest
+from recovery.topic_configs import TopicConfigs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,6 +81,8 @@ class ArchiveRun:
         observers: told of all progress.
         stop: lets somebody else end the run between two waves.
         cores: how many tasks run at a time; None: what Spark says.
+        is_chosen: whether a partition is gone through.
+        topic_configs: settings of topics.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class ArchiveRun:
         stop: StopRequest | None = None,
         cores: int | None = None,
         is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+        topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
     ) -> None:
         self._spark = spark
         self._command = command
@@ -102,6 +106,12 @@ class ArchiveRun:
         self._stop = StopRequest() if stop is None else stop
         self._cores = _core_count(spark) if cores is None else cores
         self._is_chosen = is_chosen
+        self._topic_configs = topic_configs
+        if options.is_in_place and self._layout.name == "aiven":
+            raise UsageError(
+                "--in-place: the Aiven plugin keeps all indexes of a segment in one object that its manifest "
+                "describes; recover to an output, and have the plugin upload the segment again"
+            )
         self._run = uuid.uuid4().bytes
         self._scans: list[DataFrame] = []
 
@@ -142,7 +152,14 @@ class ArchiveRun:
     # -- survey and scan -------------------------------------------------------------------------------------
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
-        for found in survey(self._store, self._layout, self._options, is_chosen=self._is_chosen):
+        partitions = survey(
+            self._store,
+            self._layout,
+            self._options,
+            is_chosen=self._is_chosen,
+            topic_configs=self._topic_configs,
+        )
+        for found in partitions:
             self._stop.check()
             if isinstance(found, Unlisted):
                 report.unlisted.append(found)
@@ -187,7 +204,7 @@ class ArchiveRun:
                 self._progress.finish_tasks(finished - done)
                 done = finished
 
-        with watched_tasks(self._spark, on_finished), _spark_errors():
+        with _spark_errors(), watched_tasks(self._spark, on_finished, self._stop):
             frame.agg({"log_bytes": "sum"}).collect()
         self._progress.finish_wave()
 
@@ -216,7 +233,7 @@ class ArchiveRun:
             .sortWithinPartitions("prefix", "base_offset", "segment_id")
             .mapInArrow(partial(fold_partitions, plan), FOLD_DDL)
         )
-        with _spark_errors():
+        with _spark_errors(), watched_tasks(self._spark, lambda _: None, self._stop):
             rows = frame.collect()
         for row in rows:
             if row["kind"] == "tally":

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from recovery.stop_request import StopRequest
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -20,15 +22,25 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 @contextmanager
-def watched_tasks(spark: SparkSession, on_finished: Callable[[int], None]) -> Iterator[None]:
-    """Tell *on_finished* how many tasks have finished so far, within the context, from another thread."""
-    if is_connect(spark):
-        yield from _watched_over_connect(spark, on_finished)
-    else:
-        yield from _watched_here(spark, on_finished)
+def watched_tasks(
+    spark: SparkSession, on_finished: Callable[[int], None], stop: StopRequest
+) -> Iterator[None]:
+    """Tell *on_finished* how many tasks have finished so far, within the context, from another thread.
+
+    Raises:
+        InterruptedRecoveryError: *stop* was asked for; the job was cancelled.
+    """
+    watched = _watched_over_connect if is_connect(spark) else _watched_here
+    try:
+        yield from watched(spark, on_finished, stop)
+    except Exception:
+        stop.check()  # the job was cancelled, and Spark says so in its own words
+        raise
 
 
-def _watched_here(spark: SparkSession, on_finished: Callable[[int], None]) -> Iterator[None]:
+def _watched_here(
+    spark: SparkSession, on_finished: Callable[[int], None], stop: StopRequest
+) -> Iterator[None]:
     context = spark.sparkContext
     group = uuid.uuid4().hex
     context.setJobGroup(group, "kafka-log-recovery")
@@ -44,6 +56,8 @@ def _watched_here(spark: SparkSession, on_finished: Callable[[int], None]) -> It
                     found = tracker.getStageInfo(stage)
                     count += 0 if found is None else found.numCompletedTasks
             on_finished(count)
+            if stop.is_made:
+                context.cancelJobGroup(group)
 
     thread = threading.Thread(target=poll, name="spark-progress", daemon=True)
     thread.start()
@@ -54,12 +68,27 @@ def _watched_here(spark: SparkSession, on_finished: Callable[[int], None]) -> It
         thread.join()
 
 
-def _watched_over_connect(spark: Any, on_finished: Callable[[int], None]) -> Iterator[None]:  # noqa: ANN401 - Connect's own session
+def _watched_over_connect(
+    spark: Any,  # noqa: ANN401 - Connect's own session
+    on_finished: Callable[[int], None],
+    stop: StopRequest,
+) -> Iterator[None]:
     def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ANN401, ARG001 - Connect calls it by these names
         on_finished(sum(stage.num_completed_tasks for stage in stages or ()))
 
+    is_over = threading.Event()
+
+    def poll() -> None:
+        while not is_over.wait(_INTERVAL_S):
+            if stop.is_made:
+                spark.interruptAll()
+
     spark.registerProgressHandler(handler)
+    thread = threading.Thread(target=poll, name="spark-stop", daemon=True)
+    thread.start()
     try:
         yield
     finally:
+        is_over.set()
+        thread.join()
         spark.removeProgressHandler(handler)

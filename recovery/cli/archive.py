@@ -1,0 +1,187 @@
+"""`kafka-log-recovery archive verify|recover`: archived and tiered logs, on Spark."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from recovery.cli.arguments import add_setting_arguments, add_watching_arguments, topic_configs_of
+from recovery.cli.session import Signals, print_result, watched_signals
+from recovery.errors import InterruptedRecoveryError, UsageError
+
+if TYPE_CHECKING:
+    from recovery.archive.report import ArchiveReport
+
+_VERIFY_EPILOG = """\
+exit codes:
+  0  no damage
+  1  usage error, the archive cannot be listed, or Spark gave up
+  2  damage was found
+  4  some objects could not be read; the others were checked
+  130, 143  interrupted; with --output the next run goes on
+"""
+_RECOVER_EPILOG = """\
+exit codes:
+  0  nothing was damaged, or all of it was rebuilt
+  1  usage error, the archive cannot be listed, or Spark gave up
+  2  something is damaged that cannot be rebuilt from the logs
+  4  some objects could not be read
+  130, 143  interrupted; the next run with the same --output goes on
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add this command to the command line."""
+    parser = commands.add_parser(
+        "archive",
+        help="verify and recover archived and tiered logs, on Spark",
+        description="Go through archived logs: copies of log dirs, tiered storage. Spark does the work: an embedded "
+        "one on all cores of this machine where nothing else is said.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    verifying = actions.add_parser(
+        "verify",
+        help="check every object of an archive",
+        description="Check every object of an archive: batches and their checksums, offsets, indexes, snapshots, "
+        "epochs, and what follows from segments that follow one another. Nothing in the archive is changed.",
+        epilog=_VERIFY_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_common_arguments(verifying)
+    verifying.add_argument(
+        "--output",
+        metavar="URL",
+        help="keep verdicts here as Parquet; the next run reads what is new or changed alone",
+    )
+    verifying.set_defaults(run=run_verify)
+    recovering = actions.add_parser(
+        "recover",
+        help="rebuild indexes, snapshots and leader epochs that are missing or wrong",
+        description="Check an archive as verify does, and rebuild what its logs tell: offset, time and transaction "
+        "indexes, producer snapshots, leader epochs.",
+        epilog=_RECOVER_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_common_arguments(recovering)
+    recovering.add_argument(
+        "--output", metavar="URL", required=True, help="what was rebuilt goes here, and the verdicts"
+    )
+    recovering.add_argument(
+        "--in-place",
+        action="store_true",
+        help="write what was rebuilt into the archive; what was there goes to the output's quarantine first",
+    )
+    recovering.set_defaults(run=run_recover)
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("archive", metavar="ARCHIVE", help="path or URL: s3://, gs://, az://")
+    parser.add_argument(
+        "--layout",
+        choices=("auto", "plain", "local-tiered", "aiven"),
+        default="auto",
+        help="how the archive names things; auto looks at it",
+    )
+    parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
+    parser.add_argument(
+        "--partition", metavar="TOPIC-N", action="append", default=[], help="only this partition"
+    )
+    parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
+    parser.add_argument(
+        "--aiven-key",
+        metavar="ID=FILE",
+        action="append",
+        default=[],
+        help="RSA private key (PEM) for segments that the Aiven plugin has encrypted",
+    )
+    add_setting_arguments(parser)
+    where = parser.add_argument_group("where the work is done")
+    place = where.add_mutually_exclusive_group()
+    place.add_argument("--master", metavar="URL", help="a Spark master (default: all cores of this machine)")
+    place.add_argument("--remote", metavar="URL", help="a Spark Connect server: sc://host:port")
+    where.add_argument(
+        "--cores", metavar="N", type=int, help="tasks at a time (default: what Spark says; 8 with --remote)"
+    )
+    add_watching_arguments(parser, served="progress")
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Run `archive verify` and return its exit code."""
+    return _run(arguments)
+
+
+def run_recover(arguments: argparse.Namespace) -> int:
+    """Run `archive recover` and return its exit code."""
+    return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with watched_signals() as signals:
+        try:
+            report = _report(arguments, signals)
+        except InterruptedRecoveryError as error:
+            print("kafka-log-recovery: interrupted before anything was read", file=sys.stderr)  # noqa: T201 - what a command line says
+            return error.signal_exit_code
+        print_result(report.to_json() if arguments.format == "json" else report.to_text())
+    return report.exit_code
+
+
+def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
+    from recovery.spark import archive
+    from recovery.spark.session import open_session
+    from recovery.stop_request import StopRequest
+    from recovery.watching import open_observers
+
+    keys = _pairs(arguments.aiven_key, "--aiven-key", "ID=FILE")
+    config = _pairs(arguments.property, "--property", "K=V")
+    stop = StopRequest()
+    signals.forward_to(stop)
+    with open_observers(arguments.progress, arguments.metrics_port) as observers:
+        spark = open_session(master=arguments.master, remote=arguments.remote)
+        signals.install()  # pyspark has put its own handler in its place
+        try:
+            if arguments.action == "verify":
+                return archive.verify(
+                    arguments.archive,
+                    layout=arguments.layout,
+                    output=arguments.output,
+                    deep=arguments.deep,
+                    topics=arguments.topic,
+                    partitions=arguments.partition,
+                    aiven_keys=keys,
+                    config=config,
+                    topic_configs=topic_configs_of(arguments),
+                    spark=spark,
+                    cores=arguments.cores,
+                    observers=observers,
+                    stop=stop,
+                )
+            return archive.recover(
+                arguments.archive,
+                arguments.output,
+                in_place=arguments.in_place,
+                layout=arguments.layout,
+                deep=arguments.deep,
+                topics=arguments.topic,
+                partitions=arguments.partition,
+                aiven_keys=keys,
+                config=config,
+                topic_configs=topic_configs_of(arguments),
+                spark=spark,
+                cores=arguments.cores,
+                observers=observers,
+                stop=stop,
+            )
+        finally:
+            spark.stop()
+
+
+def _pairs(given: list[str], option: str, form: str) -> dict[str, str]:
+    pairs = {}
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{option} {item}: expected {form}")
+        pairs[key.strip()] = value.strip()
+    return pairs

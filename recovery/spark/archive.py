@@ -1,0 +1,175 @@
+"""Archives as a library: for notebooks, for programs given to spark-submit, and for the command line.
+
+    from recovery.spark import archive
+    report = archive.verify("s3://backups/kafka", output="s3://backups/checked")
+    print(report.to_text())
+
+In a notebook, or under spark-submit, the active session does the work; else an embedded one is started.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from recovery.archive.aiven_cipher import NO_KEYS, load_aiven_keys
+from recovery.archive.archived import PartitionPrefix
+from recovery.archive.layouts import AUTO, LAYOUT_NAMES
+from recovery.archive.report import ArchiveReport
+from recovery.archive.scanned import ScanOptions
+from recovery.config import BrokerConfig
+from recovery.errors import UsageError
+from recovery.observer import Observer
+from recovery.setting import Layer
+from recovery.spark.jobs import ArchiveRun
+from recovery.spark.session import open_session
+from recovery.stop_request import StopRequest
+from recovery.topic_configs import TopicConfigs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def verify(
+    url: str,
+    *,
+    layout: str = AUTO,
+    output: str | None = None,
+    deep: bool = False,
+    topics: Collection[str] = (),
+    partitions: Collection[str] = (),
+    aiven_keys: Mapping[str, str] | None = None,
+    config: Mapping[str, str] | None = None,
+    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    spark: SparkSession | None = None,
+    cores: int | None = None,
+    observers: Iterable[Observer] = (),
+    stop: StopRequest | None = None,
+) -> ArchiveReport:
+    """Check every object of an archive, and change nothing in it.
+
+    Args:
+        url: of the archive: a path, `s3://`, `gs://`, `az://`.
+        layout: plain, local-tiered, aiven; auto looks at the names.
+        output: URL where verdicts go as Parquet, and where the next run finds what this one has read.
+        deep: decompress and parse every record.
+        topics: only these; all by default.
+        partitions: only these ("orders-3"), besides *topics*.
+        aiven_keys: PEM files of RSA keys, by the ids that manifests call them by.
+        config: broker properties.
+        topic_configs: settings by topic; `cleanup.policy` says where offsets may be missing.
+        spark: the session that does the work; None: the active one, or one on all cores of this machine.
+        cores: how many tasks run at a time; None: what Spark says (8 with Spark Connect, which does not say).
+        observers: told of all progress.
+        stop: lets somebody else end the run.
+
+    Returns:
+        Counts, and the objects that are not sound; `exit_code` says it in a number.
+
+    Raises:
+        UsageError: the archive has no layout that is known, or a setting cannot be.
+        OSError: the archive cannot be listed.
+        ExecutorError: Spark gave the job up.
+    """
+    options = ScanOptions(
+        url=_absolute(url),
+        layout=_layout(layout),
+        output=None if output is None else _absolute(output),
+        keys=NO_KEYS if aiven_keys is None else load_aiven_keys(aiven_keys),
+        is_deep=deep,
+        now_ms=time.time_ns() // 1_000_000,
+    )
+    return ArchiveRun(
+        open_session() if spark is None else spark,
+        options,
+        command="verify",
+        observers=observers,
+        stop=stop,
+        cores=cores,
+        is_chosen=_choice(topics, partitions),
+        topic_configs=_configs(config, topic_configs),
+    ).run()
+
+
+def recover(
+    url: str,
+    output: str,
+    *,
+    in_place: bool = False,
+    layout: str = AUTO,
+    deep: bool = False,
+    topics: Collection[str] = (),
+    partitions: Collection[str] = (),
+    aiven_keys: Mapping[str, str] | None = None,
+    config: Mapping[str, str] | None = None,
+    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    spark: SparkSession | None = None,
+    cores: int | None = None,
+    observers: Iterable[Observer] = (),
+    stop: StopRequest | None = None,
+) -> ArchiveReport:
+    """Check an archive as `verify` does, and rebuild what a log tells: indexes, snapshots, leader epochs.
+
+    Args:
+        url, layout, deep, topics, partitions, aiven_keys, config, topic_configs: as for `verify`; rebuilt indexes
+            follow index.interval.bytes and segment.index.bytes of their topic.
+        spark, cores, observers, stop: as for `verify`.
+        output: URL where what was rebuilt goes, and the verdicts.
+        in_place: write what was rebuilt into the archive; what was there goes to the output's quarantine first.
+
+    Returns:
+        As `verify`; its exit code is 2 where something is damaged that no log tells.
+
+    Raises:
+        UsageError, OSError, ExecutorError: as `verify`; a layout whose objects cannot be replaced in place.
+    """
+    options = ScanOptions(
+        url=_absolute(url),
+        layout=_layout(layout),
+        output=_absolute(output),
+        rebuilds=True,
+        is_in_place=in_place,
+        keys=NO_KEYS if aiven_keys is None else load_aiven_keys(aiven_keys),
+        is_deep=deep,
+        now_ms=time.time_ns() // 1_000_000,
+    )
+    return ArchiveRun(
+        open_session() if spark is None else spark,
+        options,
+        command="recover",
+        observers=observers,
+        stop=stop,
+        cores=cores,
+        is_chosen=_choice(topics, partitions),
+        topic_configs=_configs(config, topic_configs),
+    ).run()
+
+
+def _absolute(url: str) -> str:
+    """Return a path as the executors of this machine understand it; URLs as they are."""
+    return url if "://" in url else os.path.abspath(url)
+
+
+def _configs(
+    config: Mapping[str, str] | None, topic_configs: Mapping[str, Mapping[str, str]] | None
+) -> TopicConfigs:
+    broker = BrokerConfig.from_layers((Layer("config", dict(config or {})),))
+    overrides = {topic: dict(own) for topic, own in (topic_configs or {}).items()}
+    return TopicConfigs(broker=broker, records={}, overrides=overrides)
+
+
+def _layout(name: str) -> str:
+    if name not in (AUTO, *LAYOUT_NAMES):
+        raise UsageError(f"--layout {name}: expected one of {', '.join((AUTO, *LAYOUT_NAMES))}")
+    return name
+
+
+def _choice(topics: Collection[str], partitions: Collection[str]) -> Callable[[PartitionPrefix], bool]:
+    def is_chosen(where: PartitionPrefix) -> bool:
+        if not topics and not partitions:
+            return True
+        return where.topic in topics or f"{where.topic}-{where.partition}" in partitions
+
+    return is_chosen
