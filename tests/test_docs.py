@@ -308,8 +308,8 @@ def subcommands() -> dict[str, argparse.ArgumentParser]:
     return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
-def quarantine_actions() -> dict[str, argparse.ArgumentParser]:
-    actions = subcommands()["quarantine"]._actions
+def actions_of(command: str) -> dict[str, argparse.ArgumentParser]:
+    actions = subcommands()[command]._actions
     return dict(next(a for a in actions if isinstance(a, argparse._SubParsersAction)).choices)
 
 
@@ -320,7 +320,12 @@ def help_of(command: str) -> str:
 def options() -> set[str]:
     return {
         name
-        for parser in (build_parser(), *subcommands().values(), *quarantine_actions().values())
+        for parser in (
+            build_parser(),
+            *subcommands().values(),
+            *actions_of("quarantine").values(),
+            *actions_of("archive").values(),
+        )
         for action in parser._actions
         for name in action.option_strings
         if name.startswith("--")

@@ -98,9 +98,15 @@ def _surveyed(
     facts = copy.facts(
         archived.where, is_deep=options.is_deep, is_tiered=layout.has_own_epochs, now_ms=options.now_ms
     )
-    settings = topic_configs.settings_of(archived.where.topic)
-    if "compact" in topic_configs.config_of(archived.where.topic).cleanup_policy:
-        facts = replace(facts, is_contiguous=False)
+    topic = archived.where.topic
+    settings = topic_configs.settings_of(topic)
+    config = topic_configs.config_of(topic)
+    facts = replace(
+        facts,
+        is_contiguous=facts.is_contiguous and "compact" not in config.cleanup_policy,
+        is_preallocated=config.preallocate,
+        segment_index_bytes=config.segment_index_bytes if topic in topic_configs.overrides else None,
+    )
     if layout.has_own_epochs:
         works = _tiered_works(archived, facts, settings, remote_segments(archived.where))
     else:

@@ -1,0 +1,63 @@
+"""Archives gone through in this process, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from recovery.archive.in_process import verdicts_of
+from recovery.archive.layouts import layout_of
+from recovery.archive.output import RebuiltOutput
+from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.scanned import ScanOptions
+from recovery.archive.stores import open_store
+from recovery.archive.survey import SurveyedPartition, survey
+from recovery.config import BrokerConfig
+from recovery.topic_configs import TopicConfigs
+from tests.samples import Sample
+
+NOW_MS = 1_795_400_000_000
+
+
+def gone_through(
+    root: Path,
+    output: Path | None = None,
+    *,
+    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    is_deep: bool = False,
+    now_ms: int = NOW_MS,
+) -> list[PartitionVerdict]:
+    """Return the verdict of each partition in the archive at *root*; what was rebuilt goes to *output*."""
+    store = open_store(str(root))
+    layout = layout_of(store)
+    options = ScanOptions(
+        url=store.url, layout=layout.name, rebuilds=output is not None, is_deep=is_deep, now_ms=now_ms
+    )
+    configs = TopicConfigs(
+        broker=BrokerConfig.from_layers(()),
+        overrides={topic: dict(own) for topic, own in (topic_configs or {}).items()},
+    )
+    found = survey(store, layout, options, topic_configs=configs)
+    write = None if output is None else RebuiltOutput(open_store(str(output)), layout)
+    partitions = (one for one in found if isinstance(one, SurveyedPartition))
+    return list(verdicts_of(store, layout, partitions, write=write))
+
+
+def bad_objects(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:
+    """Return the rules, notes aside, by the key of each object that is not sound."""
+    return {
+        one.verdict.path: sorted({found.rule for found in one.verdict.findings if found.severity != "note"})
+        for verdict in verdicts
+        for one in verdict.objects
+        if one.verdict.is_valid is not True
+    }
+
+
+def objects_of(verdicts: list[PartitionVerdict]) -> dict[str, ObjectVerdict]:
+    """Return the verdicts of objects by key."""
+    return {one.verdict.path: one for verdict in verdicts for one in verdict.objects}
+
+
+def log_dir_configs(sample: Sample) -> dict[str, dict[str, str]]:
+    """Return the settings of a sample's topics."""
+    return {topic: dict(own) for topic, own in sample.topic_configs.items()}
