@@ -1,11 +1,11 @@
 """Where the results of a run go: one prefix, in which nothing depends on which task, or which attempt, wrote it.
 
-    scans/<id>.parquet, scans/<id>.keys    what was found in segments, and whose: the next run reads them no more
-    verdicts/<run>/objects-<n>.parquet     one row for each object
-    verdicts/<run>/partitions-<n>.parquet  one row for each partition
-    verdicts/<run>/summary.json            the report of the run
-    recovered/<key>                        what was rebuilt, where the original would be
-    quarantine/<run>/<key>                 what was replaced in place
+    scans/<id>.parquet, scans/<id>.keys        what was found in segments, and whose: the next run reads them no more
+    verdicts/<run>/objects/part-<n>.parquet     one row for each object
+    verdicts/<run>/partitions/part-<n>.parquet  one row for each partition
+    verdicts/<run>/summary.json                the report of the run
+    recovered/<key>                            what was rebuilt, where the original would be
+    quarantine/<run>/<key>                     what was replaced in place
 
 Objects are made whole or not at all. Two attempts of one task make the same bytes by the same names; those of the
 first one stay.

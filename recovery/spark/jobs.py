@@ -83,6 +83,7 @@ class ArchiveRun:
         cores: how many tasks run at a time; None: what Spark says.
         is_chosen: whether a partition is gone through.
         topic_configs: settings of topics.
+        task_bytes: how much a task reads, about; None: what suits the archive's size.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class ArchiveRun:
         cores: int | None = None,
         is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
         topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
+        task_bytes: int | None = None,
     ) -> None:
         self._spark = spark
         self._command = command
@@ -107,6 +109,7 @@ class ArchiveRun:
         self._cores = _core_count(spark) if cores is None else cores
         self._is_chosen = is_chosen
         self._topic_configs = topic_configs
+        self._given_task_bytes = task_bytes
         if options.is_in_place and self._layout.name == "aiven":
             raise UsageError(
                 "--in-place: the Aiven plugin keeps all indexes of a segment in one object that its manifest "
@@ -216,6 +219,8 @@ class ArchiveRun:
         return np.unique(np.frombuffer(kept, f"S{DIGEST_BYTES}"))
 
     def _task_bytes(self, log_bytes: int) -> int:
+        if self._given_task_bytes is not None:
+            return self._given_task_bytes
         share = log_bytes // (_TASKS_A_CORE * self._cores)
         return max(_LEAST_TASK_BYTES, min(_MOST_TASK_BYTES, share))
 

@@ -142,8 +142,10 @@ class _Verdicts:
         output = open_store(self._plan.options.output)
         name = _task_name(self._files)
         folder = f"{VERDICTS}{self._plan.run.hex()}/"
-        output.create(f"{folder}objects-{name}.parquet", to_parquet(self._objects, object_schema()))
-        output.create(f"{folder}partitions-{name}.parquet", to_parquet(self._partitions, partition_schema()))
+        output.create(f"{folder}objects/part-{name}.parquet", to_parquet(self._objects, object_schema()))
+        output.create(
+            f"{folder}partitions/part-{name}.parquet", to_parquet(self._partitions, partition_schema())
+        )
         self._objects, self._partitions = [], []
         self._files += 1
 

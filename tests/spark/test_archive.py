@@ -1,0 +1,169 @@
+"""The same verdicts and the same bytes from every kind of Spark as from one process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from recovery.archive.layouts import layout_of
+from recovery.archive.packing import pack
+from recovery.archive.partition_fold import PartitionVerdict
+from recovery.archive.scanned import ScanOptions
+from recovery.archive.stores import open_store
+from recovery.archive.survey import SurveyedPartition, survey
+from recovery.archive.verdict_rows import object_row
+from recovery.config import BrokerConfig
+from recovery.topic_configs import TopicConfigs
+from tests.archive.goings import NOW_MS, gone_through
+from tests.tiered_broker import TieredArchive, unpack_tiered
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASK_BYTES = 4 << 20
+"""A dozen of the sample's segments: neighbouring ones of a partition lie in several tasks."""
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
+    """The sample with some damage of every kind."""
+    archive = unpack_tiered(tmp_path_factory.mktemp("tiered"))
+    for place, suffix in enumerate(
+        (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".leader_epoch_checkpoint")
+    ):
+        paths = [path for path in sorted(archive.path.rglob(f"*{suffix}")) if path.stat().st_size]
+        paths[2 + place].unlink()
+        changed = paths[-1 - place]
+        data = bytearray(changed.read_bytes())
+        data[len(data) // 2] ^= 0x5A
+        changed.write_bytes(data)
+    return archive
+
+
+@pytest.fixture(scope="module")
+def topic_configs(tiered: TieredArchive) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads((tiered.root / "topic-configs.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(
+    tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[PartitionVerdict], Path]:
+    output = tmp_path_factory.mktemp("expected")
+    return gone_through(tiered.path, output, topic_configs=topic_configs), output / "recovered"
+
+
+def run(
+    spark: SparkSession,
+    url: Path | str,
+    output: Path | str | None,
+    topic_configs: dict[str, dict[str, str]],
+    *,
+    task_bytes: int = TASK_BYTES,
+) -> Any:
+    from recovery.spark.jobs import ArchiveRun
+
+    options = ScanOptions(
+        url=str(url),
+        layout="auto",
+        output=None if output is None else str(output),
+        rebuilds=output is not None,
+        now_ms=NOW_MS,
+    )
+    return ArchiveRun(
+        spark,
+        options,
+        command="verify" if output is None else "recover",
+        cores=2,
+        topic_configs=TopicConfigs(broker=BrokerConfig.from_layers(()), overrides=topic_configs),
+        task_bytes=task_bytes,
+    ).run()
+
+
+def bad_rows(verdicts: list[PartitionVerdict]) -> list[dict[str, Any]]:
+    rows = [object_row(verdict, one) for verdict in verdicts for one in verdict.objects]
+    return sorted(
+        (row for row in rows if row["valid"] is not True or row["rebuilt"] is not None),
+        key=lambda row: row["key"],
+    )
+
+
+def tree_of(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_partition_is_split_over_tasks(tiered: TieredArchive) -> None:
+    """What the tests here depend on: eight tasks at least, and transactions open where one ends and the next begins."""
+    store = open_store(str(tiered.path))
+    layout = layout_of(store)
+    found = survey(store, layout, ScanOptions(url=store.url, layout=layout.name))
+    tasks = list(pack((one for one in found if isinstance(one, SurveyedPartition)), task_bytes=TASK_BYTES))
+    assert len(tasks) >= 8
+    shares = [sum(prefix.startswith("transactions-0") for prefix, _ in task.works) for task in tasks]
+    assert sum(share > 0 for share in shares) >= 3
+
+
+def test_spark_finds_and_rebuilds_what_one_process_does(
+    spark: SparkSession,
+    tiered: TieredArchive,
+    topic_configs: dict[str, dict[str, str]],
+    expected: tuple[list[PartitionVerdict], Path],
+    tmp_path: Path,
+) -> None:
+    verdicts, recovered = expected
+    output = tmp_path / "output"
+    report = run(spark, tiered.path, output, topic_configs)
+    assert report.objects == bad_rows(verdicts)
+    assert tree_of(output / "recovered") == tree_of(recovered)
+    assert report.tally.segments == sum(verdict.segment_count for verdict in verdicts)
+    assert report.exit_code == 2
+
+
+def test_without_an_output_everything_goes_through_spark(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]]
+) -> None:
+    found = run(local_spark, tiered.path, None, topic_configs)
+    verdicts = gone_through(tiered.path, topic_configs=topic_configs)
+    assert found.objects == bad_rows(verdicts)
+
+
+def test_a_second_run_reads_what_is_new_alone(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    archive = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
+    output = tmp_path / "output"
+    first = run(local_spark, archive, output, topic_configs)
+    changed = sorted(archive.rglob("plain-0-*/*.log"))[2]
+    data = bytearray(changed.read_bytes())
+    data[-1] ^= 1
+    changed.write_bytes(data)
+    second = run(local_spark, archive, output, topic_configs)
+    assert second.known_segments == first.tally.segments - 1
+    new = [row["key"] for row in second.objects if row not in first.objects]
+    assert new == [str(changed.relative_to(archive))]
+    objects = pq.read_table(output / "verdicts" / second.run / "objects", filters=[("kind", "=", "log")])
+    assert objects.num_rows == first.tally.segments
+    assert (output / "verdicts" / first.run / "summary.json").exists()
+
+
+def test_records_of_others_are_refused(tmp_path: Path) -> None:
+    """What somebody else puts among the kept scans is not executed."""
+    import pickle
+    import zlib
+
+    from recovery.archive.record import decode_record
+
+    class Harm:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "harm",)
+
+    with pytest.raises(pickle.UnpicklingError, match="not ours"):
+        decode_record(zlib.compress(pickle.dumps(Harm())))
+    assert not (tmp_path / "harm").exists()
