@@ -23,9 +23,17 @@ from segfmt.aiven_manifest import (
     AivenManifest,
 )
 from segfmt.compression import Codec, decompress
-from segfmt.errors import BufferUnderflowError, DecompressionError, DecryptionError, MissingKeyError
+from segfmt.errors import (
+    BufferUnderflowError,
+    ContentTooLargeError,
+    DecompressionError,
+    DecryptionError,
+    MissingKeyError,
+)
 from segfmt.value_class import dataclass
 
+MOST_CHUNK_BYTES = 512 << 20
+"""A larger chunk is not decompressed; the plugin's have 4 MiB if nobody changes that."""
 _DATA_KEY_BYTES = 32
 
 
@@ -66,8 +74,13 @@ def restore_chunk(data: bytes, manifest: AivenManifest, number: int, keys: Aiven
         MissingKeyError: the segment is encrypted with a key that is not in *keys*.
         DecryptionError: the tag is not that of the bytes: they were changed, or the key is another one.
         DecompressionError: no zstd frame, or one that holds more or less than the chunk.
+        ContentTooLargeError: a compressed chunk of more than `MOST_CHUNK_BYTES`.
     """
     chunk = manifest.chunk(number)
+    if manifest.is_compressed and chunk.original_bytes > MOST_CHUNK_BYTES:
+        raise ContentTooLargeError(
+            f"chunk {number} has {chunk.original_bytes} bytes, {MOST_CHUNK_BYTES} are decompressed at most"
+        )
     if len(data) != chunk.stored_bytes:
         raise BufferUnderflowError(
             f"position {chunk.stored_position}: {len(data)} of the {chunk.stored_bytes} bytes of chunk {number}",

@@ -26,7 +26,7 @@ from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.partition_metadata import read_partition_metadata
 from segfmt.remote_log_metadata import RemoteSegment
 
-_HIDING = {"damaged-batch", "missing-records", "malformed-record", "unreadable"}
+_HIDING = frozenset({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
 
 
 class Expectations:
@@ -55,7 +55,8 @@ class Expectations:
             cache=cache,
             epochs=epochs,
             log_start_offset=log_start_offset,
-            hides_records=any(one.rule in _HIDING for one in self._problems()),
+            hides_records=self._metadata is not None
+            and not _HIDING.isdisjoint(self._metadata.problem_counts),
         )
 
     def remote_segments(self, where: PartitionPrefix) -> Mapping[str, RemoteSegment]:

@@ -7,7 +7,8 @@ place in the lineage (`lineage`). Segments on their way are no damage: a broker 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartKind
@@ -200,27 +201,19 @@ class _Comparison:
                     f"offsets {one.start_offset} to {one.end_offset}: {words}",
                     severity="note",
                 )
-        for overlap in lineage.overlaps:
-            segment = next(one for one in lineage.segments if one.end_offset >= overlap.end_offset)
+        for overlap, segment in zip(lineage.overlaps, lineage.second_of_overlaps, strict=True):
             words = f"offsets {overlap.start_offset} to {overlap.end_offset} are in two segments that are both read"
             self._find(_named(segment), "overlap", words, severity="note")
-        for gap in lineage.gaps:
-            self._tell_of_gap(gap, lineage)
+        self._tell_of_gaps(lineage)
 
-    def _tell_of_gap(self, gap: OffsetRange, lineage: Lineage) -> None:
+    def _tell_of_gaps(self, lineage: Lineage) -> None:
         """A gap that a deletion has left is none: the log start was raised first, and is not known here."""
-        deleted = [
-            one
-            for one in self._cache.segments.values()
-            if one.state is RemoteSegmentState.DELETE_SEGMENT_STARTED
-        ]
-        deleted += self._cache.deleted.values()
-        behind = next(
-            (one for one in lineage.segments if one.end_offset > gap.end_offset), lineage.segments[-1]
-        )
-        for start, end in _without(gap, deleted):
-            words = f"offsets {start} to {end} are in no segment that is finished"
-            self._find(_named(behind), "archive-gap", words)
+        known = [*self._cache.segments.values(), *self._cache.deleted.values()]
+        deleted = _merged([one for one in known if one.state >= RemoteSegmentState.DELETE_SEGMENT_STARTED])
+        for gap, segment in zip(lineage.gaps, lineage.behind_gaps, strict=True):
+            for start, end in _without(gap, deleted):
+                words = f"offsets {start} to {end} are in no segment that is finished"
+                self._find(_named(segment), "archive-gap", words)
 
     def _find(
         self, segment: ArchivedSegment, rule: str, words: str, *, severity: Severity = "damage"
@@ -251,13 +244,28 @@ def _places(lineage: Lineage) -> dict[UUID, LineagePlace]:
     return {one.segment_id: place for place, segments in lists.items() for one in segments}
 
 
-def _without(gap: OffsetRange, segments: Iterable[RemoteSegment]) -> list[tuple[int, int]]:
-    """Return the parts of *gap* that none of *segments* has."""
+def _merged(segments: Iterable[RemoteSegment]) -> list[OffsetRange]:
+    """Return the offsets of *segments* as ranges in order that do not touch."""
+    merged: list[OffsetRange] = []
+    for one in sorted(segments, key=lambda one: one.start_offset):
+        if merged and one.start_offset <= merged[-1].end_offset + 1:
+            last = merged.pop()
+            end_offset = max(last.end_offset, one.end_offset)
+            merged.append(OffsetRange(start_offset=last.start_offset, end_offset=end_offset))
+        else:
+            merged.append(OffsetRange(start_offset=one.start_offset, end_offset=one.end_offset))
+    return merged
+
+
+def _without(gap: OffsetRange, ranges: Sequence[OffsetRange]) -> list[tuple[int, int]]:
+    """Return the parts of *gap* that none of the *ranges* has, which are in order."""
     left: list[tuple[int, int]] = []
     start = gap.start_offset
-    for one in sorted(segments, key=lambda one: one.start_offset):
-        if one.end_offset < start or one.start_offset > gap.end_offset:
-            continue
+    first = bisect_left(ranges, start, key=lambda one: one.end_offset)
+    for place in range(first, len(ranges)):
+        one = ranges[place]
+        if one.start_offset > gap.end_offset:
+            break
         if one.start_offset > start:
             left.append((start, one.start_offset - 1))
         start = one.end_offset + 1

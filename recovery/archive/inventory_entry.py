@@ -73,16 +73,9 @@ class PartitionInventory:
     findings: tuple[Finding, ...]
     lineage: Lineage | None = None
 
-    def status_of(self, segment_id: str, base_offset: int) -> SegmentStatus | None:
-        """Return the status of a segment, None of one that is not here."""
-        return next(
-            (
-                one.status
-                for one in self.entries
-                if (one.segment_id, one.base_offset) == (segment_id, base_offset)
-            ),
-            None,
-        )
+    def by_id(self) -> dict[tuple[int, str], InventoryEntry]:
+        """Return the entries by base offset and segment id."""
+        return {(one.base_offset, one.segment_id): one for one in self.entries}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,9 @@ class Lineage:
     Attributes:
         segments: those that it reads, in the order in which it comes to them.
         gaps: offsets from the log start to the last one that is read, which no segment gives.
+        behind_gaps: the segment behind each gap.
         overlaps: offsets that two segments in a row both have; legal after a change of leaders.
+        second_of_overlaps: the second segment of each overlap.
         below: those that end below the log start offset: they wait for their deletion.
         outside: those that are not within the leader epochs: of a log that was cut off.
         superseded: all others: later copies have their offsets.
@@ -45,7 +47,9 @@ class Lineage:
 
     segments: tuple[RemoteSegment, ...]
     gaps: tuple[OffsetRange, ...]
+    behind_gaps: tuple[RemoteSegment, ...]
     overlaps: tuple[OffsetRange, ...]
+    second_of_overlaps: tuple[RemoteSegment, ...]
     below: tuple[RemoteSegment, ...]
     outside: tuple[RemoteSegment, ...]
     superseded: tuple[RemoteSegment, ...]
@@ -88,10 +92,13 @@ def trace_lineage(
     is_read = {one.segment_id for one in read}
     others = [one for one in finished if one.segment_id not in is_read]
     rest = [one for one in others if one.end_offset >= start]
+    overlaps = _overlaps(read)
     return Lineage(
         segments=tuple(read),
         gaps=tuple(gaps),
-        overlaps=tuple(_overlaps(read)),
+        behind_gaps=tuple(gaps.values()),
+        overlaps=tuple(overlaps),
+        second_of_overlaps=tuple(overlaps.values()),
         below=tuple(one for one in others if one.end_offset < start),
         outside=tuple(one for one in rest if one.segment_id not in within),
         superseded=tuple(one for one in rest if one.segment_id in within),
@@ -185,10 +192,10 @@ def epoch_for_offset(epochs: Sequence[LeaderEpochEntry], offset: int) -> int | N
 
 def _read_through(
     cache: RemoteLogCache, epochs: Sequence[LeaderEpochEntry], log_start_offset: int
-) -> tuple[list[RemoteSegment], list[OffsetRange]]:
-    """Return the segments that are read from the log start on, and where nothing is."""
+) -> tuple[list[RemoteSegment], dict[OffsetRange, RemoteSegment]]:
+    """Return the segments that are read from the log start on, and where nothing is, with what is behind it."""
     read: list[RemoteSegment] = []
-    gaps: list[OffsetRange] = []
+    gaps: dict[OffsetRange, RemoteSegment] = {}
     seen: set[UUID] = set()
     offset = covered_to = log_start_offset
     while True:
@@ -201,7 +208,7 @@ def _read_through(
                 read.append(segment)
                 seen.add(segment.segment_id)
             if offset > covered_to:
-                gaps.append(OffsetRange(start_offset=covered_to, end_offset=offset - 1))
+                gaps[OffsetRange(start_offset=covered_to, end_offset=offset - 1)] = segment
             last = end_in_epoch(segment, epochs[place].epoch)
             offset = covered_to = (last if epoch_end is None else min(last, epoch_end)) + 1
             continue
@@ -214,11 +221,11 @@ def _read_through(
             return read, gaps
 
 
-def _overlaps(segments: Sequence[RemoteSegment]) -> list[OffsetRange]:
-    found: list[OffsetRange] = []
+def _overlaps(segments: Sequence[RemoteSegment]) -> dict[OffsetRange, RemoteSegment]:
+    found: dict[OffsetRange, RemoteSegment] = {}
     for before, after in pairwise(segments):
         first = max(before.start_offset, after.start_offset)
         last = min(before.end_offset, after.end_offset)
         if first <= last:
-            found.append(OffsetRange(start_offset=first, end_offset=last))
+            found[OffsetRange(start_offset=first, end_offset=last)] = after
     return found

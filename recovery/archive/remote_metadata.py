@@ -15,6 +15,7 @@ import re
 import sqlite3
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -80,7 +81,7 @@ class RemoteMetadata:
 
     Attributes:
         problems: what was found so far, the first `MOST_PROBLEMS` of it.
-        problem_count: all of it.
+        problem_counts: all of it, by rule.
         record_count: records that were read.
     """
 
@@ -106,7 +107,7 @@ class RemoteMetadata:
         self._rows: list[tuple[int, int, bytes]] = []
         self._is_indexed = False
         self.problems: list[MetadataProblem] = []
-        self.problem_count = 0
+        self.problem_counts: Counter[Rule] = Counter()
         self.record_count = 0
 
     def __enter__(self) -> Self:
@@ -149,7 +150,7 @@ class RemoteMetadata:
 
     def report(self, rule: Rule, place: str, detail: str, offset: int | None = None) -> None:
         """Note a problem."""
-        self.problem_count += 1
+        self.problem_counts[rule] += 1
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(MetadataProblem(rule=rule, place=place, detail=detail, offset=offset))
 

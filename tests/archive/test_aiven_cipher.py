@@ -17,6 +17,7 @@ from recovery.archive.aiven_cipher import (
 )
 from recovery.archive.rsa_oaep import decrypt_oaep
 from recovery.errors import UsageError
+from segfmt.aiven_chunks import variable_chunks
 from segfmt.aiven_manifest import AivenIndexKind, read_aiven_manifest
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.compression import Codec, compress
@@ -195,6 +196,17 @@ def test_a_bomb_is_given_up_at_the_size_of_the_chunk():
     )
     with pytest.raises(ContentTooLargeError):
         restore_chunk(bomb, manifest, 0)
+
+
+def test_a_chunk_of_a_size_that_nobody_uses_is_not_decompressed():
+    """A manifest that says so would have a task make all of it."""
+    bomb = compress(Codec.ZSTD, bytes(1 << 20))
+    chunks = variable_chunks(
+        original_chunk_bytes=2**31 - 1, original_size_bytes=2**31 - 1, stored_sizes=[len(bomb)]
+    )
+    objects = aiven_objects(LOG, INDEXES, segment=None, is_compressed=True)
+    with pytest.raises(ContentTooLargeError, match="decompressed at most"):
+        restore_chunk(bomb, replace(objects.manifest, chunks=chunks), 0)
 
 
 def test_a_chunk_that_holds_less_than_it_says_is_refused():

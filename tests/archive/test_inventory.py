@@ -221,8 +221,7 @@ def test_a_chain_that_is_there():
     assert told(found) == []
     assert [one.place for one in found.entries] == [LineagePlace.READ] * 2
     assert found.entries[0].size_bytes == segments[0].size_bytes + 4 * 8
-    assert found.status_of(format_uuid(segments[0].segment_id), 0) is SegmentStatus.ARCHIVED
-    assert found.status_of("other", 0) is None
+    assert found.by_id()[0, format_uuid(segments[0].segment_id)] == found.entries[0]
 
 
 def test_a_missing_segment_is_damage_if_it_is_read():
