@@ -19,6 +19,7 @@ RemoteLogSegmentMetadataUpdateRecord, RemotePartitionDeleteMetadataRecord, Remot
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from struct import Struct
 from uuid import UUID
@@ -41,6 +42,8 @@ _TRANSACTION_INDEX_EMPTY_TAG = 0
 _FIGURES = Struct(">qqiqq")
 """Start offset, end offset, broker, largest timestamp, time of the event."""
 _EPOCH = Struct(">iq")
+_OWNER_ID_BYTES = 16 + 4
+"""Topic id and partition."""
 
 
 class RemoteApiKey(enum.IntEnum):
@@ -183,9 +186,19 @@ def encode_remote_log_metadata(record: RemoteLogMetadata) -> bytes:
 
 
 def _read_owner(fields: FlexibleFields) -> RemotePartition:
-    owner = RemotePartition(topic=fields.text(), topic_id=fields.uuid(), partition=fields.signed(4))
+    owner = _owner(fields.text(), fields.take(_OWNER_ID_BYTES))
     fields.skip_tagged()
     return owner
+
+
+@functools.lru_cache(maxsize=1024)
+def _owner(topic: str, octets: bytes) -> RemotePartition:
+    """Return the partition that a record names; many in a row name the same one."""
+    return RemotePartition(
+        topic=topic,
+        topic_id=UUID(bytes=octets[:16]),
+        partition=int.from_bytes(octets[16:], "big", signed=True),
+    )
 
 
 def _read_segment_id(fields: FlexibleFields) -> tuple[RemotePartition, UUID]:

@@ -16,7 +16,7 @@ import sqlite3
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -28,7 +28,6 @@ from recovery.archive.remote_cache import RemoteLogCache
 from recovery.archive.store import Store
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
-from segfmt.record import read_records
 from segfmt.remote_log_metadata import (
     FRAME_VERSION,
     TOPIC,
@@ -282,25 +281,21 @@ def _read_partition(metadata: RemoteMetadata, store: Store, logs: Sequence[Store
 
 def _take_batch(metadata: RemoteMetadata, batch: LoggedBatch, next_offset: int, place: str) -> int:
     """Take in the records of a batch; return the offset behind it."""
-    header = batch.header
-    if header.base_offset > next_offset:
-        words = f"offsets {next_offset} to {header.base_offset - 1} are missing: segments they tell of are unknown"
+    if batch.base_offset > next_offset:
+        words = (
+            f"offsets {next_offset} to {batch.base_offset - 1} are missing: segments they tell of are unknown"
+        )
         metadata.report("missing-records", place, words, next_offset)
-    if header.is_control or header.last_offset < next_offset:
-        return max(next_offset, header.last_offset + 1)
+    if batch.is_control or batch.last_offset < next_offset:
+        return max(next_offset, batch.last_offset + 1)
     try:
-        for record in _records(batch):
-            if record[0] >= next_offset and record[1] is not None:
-                metadata.add(record[1], record[0], place)
+        for offset, value in batch.values(most_bytes=_MOST_CONTENT_BYTES):
+            if offset >= next_offset and value is not None:
+                metadata.add(value, offset, place)
     except FormatError as error:
         words = f"position {batch.position}: {error}"
-        metadata.report("damaged-batch", place, words, header.base_offset)
-    return header.last_offset + 1
-
-
-def _records(batch: LoggedBatch) -> Iterator[tuple[int, bytes | None]]:
-    for record in read_records(batch.data, header=batch.header, max_bytes=_MOST_CONTENT_BYTES):
-        yield record.offset, record.value
+        metadata.report("damaged-batch", place, words, batch.base_offset)
+    return batch.last_offset + 1
 
 
 def _apply(cache: RemoteLogCache, value: bytes) -> tuple[Rule, str, str] | None:

@@ -6,12 +6,15 @@ from uuid import UUID
 
 import pytest
 
+from native.crc32c import crc32c_of_bytes
 from recovery.archive.local_store import LocalStore
 from recovery.archive.log_batches import read_batches
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.archive.remote_metadata import MOST_PROBLEMS, RemoteMetadata, read_remote_metadata
 from segfmt.compression import Codec
 from segfmt.kafka_uuid import format_uuid
+from segfmt.record import Record, RecordHeader, encode_records
+from segfmt.record_batch import RecordBatchHeader, encode_record_batch
 from segfmt.remote_log_metadata import (
     RemotePartition,
     RemotePartitionDelete,
@@ -202,6 +205,44 @@ def test_a_length_that_cannot_be_ends_the_segment(tmp_path):
     with read(tmp_path) as metadata:
         assert rules(metadata)[:2] == ["damaged-batch", "missing-records"]
         assert metadata.record_count == 48
+
+
+@pytest.mark.parametrize(("base_offset", "delta"), [(-5, 0), (2**63 - 1, 1), (0, -1), (7, 2**31 - 1)])
+def test_offsets_that_cannot_be_are_told(tmp_path, base_offset, delta):
+    (log,) = write_metadata(tmp_path, a_history(1))
+    batch = bytearray(metadata_batch([encode_remote_log_metadata(one) for one in a_history(1)], 0))
+    batch[:8] = base_offset.to_bytes(8, "big", signed=True)
+    batch[23:27] = delta.to_bytes(4, "big", signed=True)
+    batch[17:21] = crc32c_of_bytes(bytes(batch[21:])).to_bytes(4, "big")
+    log.write_bytes(batch)
+    with read(tmp_path) as metadata:
+        metadata.segments(OWNER.topic_id, OWNER.partition)
+        assert rules(metadata) == (["missing-records"] if base_offset == 7 else ["damaged-batch"])
+
+
+def test_records_of_any_shape_are_read(tmp_path):
+    """Keys and headers, nulls, many in a batch: as the plain reader reads them."""
+    rng = random.Random(6)
+    for n in range(200):
+        records = [
+            Record(
+                offset=100 + i,
+                timestamp_ms=rng.randrange(2**40),
+                key=rng.choice([None, None, b"k"]),
+                value=rng.choice([None, b"", b"v" * rng.randrange(300), b"x"]),
+                headers=rng.choice([(), (), (RecordHeader(key=b"h", value=None),)]),
+            )
+            for i in range(rng.randrange(1, 6))
+        ]
+        header = RecordBatchHeader(
+            base_offset=100, last_offset_delta=len(records) - 1, record_count=len(records)
+        )
+        data = encode_record_batch(header, encode_records(records, base_offset=100, base_timestamp_ms=-1))
+        (tmp_path / f"{n}").write_bytes(data)
+        opened = LocalStore(str(tmp_path)).open(f"{n}")
+        (batch,) = read_batches(opened, pytest.fail)
+        opened.close()
+        assert batch.values(most_bytes=1 << 20) == [(one.offset, one.value) for one in records]
 
 
 def test_a_missing_segment_is_told(tmp_path):
