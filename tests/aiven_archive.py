@@ -123,9 +123,14 @@ def encrypt_oaep(message: bytes, seed: bytes, pem: bytes | None = None) -> bytes
     numbers = load_pem_private_key(pem or private_key_pem(), None).public_key().public_numbers()
     size = (numbers.n.bit_length() + 7) // 8
     block = hashlib.sha3_512(b"").digest() + bytes(size - len(message) - 130) + b"\x01" + message
-    block = _xor(block, _mask(seed, len(block)))
-    padded = b"\x00" + _xor(seed, _mask(block, len(seed))) + block
+    padded = pad_oaep(b"\x00", seed, block)
     return pow(int.from_bytes(padded, "big"), numbers.e, numbers.n).to_bytes(size, "big")
+
+
+def pad_oaep(first: bytes, seed: bytes, block: bytes) -> bytes:
+    """*seed* and *block*, each masked by the other."""
+    block = _xor(block, _mask(seed, len(block)))
+    return first + _xor(seed, _mask(block, len(seed))) + block
 
 
 def _mask(seed: bytes, size: int) -> bytes:

@@ -1,4 +1,5 @@
 import base64
+import hashlib
 import json
 import pickle
 import random
@@ -34,7 +35,14 @@ from segfmt.producer_snapshot import read_producer_snapshot
 from segfmt.record_batch import check_record_batch, walk_batches
 from segfmt.remote_names import read_aiven_key
 from segfmt.time_index import view_time_index
-from tests.aiven_archive import KEY_ID, aiven_objects, encrypt_oaep, private_key_pem, write_private_key
+from tests.aiven_archive import (
+    KEY_ID,
+    aiven_objects,
+    encrypt_oaep,
+    pad_oaep,
+    private_key_pem,
+    write_private_key,
+)
 from tests.samples import unpack_aiven
 from tests.segfmt.golden_files import golden
 
@@ -255,6 +263,27 @@ def test_a_damaged_data_key_is_refused(keys):
     for data in (b"", encrypted[:-1], encrypted + b"\x00", b"\xff" * 256):
         with pytest.raises(DecryptionError):
             decrypt_oaep(key, data)
+
+
+def test_every_part_of_the_padding_is_looked_at(keys):
+    """The first byte, the hash of the label, and the byte before the message."""
+    key = keys.by_id[KEY_ID]
+    size, seed = 256, bytes(range(64))
+    label = hashlib.sha3_512(b"").digest()
+    for first, label_hash, mark, is_right in (
+        (0, label, 1, True),
+        (1, label, 1, False),
+        (0, label[:-1] + b"\x00", 1, False),
+        (0, label, 2, False),
+    ):
+        block = label_hash + bytes(size - 32 - 130) + bytes([mark]) + b"m" * 32
+        padded = pad_oaep(bytes([first]), seed, block)
+        encrypted = pow(int.from_bytes(padded, "big"), 65537, key.modulus).to_bytes(size, "big")
+        if is_right:
+            assert decrypt_oaep(key, encrypted) == b"m" * 32
+        else:
+            with pytest.raises(DecryptionError, match="another RSA key"):
+                decrypt_oaep(key, encrypted)
 
 
 def test_a_data_key_of_another_length_is_refused(keys):

@@ -388,9 +388,11 @@ def test_a_gap_is_damage_unless_a_deletion_left_it():
 def test_epochs_older_than_the_segments_are_not_believed():
     """Log dirs that were copied before: the segments know better."""
     log = a_log(epochs=[LeaderEpochEntry(0, 0), LeaderEpochEntry(3, 15)])
-    segments = [log.copy(0, 9), log.copy(10, 19)]
-    assert told(inventory(log, segments, epochs=(LeaderEpochEntry(0, 0),))) == []
-    assert told(inventory(log, segments, epochs=())) == []
+    segments = [log.copy(0, 9), log.copy(10, 19), log.copy(20, 29)]
+    for epochs in ((), (LeaderEpochEntry(0, 0),)):
+        found = inventory(log, segments, epochs=epochs)
+        assert told(found) == []
+        assert [one.place for one in found.entries] == [LineagePlace.READ] * 3
 
 
 # -- properties ------------------------------------------------------------------------

@@ -78,6 +78,16 @@ def test_a_whole_epoch_may_be_missing():
     assert lineage_of(log).gaps == (OffsetRange(start_offset=10, end_offset=19),)
 
 
+def test_a_segment_may_begin_with_the_last_offset_of_an_epoch():
+    log = a_log((0, 0), (1, 20))
+    first, last = log.copy(0, 9), log.copy(19, 19)
+    behind = log.copy(20, 29)
+    lineage = lineage_of(log)
+    assert ids(lineage.segments) == ids([first, last, behind])
+    assert lineage.gaps == (OffsetRange(start_offset=10, end_offset=18),)
+    assert ids(lineage.behind_gaps) == ids([last])
+
+
 def test_segments_of_a_log_that_was_cut_off_are_outside():
     log = a_log((0, 0), end=30)
     kept, lost = log.copy(0, 9), log.copy(10, 29)

@@ -138,6 +138,17 @@ def test_names_of_any_length_are_told_apart(tmp_path, length):
         assert metadata.record_count == 12
 
 
+def test_long_names_that_differ_at_their_ends_are_told_apart(tmp_path):
+    owners = [
+        RemotePartition(topic="x" * 200 + end, topic_id=UUID(int=n), partition=1)
+        for n, end in enumerate("ab")
+    ]
+    write_metadata(tmp_path, [record for owner in owners for record in a_history(3, owner)])
+    with read(tmp_path) as metadata:
+        for owner in owners:
+            assert {one.owner for one in metadata.segments(owner.topic_id, 1)} == {owner}
+
+
 def test_a_deleted_partition_has_no_segments(tmp_path):
     deletion = RemotePartitionDelete(
         owner=OWNER,
@@ -288,6 +299,17 @@ def test_batches_that_are_there_twice_are_played_once(tmp_path):
     (folder / f"{30:020d}.log").write_bytes(data)
     with read(tmp_path) as metadata:
         assert metadata.record_count == 60
+        assert metadata.problems == []
+
+
+def test_a_batch_that_is_there_in_part_is_played_in_part(tmp_path):
+    values = [encode_remote_log_metadata(one) for one in a_history(3)]
+    (log,) = write_metadata(tmp_path, [])
+    log.write_bytes(metadata_batch(values[:4], 0) + metadata_batch(values[2:], 2))
+    with read(tmp_path) as metadata:
+        assert metadata.record_count == 6
+        assert metadata.problems == []
+        assert len(metadata.segments(OWNER.topic_id, OWNER.partition)) == 3
         assert metadata.problems == []
 
 

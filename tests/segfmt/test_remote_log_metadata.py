@@ -83,6 +83,13 @@ def test_unknown_tags_are_passed_over():
     assert read_remote_log_metadata(tagged) == SEGMENT
 
 
+def test_any_number_but_zero_is_a_set_flag():
+    """Java: readByte() != 0."""
+    value = encode_remote_log_metadata(replace(SEGMENT, has_no_transactions=True))
+    for flag, expected in ((0, False), (1, True), (2, True), (255, True)):
+        assert read_remote_log_metadata(value[:-1] + bytes([flag])).has_no_transactions is expected
+
+
 def test_of_two_lines_for_one_epoch_the_later_counts():
     twice = replace(SEGMENT, leader_epochs=(LeaderEpochEntry(2, 10), LeaderEpochEntry(2, 15)))
     value = encode_remote_log_metadata(twice)

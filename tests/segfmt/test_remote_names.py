@@ -94,6 +94,7 @@ def test_other_folders_are_none(name):
         f"{NAME}",
         f"{NAME[1:]}.log",
         f"9{NAME[1:]}.log",
+        f"09223372036854775808{NAME[20:]}.log",
         f"{NAME}.LOG",
         f"{NAME}.log\n",
         "00000000000000000960.log",
