@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from uuid import UUID
 
 from recovery.archive.archived import ArchivedPartition, PartitionPrefix
@@ -15,8 +16,9 @@ from recovery.archive.inventory import take_inventory
 from recovery.archive.inventory_entry import Expectation, PartitionInventory
 from recovery.archive.layout import Layout
 from recovery.archive.remote_cache import RemoteLogCache
-from recovery.archive.remote_metadata import MetadataProblem, RemoteMetadata
+from recovery.archive.remote_metadata import MetadataProblem, RemoteMetadata, read_remote_metadata
 from recovery.archive.store import Store
+from recovery.archive.stores import open_store
 from recovery.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.verdict import Finding
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
@@ -140,6 +142,18 @@ class Expectations:
                 continue
         found = max(epochs, key=lambda entries: entries[-1:], default=None)
         return max(starts, default=None), found
+
+
+def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations:
+    """Return what the log dirs at the URLs *metadata* know of an archive; its files go when *stack* is closed.
+
+    Raises:
+        OSError: a log dir cannot be listed.
+    """
+    stores = [open_store(url) for url in metadata]
+    if not stores:
+        return Expectations()
+    return Expectations(stack.enter_context(read_remote_metadata(stores)), stores)
 
 
 def _log_starts(store: Store) -> dict[tuple[str, int], int]:

@@ -7,8 +7,7 @@ each such row is a chain of its own. What no chain leads to is a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import field, replace
 
 from recovery.archive.archived import PartKind, StoredObject
 from recovery.archive.chain import FolderChain, TieredChain, Write
@@ -104,6 +103,9 @@ class PartitionFold:
         """Return what was found."""
         for chain in self._chains:
             chain.finish()
+        for scanned in self._scanned:
+            if (scanned.segment.base_offset, scanned.segment.segment_id) in self._head.unfinished:
+                _make_notes(scanned)
         verdict = PartitionVerdict(head=self._head, chain_count=max(1, len(self._chains)))
         for scanned in self._scanned:
             verdict.segment_count += 1
@@ -118,7 +120,7 @@ class PartitionFold:
             verdict.objects = self._of_folder(self._folder)
         else:
             verdict.objects = [one for scanned in self._scanned for one in self._of_segment(scanned)]
-        verdict.objects += self._of_head(verdict.objects)
+        self._add_findings(verdict)
         return verdict
 
     # -- chains ----------------------------------------------------------------------------------------------
@@ -213,24 +215,38 @@ class PartitionFold:
             )
         return verdicts
 
-    def _of_head(self, known: Iterable[ObjectVerdict]) -> list[ObjectVerdict]:
-        """Return the inventory's findings, of objects that have no verdict yet, and of what is not there at all."""
-        by_path = {one.verdict.path for one in known}
-        verdicts = []
+    def _add_findings(self, verdict: PartitionVerdict) -> None:
+        """Give the findings of the partition as a whole to the objects that they name, there or not."""
+        prefix = self._head.where.prefix
+        places = {one.verdict.path: place for place, one in enumerate(verdict.objects)}
         for file, findings in findings_by_file(self._findings).items():
-            path = file if file in by_path else self._head.where.prefix + file
-            verdicts.append(
-                ObjectVerdict(
-                    base_offset=-1,
-                    segment_id="",
-                    size_bytes=0,
-                    version="",
-                    verdict=FileVerdict(
-                        path=path, kind=kind_of(file), checked_bytes=0, findings=tuple(findings)
-                    ),
-                )
-            )
-        return verdicts
+            place = places.get(prefix + file)
+            if place is None:
+                verdict.objects.append(_of_nothing(prefix + file, findings))
+                continue
+            one = verdict.objects[place]
+            both = replace(one.verdict, findings=(*one.verdict.findings, *findings))
+            verdict.objects[place] = replace(one, verdict=both)
+
+
+def _of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:
+    """Return the verdict of an object that nobody has seen."""
+    return ObjectVerdict(
+        base_offset=-1,
+        segment_id="",
+        size_bytes=0,
+        version="",
+        verdict=FileVerdict(
+            path=key, kind=kind_of(key.rpartition("/")[2]), checked_bytes=0, findings=tuple(findings)
+        ),
+    )
+
+
+def _make_notes(scanned: ScannedSegment) -> None:
+    """Let nothing that is wrong with a segment count as damage."""
+    scanned.findings = [found.as_note() for found in scanned.findings]
+    if scanned.result is not None:
+        scanned.result.findings = [found.as_note() for found in scanned.result.findings]
 
 
 def _part_of(file: str) -> PartKind:

@@ -6,11 +6,12 @@ import json
 from dataclasses import field
 from typing import Any
 
-from recovery.archive.survey import Unlisted
+from recovery.archive.survey import UnlistedPrefix
 from recovery.archive.tally import Tally
 from recovery.archive.verdict_rows import lines_of
 from recovery.printable import printable
 from recovery.quantity import bytes_text
+from recovery.verdict import Finding
 from segfmt.value_class import dataclass
 
 
@@ -24,6 +25,7 @@ class ArchiveReport:
         objects: rows of objects that are not sound, or were rebuilt; not all where there are very many.
         left_out: how many of them are not among `objects`.
         known_segments: segments that an earlier run had read and that have not changed.
+        metadata_findings: what is wrong with the metadata topic itself.
         unlisted: prefixes that could not be listed.
         output: where the results are; None where they were not kept.
         signal_number: of the signal that ended the run early, 0 without one.
@@ -36,7 +38,8 @@ class ArchiveReport:
     objects: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
     known_segments: int = 0
-    unlisted: list[Unlisted] = field(default_factory=list)
+    metadata_findings: tuple[Finding, ...] = ()
+    unlisted: list[UnlistedPrefix] = field(default_factory=list)
     output: str | None = None
     run: str = ""
     duration_ms: int = 0
@@ -49,6 +52,8 @@ class ArchiveReport:
             return 128 + self.signal_number
         if self.unlisted or self.tally.unchecked:
             return 4
+        if any(found.severity == "damage" for found in self.metadata_findings):
+            return 2
         left = self.tally.unsettled if self.command == "recover" else self.tally.damaged
         return 2 if left else 0
 
@@ -65,6 +70,7 @@ class ArchiveReport:
             "output": self.output,
             "knownSegments": self.known_segments,
             "summary": self.tally.to_json(),
+            "metadataFindings": [{"place": one.file} | one.to_json() for one in self.metadata_findings],
             "unlisted": [{"prefix": one.prefix, "error": one.error} for one in self.unlisted],
             "objects": self.objects,
             "objectsLeftOut": self.left_out,
@@ -75,6 +81,9 @@ class ArchiveReport:
         """Return the report for a person."""
         tally = self.tally
         lines = [line for row in self.objects for line in lines_of(row)]
+        lines += [
+            f"{printable(one.file)}: {one.rule}: {printable(one.detail)}" for one in self.metadata_findings
+        ]
         lines += [f"NOT LISTED {printable(one.prefix)}: {printable(one.error)}" for one in self.unlisted]
         if self.left_out:
             where = (

@@ -32,12 +32,15 @@ class PartitionHead:
         archived: what lies there. Its segments are told one by one, so here they are left out of tiered storage.
         facts: what is known of it besides.
         findings: of the inventory.
+        unfinished: base offsets and ids of segments whose copy or deletion is not finished: what is wrong with them is
+            worth a note, and no damage.
         digests: of the segments that there are now, 16 bytes each, in their order.
     """
 
     archived: ArchivedPartition
     facts: PartitionFacts
     findings: tuple[Finding, ...] = ()
+    unfinished: frozenset[tuple[int, str]] = frozenset()
     digests: bytes = b""
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from recovery.archive.archived import (
@@ -12,6 +12,8 @@ from recovery.archive.archived import (
     PartKind,
     StoredObject,
 )
+from recovery.archive.inventory import RULES_OF_READING, take_inventory
+from recovery.archive.inventory_entry import PartitionInventory, SegmentStatus
 from recovery.archive.layout import Layout
 from recovery.archive.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.scanned import PartitionHead, ScanOptions, SegmentWork
@@ -24,7 +26,6 @@ from recovery.partition_facts import PartitionFacts
 from recovery.partition_scrub import PartitionScrub
 from recovery.segment_task import SegmentTask
 from recovery.topic_configs import TopicConfigs
-from recovery.verdict import Finding
 from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, log_name
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.value_class import dataclass
@@ -32,8 +33,11 @@ from segfmt.value_class import dataclass
 NO_TOPIC_CONFIGS = TopicConfigs(broker=BrokerConfig.from_layers(()), records={}, overrides={})
 RemoteSegments = Callable[[PartitionPrefix], Mapping[str, RemoteSegment]]
 """Returns what the metadata topic says of a partition's segments, by their ids."""
-Judge = Callable[[ArchivedPartition], tuple[Finding, ...]]
-"""The inventory of one partition."""
+Judge = Callable[[ArchivedPartition, Layout], PartitionInventory]
+"""Takes the inventory of one partition."""
+Unlisted = Callable[[], Iterable[tuple[PartitionPrefix, PartitionInventory]]]
+"""Returns the partitions that should be there, and are not."""
+_UNFINISHED = frozenset({SegmentStatus.COPY_STARTED, SegmentStatus.DELETE_STARTED, SegmentStatus.DELETED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class SurveyedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unlisted:
+class UnlistedPrefix:
     """A prefix that could not be listed."""
 
     prefix: str
@@ -65,8 +69,9 @@ def survey(
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
     remote_segments: RemoteSegments = lambda _: {},
-    judge: Judge = lambda _: (),
-) -> Iterator[SurveyedPartition | Unlisted]:
+    judge: Judge = take_inventory,
+    missing: Unlisted = tuple,
+) -> Iterator[SurveyedPartition | UnlistedPrefix]:
     """Yield what lies in *store*, partition by partition, in the order of prefixes.
 
     Raises:
@@ -76,12 +81,19 @@ def survey(
     is_first = True
     for found in walk(store, layout, is_chosen=is_chosen):
         if found.partition is None:
-            yield Unlisted(prefix=found.prefix, error=found.error)
+            yield UnlistedPrefix(prefix=found.prefix, error=found.error)
             continue
         if is_first or found.parent != parent:
             parent, is_first = found.parent, False
             copy = LogDirCopy() if layout.has_own_epochs else read_log_dir_copy(store, found.siblings)
         yield _surveyed(found, layout, options, copy, topic_configs, remote_segments, judge)
+    for where, inventory in missing():
+        placed = replace(where, prefix=f"{where.folder}-{where.topic_id}/")
+        facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
+        head = PartitionHead(
+            archived=ArchivedPartition(where=placed, segments=()), facts=facts, findings=inventory.findings
+        )
+        yield SurveyedPartition(head=head, works=())
 
 
 def _surveyed(
@@ -113,7 +125,16 @@ def _surveyed(
         works = _plain_works(archived, facts, settings)
     digests = b"".join(map(options.digest, works))
     kept = replace(archived, segments=()) if layout.has_own_epochs else archived
-    head = PartitionHead(archived=kept, facts=facts, findings=judge(archived), digests=digests)
+    inventory = judge(archived, layout)
+    head = PartitionHead(
+        archived=kept,
+        facts=facts,
+        findings=tuple(found for found in inventory.findings if found.rule not in RULES_OF_READING),
+        unfinished=frozenset(
+            (one.base_offset, one.segment_id) for one in inventory.entries if one.status in _UNFINISHED
+        ),
+        digests=digests,
+    )
     return SurveyedPartition(head=head, works=works)
 
 

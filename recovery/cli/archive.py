@@ -1,4 +1,4 @@
-"""`kafka-log-recovery archive verify|recover`: archived and tiered logs, on Spark."""
+"""`kafka-log-recovery archive inventory|verify|recover`: archived and tiered logs, on Spark."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from recovery.errors import InterruptedRecoveryError, UsageError
 if TYPE_CHECKING:
     from recovery.archive.report import ArchiveReport
 
+_INVENTORY_EPILOG = """\
+exit codes:
+  0  everything that should be there is there
+  1  usage error, or the archive cannot be listed
+  2  objects or segments are missing, or not what they should be
+  4  some prefixes could not be listed
+"""
 _VERIFY_EPILOG = """\
 exit codes:
   0  no damage
@@ -40,6 +47,20 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "one on all cores of this machine where nothing else is said.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser(
+        "inventory",
+        help="what lies in an archive, and what should",
+        description="List an archive: segments by topic and partition; with --metadata what is missing, orphaned, "
+        "interrupted, there twice. Names and sizes are looked at alone, so no Spark is needed.",
+        epilog=_INVENTORY_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_source_arguments(listing)
+    listing.add_argument("--output", metavar="URL", help="keep a row for each segment here, as Parquet")
+    listing.add_argument(
+        "--format", choices=("text", "json"), default="text", help="form of the report on standard output"
+    )
+    listing.set_defaults(run=run_inventory)
     verifying = actions.add_parser(
         "verify",
         help="check every object of an archive",
@@ -75,7 +96,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     recovering.set_defaults(run=run_recover)
 
 
-def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("archive", metavar="ARCHIVE", help="path or URL: s3://, gs://, az://")
     parser.add_argument(
         "--layout",
@@ -87,6 +108,16 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--partition", metavar="TOPIC-N", action="append", default=[], help="only this partition"
     )
+    parser.add_argument(
+        "--metadata",
+        metavar="A,B",
+        default="",
+        help="log dirs, or copies of them, with partitions of __remote_log_metadata: what should be there",
+    )
+
+
+def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_source_arguments(parser)
     parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
     parser.add_argument(
         "--aiven-key",
@@ -104,6 +135,27 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--cores", metavar="N", type=int, help="tasks at a time (default: what Spark says; 8 with --remote)"
     )
     add_watching_arguments(parser, served="progress")
+
+
+def run_inventory(arguments: argparse.Namespace) -> int:
+    """Run `archive inventory` and return its exit code."""
+    from recovery.spark import archive
+    from recovery.stop_request import StopRequest
+
+    with watched_signals() as signals:
+        stop = StopRequest()
+        signals.forward_to(stop)
+        report = archive.inventory(
+            arguments.archive,
+            layout=arguments.layout,
+            metadata=_metadata(arguments),
+            output=arguments.output,
+            topics=arguments.topic,
+            partitions=arguments.partition,
+            stop=stop,
+        )
+        print_result(report.to_json() if arguments.format == "json" else report.to_text())
+    return report.exit_code
 
 
 def run_verify(arguments: argparse.Namespace) -> int:
@@ -150,6 +202,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
                     topics=arguments.topic,
                     partitions=arguments.partition,
                     aiven_keys=keys,
+                    metadata=_metadata(arguments),
                     config=config,
                     topic_configs=topic_configs_of(arguments),
                     spark=spark,
@@ -166,6 +219,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
                 topics=arguments.topic,
                 partitions=arguments.partition,
                 aiven_keys=keys,
+                metadata=_metadata(arguments),
                 config=config,
                 topic_configs=topic_configs_of(arguments),
                 spark=spark,
@@ -175,6 +229,10 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
             )
         finally:
             spark.stop()
+
+
+def _metadata(arguments: argparse.Namespace) -> list[str]:
+    return [part.strip() for part in arguments.metadata.split(",") if part.strip()]
 
 
 def _pairs(given: list[str], option: str, form: str) -> dict[str, str]:

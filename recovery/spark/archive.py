@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.archive.aiven_cipher import NO_KEYS, load_aiven_keys
 from recovery.archive.archived import PartitionPrefix
+from recovery.archive.inventory_report import InventoryReport
+from recovery.archive.inventory_run import inventory as take_inventory
 from recovery.archive.layouts import AUTO, LAYOUT_NAMES
 from recovery.archive.report import ArchiveReport
 from recovery.archive.scanned import ScanOptions
@@ -32,6 +34,36 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def inventory(
+    url: str,
+    *,
+    layout: str = AUTO,
+    metadata: Sequence[str] = (),
+    output: str | None = None,
+    topics: Collection[str] = (),
+    partitions: Collection[str] = (),
+    stop: StopRequest | None = None,
+) -> InventoryReport:
+    """List an archive and say what is there that should not be, and what is not there that should. No Spark is needed.
+
+    Args:
+        url, layout, metadata, topics, partitions, stop: as for `verify`.
+        output: URL where a row for each segment goes, as Parquet.
+
+    Raises:
+        UsageError, OSError: as `verify`.
+        InterruptedRecoveryError: *stop* was asked for.
+    """
+    return take_inventory(
+        _absolute(url),
+        layout=_layout(layout),
+        metadata=tuple(map(_absolute, metadata)),
+        output=None if output is None else _absolute(output),
+        is_chosen=_choice(topics, partitions),
+        stop=stop,
+    )
+
+
 def verify(
     url: str,
     *,
@@ -41,6 +73,7 @@ def verify(
     topics: Collection[str] = (),
     partitions: Collection[str] = (),
     aiven_keys: Mapping[str, str] | None = None,
+    metadata: Sequence[str] = (),
     config: Mapping[str, str] | None = None,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     spark: SparkSession | None = None,
@@ -58,6 +91,7 @@ def verify(
         topics: only these; all by default.
         partitions: only these ("orders-3"), besides *topics*.
         aiven_keys: PEM files of RSA keys, by the ids that manifests call them by.
+        metadata: paths or URLs of log dirs with partitions of `__remote_log_metadata`: what should be there.
         config: broker properties.
         topic_configs: settings by topic; `cleanup.policy` says where offsets may be missing.
         spark: the session that does the work; None: the active one, or one on all cores of this machine.
@@ -90,6 +124,7 @@ def verify(
         cores=cores,
         is_chosen=_choice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
+        metadata=tuple(map(_absolute, metadata)),
     ).run()
 
 
@@ -103,6 +138,7 @@ def recover(
     topics: Collection[str] = (),
     partitions: Collection[str] = (),
     aiven_keys: Mapping[str, str] | None = None,
+    metadata: Sequence[str] = (),
     config: Mapping[str, str] | None = None,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     spark: SparkSession | None = None,
@@ -113,7 +149,7 @@ def recover(
     """Check an archive as `verify` does, and rebuild what a log tells: indexes, snapshots, leader epochs.
 
     Args:
-        url, layout, deep, topics, partitions, aiven_keys, config, topic_configs: as for `verify`; rebuilt indexes
+        url, layout, deep, topics, partitions, aiven_keys, metadata, config, topic_configs: as for `verify`; indexes
             follow index.interval.bytes and segment.index.bytes of their topic.
         spark, cores, observers, stop: as for `verify`.
         output: URL where what was rebuilt goes, and the verdicts.
@@ -144,6 +180,7 @@ def recover(
         cores=cores,
         is_chosen=_choice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
+        metadata=tuple(map(_absolute, metadata)),
     ).run()
 
 

@@ -11,14 +11,15 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recovery.archive.expectations import open_expectations
 from recovery.archive.layouts import layout_of
 from recovery.archive.output import VERDICTS, kept_digests
 from recovery.archive.packing import PackedTask, pack
@@ -27,7 +28,7 @@ from recovery.archive.report import ArchiveReport
 from recovery.archive.scan_rows import DIGEST_BYTES
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.stores import open_store
-from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, Unlisted, survey
+from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, UnlistedPrefix, survey
 from recovery.archive.survey_spool import SurveySpool
 from recovery.archive.tally import Tally
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
@@ -83,6 +84,7 @@ class ArchiveRun:
         cores: how many tasks run at a time; None: what Spark says.
         is_chosen: whether a partition is gone through.
         topic_configs: settings of topics.
+        metadata: URLs of log dirs with partitions of `__remote_log_metadata`.
         task_bytes: how much a task reads, about; None: what suits the archive's size.
     """
 
@@ -97,6 +99,7 @@ class ArchiveRun:
         cores: int | None = None,
         is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
         topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
+        metadata: Sequence[str] = (),
         task_bytes: int | None = None,
     ) -> None:
         self._spark = spark
@@ -109,6 +112,7 @@ class ArchiveRun:
         self._cores = _core_count(spark) if cores is None else cores
         self._is_chosen = is_chosen
         self._topic_configs = topic_configs
+        self._metadata = metadata
         self._given_task_bytes = task_bytes
         if options.is_in_place and self._layout.name == "aiven":
             raise UsageError(
@@ -155,19 +159,25 @@ class ArchiveRun:
     # -- survey and scan -------------------------------------------------------------------------------------
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
-        partitions = survey(
-            self._store,
-            self._layout,
-            self._options,
-            is_chosen=self._is_chosen,
-            topic_configs=self._topic_configs,
-        )
-        for found in partitions:
-            self._stop.check()
-            if isinstance(found, Unlisted):
-                report.unlisted.append(found)
-            else:
-                spool.add(found)
+        with ExitStack() as stack:
+            expected = open_expectations(self._metadata, stack)
+            partitions = survey(
+                self._store,
+                self._layout,
+                self._options,
+                is_chosen=self._is_chosen,
+                topic_configs=self._topic_configs,
+                remote_segments=expected.remote_segments,
+                judge=expected.judge,
+                missing=lambda: expected.unlisted(self._layout, is_chosen=self._is_chosen),
+            )
+            for found in partitions:
+                self._stop.check()
+                if isinstance(found, UnlistedPrefix):
+                    report.unlisted.append(found)
+                else:
+                    spool.add(found)
+            report.metadata_findings = expected.findings()
         self._progress.surveyed(
             partition_count=spool.partition_count,
             segment_count=spool.segment_count,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+from recovery.archive.expectations import open_expectations
 from recovery.archive.in_process import verdicts_of
 from recovery.archive.layouts import layout_of
 from recovery.archive.output import RebuiltOutput
@@ -24,6 +26,7 @@ def gone_through(
     output: Path | None = None,
     *,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    metadata: Sequence[Path] = (),
     is_deep: bool = False,
     now_ms: int = NOW_MS,
 ) -> list[PartitionVerdict]:
@@ -37,10 +40,20 @@ def gone_through(
         broker=BrokerConfig.from_layers(()),
         overrides={topic: dict(own) for topic, own in (topic_configs or {}).items()},
     )
-    found = survey(store, layout, options, topic_configs=configs)
     write = None if output is None else RebuiltOutput(open_store(str(output)), layout)
-    partitions = (one for one in found if isinstance(one, SurveyedPartition))
-    return list(verdicts_of(store, layout, partitions, write=write))
+    with ExitStack() as stack:
+        expected = open_expectations([str(path) for path in metadata], stack)
+        found = survey(
+            store,
+            layout,
+            options,
+            topic_configs=configs,
+            remote_segments=expected.remote_segments,
+            judge=expected.judge,
+            missing=lambda: expected.unlisted(layout),
+        )
+        partitions = (one for one in found if isinstance(one, SurveyedPartition))
+        return list(verdicts_of(store, layout, partitions, write=write))
 
 
 def bad_objects(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:

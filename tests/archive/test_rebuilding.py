@@ -174,4 +174,4 @@ def test_segments_that_are_missing_or_doubled_are_told(copied: Path) -> None:
         for found in one.verdict.findings
         if found.severity == "note"
     ]
-    assert [rule for _, rule in notes] == ["overlap"]
+    assert [rule for _, rule in notes] == ["overlap", "duplicate"]
