@@ -71,7 +71,11 @@ NONE = AbortedTxns(np.empty(0, layout.ABORTED_TXN_DTYPE))
 
 
 def collect_aborted(
-    indexes: Iterable[tuple[int, Callable[[], bytes]]], *, start_offset: int, end_offset: int | None
+    indexes: Iterable[tuple[int, Callable[[], bytes]]],
+    *,
+    start_offset: int,
+    end_offset: int | None,
+    known: bytes = b"",
 ) -> AbortedTxns:
     """Return the aborted transactions that reach into a range of offsets.
 
@@ -80,13 +84,14 @@ def collect_aborted(
             the segments, from the one that holds *start_offset*. Read as far as need be.
         start_offset: where the range begins.
         end_offset: behind its end; None for the end of the log.
+        known: further entries, from elsewhere.
 
     Raises:
         FormatError: an index is malformed.
 
     Kafka: LocalLog.collectAbortedTransactions: an entry whose last stable offset is not below the end is the last.
     """
-    found = []
+    found = [view_transaction_index(known)]
     for base_offset, read in indexes:
         data = read()
         if not data:
@@ -105,4 +110,4 @@ def collect_aborted(
         found.append(entries[is_within])
         if is_last.any():
             break
-    return AbortedTxns(np.concatenate(found)) if found else NONE
+    return AbortedTxns(np.concatenate(found))

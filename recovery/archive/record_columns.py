@@ -14,6 +14,7 @@ import enum
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from native.record_rows import MIN_RECORD_BYTES
@@ -52,6 +53,7 @@ class SegmentView:
     Attributes:
         name: of the object, for messages.
         base_offset: from the segment's name.
+        start_offset: records below are none of the log's any more: deleted, or left to another segment.
         end_offset: records from here on are read from another segment; None: all of its own.
         is_last: of its partition, and never rolled: what a killed broker leaves at its end is no damage.
         aborted: transactions that reach into it.
@@ -62,6 +64,7 @@ class SegmentView:
     topic: str
     partition: int
     base_offset: int
+    start_offset: int | None = None
     end_offset: int | None = None
     is_last: bool = False
     aborted: AbortedTxns = aborted_txns.NONE
@@ -76,8 +79,9 @@ class ReadOptions:
         corrupt: for records; batches are always listed, with what is wrong.
         is_committed: leave out what a consumer with isolation.level=read_committed does not see.
         has_control_records: give the records of control batches, too. No consumer sees them.
-        lowest_offset, highest_offset: batches without such offsets may be left out.
-        lowest_timestamp_ms: batches whose greatest timestamp is below may be left out.
+        lowest_offset, highest_offset: records with other offsets are no rows; nor are batches that have none of these.
+        lowest_timestamp_ms, highest_timestamp_ms: the same for the timestamps of records, and the greatest timestamps
+            of batches. With one of them what has no timestamp is no row.
         most_batch_bytes: a larger batch, as it stands or opened, counts as one that cannot be read.
     """
 
@@ -88,6 +92,7 @@ class ReadOptions:
     lowest_offset: int | None = None
     highest_offset: int | None = None
     lowest_timestamp_ms: int | None = None
+    highest_timestamp_ms: int | None = None
     most_batch_bytes: int = MOST_BATCH_BYTES
 
 
@@ -153,6 +158,9 @@ class _SegmentRows:
         self._rows = ArrowRows(schema, view.topic, view.partition)
         columns = [column_called(name, options.include) for name in schema.names]
         self._opened = {column.name for column in columns if not column.is_of_batch}
+        ends = (options.highest_offset, None if view.end_offset is None else view.end_offset - 1)
+        self._lowest_offsets = [one for one in (options.lowest_offset, view.start_offset) if one is not None]
+        self._highest_offsets = [one for one in ends if one is not None]
         self._needs_aborted = options.is_committed or "aborted" in schema.names
 
     def read(self, log: OpenedLog, index_positions: Callable[[], Sequence[int]]) -> Iterator[pa.RecordBatch]:
@@ -169,7 +177,7 @@ class _SegmentRows:
                 continue
             heads = self._heads(found)
             if self._options.include is Include.BATCHES:
-                chosen = heads.at(self._within(heads) | ~heads.is_valid)
+                chosen = heads.at(self._is_listed(heads) | ~heads.is_valid)
                 if len(chosen):
                     yield self._rows.batches(chosen)
             else:
@@ -197,6 +205,21 @@ class _SegmentRows:
             chosen &= (rows["max_timestamp_ms"] >= options.lowest_timestamp_ms) | ~heads.is_v2
         return chosen
 
+    def _is_listed(self, heads: BatchHeads) -> Flags:
+        """Return which batches are rows themselves."""
+        return self._within(heads) & self._is_in_time(heads.rows["max_timestamp_ms"])
+
+    def _is_in_time(self, timestamps_ms: npt.NDArray[np.int64]) -> Flags:
+        lowest, highest = self._options.lowest_timestamp_ms, self._options.highest_timestamp_ms
+        is_in = np.ones(len(timestamps_ms), np.bool_)
+        if lowest is not None or highest is not None:
+            is_in &= timestamps_ms != layout.NO_TIMESTAMP_MS
+        if lowest is not None:
+            is_in &= timestamps_ms >= lowest
+        if highest is not None:
+            is_in &= timestamps_ms <= highest
+        return is_in
+
     def _is_beyond(self, heads: BatchHeads) -> bool:
         """Return whether no batch behind these can be wanted."""
         highest = self._options.highest_offset
@@ -214,6 +237,8 @@ class _SegmentRows:
             visible &= ~heads.is_aborted
             if self._view.last_stable_offset is not None:
                 visible &= heads.rows["base_offset"] < self._view.last_stable_offset
+        if self._view.start_offset is not None:
+            visible &= heads.rows["last_offset"] >= self._view.start_offset
         if self._view.end_offset is not None:
             visible &= (heads.rows["base_offset"] < self._view.end_offset) | heads.is_wrapper
         return visible
@@ -255,27 +280,33 @@ class _SegmentRows:
                 yield from self._rows.records(listed)
 
     def _own(self, listed: ListedRecords) -> ListedRecords:
-        """Return the records that no other segment has."""
-        end_offset = self._view.end_offset
-        if end_offset is None or not (listed.rows["offset"] >= end_offset).any():
-            return listed
-        return ListedRecords(listed.rows[listed.rows["offset"] < end_offset], listed.heads)
+        """Return the records that are the segment's to give, and are wanted."""
+        offsets = listed.rows["offset"]
+        is_own = self._is_in_time(listed.rows["timestamp_ms"])
+        for lowest in self._lowest_offsets:
+            is_own &= offsets >= lowest
+        for highest in self._highest_offsets:
+            is_own &= offsets <= highest
+        return listed if is_own.all() else ListedRecords(listed.rows[is_own], listed.heads)
 
     def _can_count(self, heads: BatchHeads) -> bool:
         """Return whether the headers of the batches tell all that is wanted of their records."""
-        rows, wanted = heads.rows, self._opened - _COUNTED
+        rows, options, wanted = heads.rows, self._options, self._opened - _COUNTED
         if wanted - {"timestamp"} or not (heads.is_v2 & heads.is_valid).all():
             return False
         if wanted and not heads.is_stamped.all():
             return False
         count = rows["record_count"]
-        end_offset = self._view.end_offset
-        if end_offset is not None and (rows["last_offset"] >= end_offset).any():
+        if any((rows["base_offset"] < lowest).any() for lowest in self._lowest_offsets):
+            return False
+        if any((rows["last_offset"] > highest).any() for highest in self._highest_offsets):
+            return False
+        if options.lowest_timestamp_ms is not None or options.highest_timestamp_ms is not None:
             return False
         if self._opened and (count != rows["last_offset_delta"] + np.int64(1)).any():
             return False
         content_bytes = np.where(
-            heads.is_compressed, self._options.most_batch_bytes, rows["size_bytes"] - layout.RECORDS_POSITION
+            heads.is_compressed, options.most_batch_bytes, rows["size_bytes"] - layout.RECORDS_POSITION
         )
         return bool(((count >= 0) & (count <= content_bytes // MIN_RECORD_BYTES)).all())
 

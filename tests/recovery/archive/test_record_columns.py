@@ -312,10 +312,12 @@ class TestRecords:
         (row,) = rows_of(data, has_control_records=True)
         assert (row["is_control"], row["key"]) == (True, bytes(4))
 
-    def test_those_of_the_next_segment_are_left_to_it(self) -> None:
+    def test_those_of_other_segments_are_left_to_them(self) -> None:
         data = batch_of([Record(offset=n, timestamp_ms=0, value=b"") for n in range(6)])
-        found = rows_of(data, "offset", view=replace(VIEW, end_offset=4))
-        assert [row["offset"] for row in found] == [0, 1, 2, 3]
+        view = replace(VIEW, start_offset=1, end_offset=4)
+        for names in (("offset",), ("offset", "value"), ("position", "offset")):
+            assert [row["offset"] for row in rows_of(data, *names, view=view)] == [1, 2, 3]
+        assert len(rows_of(data, "position", view=view)) == 3
 
     def test_an_unknown_column_is_named(self) -> None:
         with pytest.raises(UsageError, match=r"offset_: no column of include=records; there are topic"):

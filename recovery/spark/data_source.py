@@ -1,0 +1,177 @@
+"""Archived segments as a data source of Spark's: `spark.read.format("kafka-log-segments")`, and `USING` in SQL.
+
+    from recovery.spark import data_source
+
+    data_source.register(spark)
+    spark.read.format("kafka-log-segments").option("topic", "orders").load("s3://bucket/archive")
+
+docs/archive.md has the options and the columns. Spark has no column pruning for such sources: the schema that the user
+gives says which columns are made. What is to be left unread is said by options.
+
+Spark can hand over the filters of a query, too, but 4.1 to 4.3 keep what one scan was planned with for all others of
+the same DataFrame or view: a query without filters, or with other ones, then silently misses rows. So that is off
+unless it is asked for, by `pushFilters`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+
+from recovery.archive.broker_view import BrokerView
+from recovery.archive.layouts import layout_of
+from recovery.archive.read_plan import plan_reads
+from recovery.archive.read_request import ReadTask
+from recovery.archive.record_columns import LeftOut
+from recovery.archive.record_schema import Include, column_called, sql_schema
+from recovery.archive.stores import open_store
+from recovery.errors import UsageError
+from recovery.spark.pushed_filters import narrowed
+from recovery.spark.source_options import SourceOptions
+from recovery.spark.worker import prepare_worker
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+NAME = "kafka-log-segments"
+_MOST_WARNINGS = 20
+_log = logging.getLogger(__name__)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the data source known to a session, classic or of Spark Connect."""
+    spark.dataSource.register(KafkaLogSegments)
+
+
+class KafkaLogSegments(DataSource):
+    """The data source.
+
+    Args:
+        options: see docs/archive.md.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._options = SourceOptions.read_from(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` and `USING` call it."""
+        return NAME
+
+    def schema(self) -> str:
+        """All columns there are, for whoever gives no schema."""
+        return sql_schema(self._options.read.include)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of the columns in *schema*."""
+        _check_types(schema, self._options.read.include)
+        kind = PushingReader if self._options.takes_filters else SegmentReader
+        return kind(self._options, schema)
+
+
+class Task(InputPartition):
+    """One task's share."""
+
+    def __init__(self, task: ReadTask) -> None:
+        super().__init__(task)
+
+
+class SegmentReader(DataSourceReader):
+    """Plans on the driver, reads in tasks.
+
+    Args:
+        options: of the source.
+        schema: the columns that are made.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the tasks: runs of segments of about `taskBytes`."""
+        options = self._options
+        store = open_store(options.path)
+        layout = layout_of(store, options.layout, options.keys)
+        wanted = ReadTask(
+            url=options.path,
+            layout=layout.name,
+            keys=options.keys,
+            options=options.read,
+            selection=options.selection,
+            needs_aborted=options.read.is_committed or "aborted" in self._schema.names,
+        )
+        with ExitStack() as stack:
+            broker = None
+            if options.metadata:
+                broker = stack.enter_context(BrokerView(open_store(url) for url in options.metadata))
+            return [Task(task) for task in plan_reads(store, layout, wanted, broker)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        prepare_worker()
+        if partition.value is None:  # Spark's own, where there is nothing to read
+            return
+        from recovery.archive.archive_reader import read_task
+
+        left_out = _LeftOutCount()
+        yield from read_task(partition.value, _arrow_schema(self._schema), on_left_out=left_out.add)
+        left_out.log()
+
+
+class PushingReader(SegmentReader):
+    """A reader that Spark gives the filters of a query to. For a DataFrame that is read once."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Narrow what is read; Spark looks at each row again."""
+        read, selection = narrowed(self._options.read, self._options.selection, filters)
+        self._options = replace(self._options, read=read, selection=selection)
+        return filters
+
+
+class _LeftOutCount:
+    """What a task leaves out goes to the executor's log, and its number."""
+
+    def __init__(self) -> None:
+        self._count = self._bytes = 0
+
+    def add(self, left_out: LeftOut) -> None:
+        if not left_out.is_damage:
+            _log.info("what a broker has not finished is left out: %s", left_out)
+            return
+        self._count += 1
+        self._bytes += left_out.size_bytes
+        if self._count <= _MOST_WARNINGS:
+            _log.warning("left out (corrupt=skip): %s", left_out)
+
+    def log(self) -> None:
+        if self._count:
+            _log.warning("left out in this task: %d batches or stretches, %d bytes", self._count, self._bytes)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """Return what Spark expects the Arrow batches of *schema* to have; it compares them to the letter."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # before 4.2 there is no such argument, and UTC the default
+        return to_arrow_schema(schema)
+
+
+def _check_types(schema: StructType, include: Include) -> None:
+    for field in schema.fields:
+        wanted = column_called(field.name, include).kind
+        given = field.dataType.simpleString()
+        if given != wanted:
+            raise UsageError(
+                f"{field.name}: type {given} in the schema that was given, the column is {wanted}"
+            )

@@ -1,0 +1,75 @@
+"""Filters of a query as what need not be read. Spark looks at each row again, so less may be left out than could be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import Filter
+
+from recovery.archive.read_request import Selection
+from recovery.archive.record_columns import ReadOptions
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OFFSETS = frozenset({"offset", "base_offset", "last_offset"})
+_TIMESTAMPS = frozenset({"timestamp", "max_timestamp"})
+_EQUAL = (datasource.EqualTo, datasource.EqualNullSafe)
+_LEAST = (datasource.GreaterThan, datasource.GreaterThanOrEqual)
+_MOST = (datasource.LessThan, datasource.LessThanOrEqual)
+
+
+def narrowed(
+    read: ReadOptions, selection: Selection, filters: Iterable[Filter]
+) -> tuple[ReadOptions, Selection]:
+    """Return *read* and *selection* with what *filters* exclude left out.
+
+    Topics, partitions, and the ranges of offsets and timestamps.
+    """
+    for one in filters:
+        if not isinstance(one, (*_EQUAL, *_LEAST, *_MOST, datasource.In)) or len(one.attribute) != 1:
+            continue
+        name, values = one.attribute[0], _values(one)
+        if not values or any(value is None for value in values):
+            continue
+        if name in ("topic", "partition") and isinstance(one, (*_EQUAL, datasource.In)):
+            selection = _chosen(selection, name, values)
+        elif name in _OFFSETS:
+            lowest = None if isinstance(one, _MOST) else min(values)
+            highest = None if isinstance(one, _LEAST) else max(values)
+            read = _bounded(read, lowest, highest)
+        elif name in _TIMESTAMPS and all(isinstance(one, datetime) and one.tzinfo for one in values):
+            times_ms = [(value - _EPOCH) // timedelta(milliseconds=1) for value in values]
+            lowest = None if isinstance(one, _MOST) else min(times_ms)
+            highest = None if isinstance(one, _LEAST) else max(times_ms)
+            read = _timed(read, lowest, highest)
+    return read, selection
+
+
+def _values(one: Any) -> list[Any]:  # noqa: ANN401 - a filter with a value, or with several
+    return list(one.value) if isinstance(one, datasource.In) else [one.value]
+
+
+def _chosen(selection: Selection, name: str, values: list[Any]) -> Selection:
+    if name == "topic":
+        topics = frozenset(map(str, values))
+        return replace(selection, topics=topics if selection.topics is None else topics & selection.topics)
+    numbers = frozenset(map(int, values))
+    known = selection.partitions
+    return replace(selection, partitions=numbers if known is None else numbers & known)
+
+
+def _bounded(read: ReadOptions, lowest: int | None, highest: int | None) -> ReadOptions:
+    lows = [value for value in (read.lowest_offset, lowest) if value is not None]
+    highs = [value for value in (read.highest_offset, highest) if value is not None]
+    return replace(read, lowest_offset=max(lows, default=None), highest_offset=min(highs, default=None))
+
+
+def _timed(read: ReadOptions, lowest: int | None, highest: int | None) -> ReadOptions:
+    lows = [value for value in (read.lowest_timestamp_ms, lowest) if value is not None]
+    highs = [value for value in (read.highest_timestamp_ms, highest) if value is not None]
+    return replace(
+        read, lowest_timestamp_ms=max(lows, default=None), highest_timestamp_ms=min(highs, default=None)
+    )

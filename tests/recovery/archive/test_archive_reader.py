@@ -1,0 +1,268 @@
+"""The records of whole archives: those that a real consumer read of the broker, and those of a consumer in Python."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from native.crc32c import crc32c_of_bytes
+from recovery.archive import read_plan
+from recovery.archive.archive_reader import read_task
+from recovery.archive.broker_view import BrokerView
+from recovery.archive.layouts import layout_of
+from recovery.archive.read_plan import plan_reads
+from recovery.archive.read_request import ReadTask, Selection
+from recovery.archive.record_columns import Corrupt, LeftOut, ReadOptions
+from recovery.archive.record_schema import Include, arrow_schema
+from recovery.archive.stores import open_store
+from recovery.errors import DamagedSegmentError
+from segfmt.control_record import read_end_transaction_marker
+from segfmt.errors import FormatError
+from segfmt.record_batch import read_record_batch_header, walk_batches
+from tests.samples import unpack
+from tests.tiered_broker import TieredArchive, unpack_tiered
+
+SMALL_TASK = 20_000
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
+    return unpack_tiered(tmp_path_factory.mktemp("tiered"))
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack("crashed", tmp_path_factory.mktemp("crashed")).root
+
+
+def read(
+    url: Path,
+    *names: str,
+    options: ReadOptions | None = None,
+    selection: Selection | None = None,
+    metadata: tuple[Path, ...] = (),
+    left_out: list[LeftOut] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows, by several tasks."""
+    store = open_store(str(url))
+    layout = layout_of(store)
+    options = options or ReadOptions()
+    wanted = ReadTask(
+        url=str(url),
+        layout=layout.name,
+        options=options,
+        selection=selection or Selection(task_bytes=SMALL_TASK),
+        needs_aborted=options.is_committed or "aborted" in names,
+    )
+    schema = arrow_schema(options.include, *names)
+    found = [] if left_out is None else left_out
+    with BrokerView(open_store(str(log_dir)) for log_dir in metadata) as broker:
+        tasks = list(plan_reads(store, layout, wanted, broker if metadata else None))
+    batches = [batch for task in tasks for batch in read_task(task, schema, on_left_out=found.append)]
+    table = pa.Table.from_batches(batches, schema)
+    for place, field in enumerate(schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
+    return table.to_pylist()
+
+
+def of_partition(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [row for row in rows if f"{row['topic']}-{row['partition']}" == name]
+
+
+def checksum(rows: list[dict[str, Any]]) -> int:
+    """As tests/oracle/src/ReadCounts.java has it."""
+    parts = []
+    for row in rows:
+        parts.append(struct.pack(">qq", row["offset"], row["timestamp"]))
+        contents = [row["key"], row["value"]]
+        for header in row["headers"]:
+            contents += [header["key"].encode(), header["value"]]
+        parts += [struct.pack(">i", -1 if one is None else len(one)) + (one or b"") for one in contents]
+    return crc32c_of_bytes(b"".join(parts))
+
+
+class TestTieredArchive:
+    @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+    def test_gives_what_a_real_consumer_read(self, tiered: TieredArchive, isolation: str) -> None:
+        """To the byte, although tasks end within transactions; copies and deletions that failed lie there, too."""
+        names = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+        options = ReadOptions(is_committed=isolation == "read_committed")
+        rows = read(tiered.path, *names, options=options, metadata=tiered.log_dirs)
+        hours = 0
+        for name, said in tiered.expected["partitions"].items():
+            own, expected = of_partition(rows, name), said[isolation]
+            assert len(own) == expected["tiered"]["records"], name
+            assert checksum(own) == expected["tiered"]["crc32c"], name
+            by_hour: dict[str, int] = {}
+            for row in own:
+                hour = str(row["timestamp"] // 3_600_000)
+                by_hour[hour] = by_hour.get(hour, 0) + 1
+            assert by_hour == expected["tiered_by_hour"], name
+            hours += len(by_hour)
+        assert hours > 10
+
+    def test_without_the_log_dirs_ends_at_its_own_last_stable_offset(self, tiered: TieredArchive) -> None:
+        """What became of a transaction whose marker was not archived nobody can know there."""
+        committed = ReadOptions(is_committed=True)
+        known = read(tiered.path, "topic", "offset", options=committed, metadata=tiered.log_dirs)
+        alone = read(tiered.path, "topic", "offset", options=committed)
+        for topic in ("transactions", "plain", "codecs"):
+            offsets = [row["offset"] for row in known if row["topic"] == topic]
+            own = [row["offset"] for row in alone if row["topic"] == topic]
+            assert (len(own) < len(offsets)) is (topic == "transactions")
+
+    @pytest.mark.parametrize("most_following", [1, 64])
+    def test_markers_are_found_however_far_behind(
+        self, tiered: TieredArchive, monkeypatch: pytest.MonkeyPatch, most_following: int
+    ) -> None:
+        """One segment a task: all transactions end in another one."""
+        monkeypatch.setattr(read_plan, "MOST_FOLLOWING", most_following)
+        names = ("topic", "partition", "offset", "aborted")
+        at_once = read(tiered.path, *names, selection=Selection(task_bytes=1 << 40))
+        one_by_one = read(tiered.path, *names, selection=Selection(task_bytes=1))
+        assert one_by_one == at_once
+        assert sum(row["aborted"] for row in at_once) > 400
+
+    def test_batches_are_all_that_lies_there(self, tiered: TieredArchive) -> None:
+        rows = read(tiered.path, options=ReadOptions(include=Include.BATCHES))
+        assert {row["crc_valid"] for row in rows} == {True}
+        stored = sum(path.stat().st_size for path in tiered.path.glob("*/*.log"))
+        assert sum(row["size_bytes"] for row in rows) == stored
+        assert {row["codec"] for row in rows} == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+class TestWhatIsWanted:
+    @pytest.mark.parametrize("uses_time_index", [True, False])
+    def test_ranges_leave_out_the_others_alone(self, tiered: TieredArchive, uses_time_index: bool) -> None:
+        names = ("topic", "partition", "offset", "timestamp")
+        everything = read(tiered.path, *names)
+        times = sorted(row["timestamp"] for row in everything)
+        early, late = times[len(times) // 3], times[len(times) // 2]
+        options = ReadOptions(
+            lowest_offset=40, highest_offset=300, lowest_timestamp_ms=early, highest_timestamp_ms=late
+        )
+        selection = Selection(
+            task_bytes=SMALL_TASK,
+            topics=frozenset({"plain", "codecs", "transactions"}),
+            partitions=frozenset({0}),
+            uses_time_index=uses_time_index,
+        )
+        expected = [
+            row
+            for row in everything
+            if row["topic"] in selection.topics and row["partition"] == 0 and 40 <= row["offset"] <= 300
+        ]
+        found = read(
+            tiered.path,
+            *names,
+            options=replace(options, lowest_timestamp_ms=None, highest_timestamp_ms=None),
+            selection=selection,
+        )
+        assert found == expected
+        assert read(tiered.path, *names, options=options, selection=selection) == [
+            row for row in expected if early <= row["timestamp"] <= late
+        ]
+
+    def test_segments_are_passed_over_by_names_and_time_index(
+        self, tiered: TieredArchive, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        opened: list[str] = []
+        from recovery.archive.local_store import LocalStore
+
+        true_open = LocalStore.open
+        monkeypatch.setattr(LocalStore, "open", lambda self, key: opened.append(key) or true_open(self, key))
+        everything = read(tiered.path, "topic", "offset", "timestamp")
+        total = len(opened)
+        opened.clear()
+        read(tiered.path, "offset", options=ReadOptions(lowest_offset=2000))
+        assert 0 < len(opened) < total / 5
+        opened.clear()
+        latest = max(row["timestamp"] for row in everything)
+        read(tiered.path, "offset", options=ReadOptions(lowest_timestamp_ms=latest))
+        assert 0 < len(opened) < total / 5
+
+
+def consumed(log_dir: Path, name: str) -> list[int]:
+    """Offsets that a consumer with read_committed gets of a partition: all of its log in one pass, in Python."""
+    begins: dict[int, int] = {}
+    held: list[tuple[int, int, list[int]]] = []
+    plain: list[tuple[int, list[int]]] = []
+    for path in sorted((log_dir / name).glob("*.log")):
+        data = path.read_bytes()
+        for batch in whole_batches(data):
+            header = read_record_batch_header(data, batch.position)
+            offsets = [row["offset"] for row in rows_of_batch(data, batch)]
+            if header.is_control and header.is_transactional:
+                marker = read_end_transaction_marker(data, batch.position)
+                if marker is not None and header.producer_id in begins:
+                    own = [one for one in held if one[0] == header.producer_id]
+                    held = [one for one in held if one[0] != header.producer_id]
+                    plain += [] if marker.is_abort else [(one[1], one[2]) for one in own]
+                    del begins[header.producer_id]
+            elif header.is_transactional:
+                begins.setdefault(header.producer_id, header.base_offset)
+                held.append((header.producer_id, header.base_offset, offsets))
+            elif not header.is_control:
+                plain.append((header.base_offset, offsets))
+    stable = min(begins.values(), default=2**63)
+    return sorted(offset for base, offsets in plain for offset in offsets if base < stable)
+
+
+def whole_batches(data: bytes) -> Iterator[Any]:
+    try:
+        yield from walk_batches(data)
+    except FormatError:
+        return
+
+
+def rows_of_batch(data: bytes, batch: Any) -> list[dict[str, Any]]:
+    from tests.recovery.archive.test_record_columns import expected_records
+
+    return list(expected_records(data[batch.position : batch.position + batch.size_bytes]))
+
+
+class TestPlainCopies:
+    @pytest.mark.parametrize("name", ["d1/transactions-2", "d2/transactions-0", "d2/transactions-1"])
+    def test_committed_is_what_a_consumer_sees(self, crashed: Path, name: str) -> None:
+        """Two transactions are open at the end of one of them, of which no snapshot tells: the broker was killed."""
+        log_dir, _, folder = name.partition("/")
+        found = read(crashed / log_dir / folder, "offset", options=ReadOptions(is_committed=True))
+        expected = consumed(crashed / log_dir, folder)
+        assert [row["offset"] for row in found] == expected
+        everything = read(crashed / log_dir / folder, "offset")
+        assert 100 < len(expected) < len(everything)
+
+    def test_a_log_begins_where_the_checkpoint_says(self, crashed: Path) -> None:
+        (name,) = [log_dir for log_dir in ("d1", "d2") if (crashed / log_dir / "deleted-records-0").is_dir()]
+        selection = Selection(topics=frozenset({"deleted-records"}))
+        assert min(row["offset"] for row in read(crashed / name, "offset", selection=selection)) == 137
+        batches = read(crashed / name, options=ReadOptions(include=Include.BATCHES), selection=selection)
+        assert min(row["base_offset"] for row in batches) < 137
+
+    def test_damage_is_named_by_object_and_position(self, crashed: Path) -> None:
+        folder = next(crashed.glob("d?/codec-zstd-0"))
+        log = sorted(folder.glob("*.log"))[0]
+        data = bytearray(log.read_bytes())
+        data[100] ^= 1
+        log.write_bytes(data)
+        with pytest.raises(DamagedSegmentError, match=rf"^{log}: byte 0: checksum: batch at offset 0"):
+            read(folder, "value")
+        left_out: list[LeftOut] = []
+        kept = read(folder, "offset", options=ReadOptions(corrupt=Corrupt.SKIP), left_out=left_out)
+        assert kept
+        assert [(one.name, one.position) for one in left_out if one.is_damage] == [(str(log), 0)]
+
+    def test_a_malformed_transaction_index_is_not_read_as_an_empty_one(self, crashed: Path) -> None:
+        folder = next(crashed.glob("d?/transactions-2"))
+        index = sorted(folder.glob("*.txnindex"))[0]
+        index.write_bytes(index.read_bytes()[:-1])
+        with pytest.raises(DamagedSegmentError, match=r"transaction index.*isolation=read_uncommitted"):
+            read(folder, "offset", "aborted")
+        assert read(folder, "offset")

@@ -1,0 +1,112 @@
+"""Options and filters as what is wanted; no Spark runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import datasource
+
+from recovery.archive.read_request import Selection
+from recovery.archive.record_columns import Corrupt, ReadOptions
+from recovery.archive.record_schema import Include
+from recovery.errors import UsageError
+from recovery.spark.pushed_filters import narrowed
+from recovery.spark.source_options import SourceOptions
+
+
+class TestOptions:
+    def test_have_defaults(self) -> None:
+        options = SourceOptions.read_from({"path": "/archive"})
+        assert (options.layout, options.metadata, options.takes_filters) == ("auto", (), False)
+        assert options.read == ReadOptions(include=Include.RECORDS, corrupt=Corrupt.FAIL)
+        assert options.selection == Selection()
+
+    def test_are_read_in_any_case(self) -> None:
+        options = SourceOptions.read_from(
+            {
+                "PATH": "s3://bucket/archive",
+                "Topic": "orders, invoices",
+                "partition": "0,7",
+                "ISOLATION": "read_committed",
+                "startoffset": "10",
+                "endOffset": "20",
+                "startTime": "2026-11-22T06:00:00.0001Z",
+                "endTime": "1795327200000",
+                "maxBatchBytes": "1048576",
+            }
+        )
+        assert options.selection.topics == {"orders", "invoices"}
+        assert options.selection.partitions == {0, 7}
+        read = options.read
+        assert (read.is_committed, read.most_batch_bytes) == (True, 1 << 20)
+        assert (read.lowest_offset, read.highest_offset) == (10, 19)
+        assert (read.lowest_timestamp_ms, read.highest_timestamp_ms) == (1795327200001, 1795327199999)
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({}, "path: say where the archive is"),
+            ({"path": "a", "topics": "t"}, "topics: no option of this source; there are path, layout"),
+            ({"path": "a", "layout": "flat"}, "layout=flat: one of auto, plain, local-tiered, aiven"),
+            ({"path": "a", "corrupt": "ignore"}, "corrupt=ignore: one of fail, skip, include"),
+            ({"path": "a", "partition": "x"}, "partition=x: numbers, divided by commas"),
+            ({"path": "a", "startTime": "noon"}, "startTime=noon: a time as"),
+            ({"path": "a", "maxBatchBytes": "1"}, "maxBatchBytes=1: a number from 65536"),
+        ],
+    )
+    def test_that_cannot_be_are_named(self, options: dict[str, str], words: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            SourceOptions.read_from(options)
+        assert str(caught.value).startswith(words)
+
+
+NOON = datetime(2026, 11, 22, 12, 0, 0, 500, tzinfo=UTC)
+NOON_MS = 1795348800000
+
+
+def column(name: str) -> tuple[str]:
+    return (name,)
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        ("one", "read"),
+        [
+            (datasource.EqualTo(column("offset"), 5), ReadOptions(lowest_offset=5, highest_offset=5)),
+            (datasource.In(column("offset"), (9, 4)), ReadOptions(lowest_offset=4, highest_offset=9)),
+            (datasource.GreaterThan(column("base_offset"), 5), ReadOptions(lowest_offset=5)),
+            (datasource.LessThanOrEqual(column("last_offset"), 5), ReadOptions(highest_offset=5)),
+            (
+                datasource.GreaterThanOrEqual(column("timestamp"), NOON),
+                ReadOptions(lowest_timestamp_ms=NOON_MS),
+            ),
+            (datasource.LessThan(column("max_timestamp"), NOON), ReadOptions(highest_timestamp_ms=NOON_MS)),
+            (datasource.GreaterThan(column("timestamp"), NOON.replace(tzinfo=None)), ReadOptions()),
+            (datasource.Not(datasource.EqualTo(column("offset"), 5)), ReadOptions()),
+            (datasource.EqualNullSafe(column("offset"), None), ReadOptions()),
+            (datasource.GreaterThan(column("position"), 5), ReadOptions()),
+            (datasource.GreaterThan(column("topic"), "a"), ReadOptions()),
+        ],
+    )
+    def test_bound_what_is_read(self, one: datasource.Filter, read: ReadOptions) -> None:
+        assert narrowed(ReadOptions(), Selection(), [one]) == (read, Selection())
+
+    def test_of_topics_and_partitions_are_joined(self) -> None:
+        filters = [
+            datasource.In(column("topic"), ("a", "b")),
+            datasource.EqualTo(column("topic"), "b"),
+            datasource.In(column("partition"), (1, 2)),
+        ]
+        read, selection = narrowed(ReadOptions(), Selection(partitions=frozenset({2, 3})), filters)
+        assert read == ReadOptions()
+        assert (selection.topics, selection.partitions) == ({"b"}, {2})
+
+    def test_of_a_range_are_joined(self) -> None:
+        filters = [
+            datasource.GreaterThanOrEqual(column("offset"), 5),
+            datasource.LessThan(column("offset"), 50),
+            datasource.LessThan(column("offset"), 40),
+        ]
+        read, _ = narrowed(ReadOptions(lowest_offset=10), Selection(), filters)
+        assert (read.lowest_offset, read.highest_offset) == (10, 40)
