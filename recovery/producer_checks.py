@@ -76,6 +76,7 @@ class ProducerChecks:
         self._files = _OneSnapshot()
         self._state: ProducerState | None = None
         self._began_at = -1
+        self._followed_from = start_offset
         self._computed = -1, b"", False
         self.is_complete = False
         self.has_producers = False
@@ -89,11 +90,12 @@ class ProducerChecks:
         self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
         self._state.truncate_and_reload(-1, offset)
         self.is_complete = data is not None or offset == 0
-        self._began_at = offset
+        self._began_at = self._followed_from = offset
 
     def break_off(self) -> None:
         """Know nothing of producers from here to the next snapshot: bytes of the log were left out."""
         self._began_at = -1
+        self._followed_from = 2**63 - 1
         self._files = _OneSnapshot()
         self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
         self.is_complete = False
@@ -182,7 +184,10 @@ class ProducerChecks:
             return (own[name] >= 0) & (found[name] >= 0)
         if name == "current_txn_first_offset":
             is_new = own[name] >= self.log_start_offset
-            return is_new if not self.is_complete else is_new | (own[name] < 0)
+            if self.is_complete:
+                return is_new | (own[name] < 0)
+            # It may have begun before the log was followed, and then its first offset here is a later one.
+            return is_new & (found[name] >= self._followed_from)
         return np.ones(len(own), np.bool_)
 
     def _find(self, offset: int, _entry: int | None, detail: str) -> None:

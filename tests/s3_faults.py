@@ -103,6 +103,9 @@ class FaultyProxy:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = (
+                True  # head and body are two packets, and the second would wait for 40 ms
+            )
 
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", "0")))

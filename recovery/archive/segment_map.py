@@ -122,15 +122,11 @@ class SegmentMap:
             scanned.end_offset = (
                 work.task.base_offset if result.last_offset is None else result.last_offset + 1
             )
-        if not result.batch_count and self._layout.has_own_epochs:
-            _find(
-                scanned,
-                work.task.log,
-                "empty-log",
-                "it holds no batch, and no broker archives such a segment",
-            )
-        if result.findings:
+        is_empty = not result.batch_count and self._layout.has_own_epochs
+        if result.findings or is_empty:
             self._look_again(log, scanned)
+        if is_empty and scanned.result is not None:
+            _find(scanned, work.task.log, "empty-log", "it holds no batch: no broker archives such a segment")
 
     def _look_again(self, log: StoredObject, scanned: ScannedSegment) -> None:
         """Say nothing against an object that was replaced while it was read."""

@@ -59,6 +59,7 @@ _TASKS_A_CORE = 3
 """At least, where there is enough to do: whoever is done early takes another."""
 _MOST_TASK_BYTES = 4 << 30
 _LEAST_TASK_BYTES = 32 << 20
+_LEAST_WAVE_TASKS = 256
 _WAVES = 20
 """Into how many waves a large run is divided, about; a small one is one."""
 _CONNECT_CORES = 8
@@ -236,7 +237,7 @@ class ArchiveRun:
 
     def _tasks_a_wave(self, log_bytes: int) -> int:
         count = log_bytes // self._task_bytes(log_bytes) + 1
-        return max(_TASKS_A_CORE * self._cores * 2, -(-count // _WAVES))
+        return max(_LEAST_WAVE_TASKS, -(-count // _WAVES))
 
     # -- fold ------------------------------------------------------------------------------------------------
 

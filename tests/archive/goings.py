@@ -22,15 +22,15 @@ NOW_MS = 1_795_400_000_000
 
 
 def gone_through(
-    root: Path,
-    output: Path | None = None,
+    root: Path | str,
+    output: Path | str | None = None,
     *,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     metadata: Sequence[Path] = (),
     is_deep: bool = False,
     now_ms: int = NOW_MS,
 ) -> list[PartitionVerdict]:
-    """Return the verdict of each partition in the archive at *root*; what was rebuilt goes to *output*."""
+    """Return the verdict of each partition in the archive at *root*, path or URL; what is rebuilt goes to *output*."""
     store = open_store(str(root))
     layout = layout_of(store)
     options = ScanOptions(

@@ -24,6 +24,8 @@ from tests.tiered_broker import TieredArchive, unpack_tiered
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.spark
+
 TASK_BYTES = 4 << 20
 """A dozen of the sample's segments: neighbouring ones of a partition lie in several tasks."""
 
@@ -108,6 +110,7 @@ def test_a_partition_is_split_over_tasks(tiered: TieredArchive) -> None:
     assert sum(share > 0 for share in shares) >= 3
 
 
+@pytest.mark.every_spark
 def test_spark_finds_and_rebuilds_what_one_process_does(
     spark: SparkSession,
     tiered: TieredArchive,
