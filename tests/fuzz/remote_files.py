@@ -5,7 +5,17 @@ from __future__ import annotations
 import base64
 import json
 
-from segfmt.aiven_chunks import encode_chunk_sizes
+import numpy as np
+import numpy.typing as npt
+
+from recovery.archive.aiven_cipher import restore_chunk
+from recovery.archive.log_batches import LogDamage, LoggedBatch, read_batches
+from segfmt.aiven_chunks import FixedChunks, encode_chunk_sizes, variable_chunks
+from segfmt.aiven_custom_metadata import (
+    AivenCustomMetadata,
+    encode_aiven_custom_metadata,
+    read_aiven_custom_metadata,
+)
 from segfmt.aiven_manifest import (
     AivenManifest,
     encode_aiven_manifest,
@@ -13,8 +23,10 @@ from segfmt.aiven_manifest import (
 )
 from segfmt.compression import Codec, compress
 from segfmt.errors import FormatError
+from segfmt.record import read_records
 from segfmt.remote_log_metadata import encode_remote_log_metadata, read_remote_log_metadata
 from segfmt.remote_names import read_aiven_key, read_local_tiered_file, read_local_tiered_folder
+from tests.fuzz.seal import seal_batches
 from tests.fuzz.targets import GOLDEN, Target, assert_within
 
 
@@ -56,6 +68,82 @@ def _check_chunks(manifest: AivenManifest) -> None:
             assert chunk.stored_position + chunk.stored_bytes == manifest.stored_log_bytes
 
 
+def _aiven_custom_metadata(data: bytes) -> None:
+    try:
+        metadata = read_aiven_custom_metadata(data)
+    except FormatError as error:
+        assert_within(error, data)
+        return
+    assert read_aiven_custom_metadata(encode_aiven_custom_metadata(metadata)) == metadata
+
+
+def _aiven_chunk(data: bytes) -> None:
+    """The bytes as a chunk that holds 3000 bytes; compressed, and as they are."""
+    stored = len(data) or 1
+    fixed = FixedChunks(
+        original_chunk_bytes=3000, original_size_bytes=3000, stored_chunk_bytes=3000, final_stored_bytes=3000
+    )
+    listed = variable_chunks(original_chunk_bytes=3000, original_size_bytes=3000, stored_sizes=[stored])
+    for chunks, is_compressed in ((fixed, False), (listed, True)):
+        manifest = AivenManifest(chunks=chunks, indexes=(), is_compressed=is_compressed)
+        try:
+            content = restore_chunk(data, manifest, 0)
+        except FormatError:
+            continue
+        assert len(content) == 3000
+        assert is_compressed or content == data
+
+
+class _OpenedBytes:
+    """A log in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = np.frombuffer(data, np.uint8)
+
+    @property
+    def end_position(self) -> int:
+        return self._data.size
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        part = self._data[position : position + target.size]
+        target[: part.size] = part
+        return int(part.size)
+
+    def approach(self, position: int) -> None:
+        """Nothing is to be done."""
+
+    leave = approach
+
+    def close(self) -> None:
+        """Nothing is to be done."""
+
+
+def _log_batches(data: bytes) -> None:
+    """As they are, and with the checksums right; in windows of any size, and the values against the plain reader."""
+    for candidate in (data, seal_batches(data)):
+        damage: list[LogDamage] = []
+        batches = list(read_batches(_OpenedBytes(candidate), damage.append))
+        positions = [batch.position for batch in batches]
+        assert positions == sorted(set(positions))
+        for batch in batches:
+            assert candidate[batch.position : batch.position + len(batch.data)] == batch.data
+            _check_values(batch)
+        assert all(0 <= one.position <= len(candidate) for one in damage)
+        assert damage or sum(len(batch.data) for batch in batches) == len(candidate)
+
+
+def _check_values(batch: LoggedBatch) -> None:
+    try:
+        expected = [(one.offset, one.value) for one in read_records(batch.data, max_bytes=1 << 20)]
+    except FormatError:
+        expected = None
+    try:
+        values = batch.values(most_bytes=1 << 20)
+    except FormatError:
+        values = None
+    assert values == expected
+
+
 def _remote_names(data: bytes) -> None:
     name = data.decode("utf-8", "replace")
     for found in (read_local_tiered_folder(name), read_local_tiered_file(name), read_aiven_key(name)):
@@ -69,6 +157,32 @@ def _names() -> list[bytes]:
 
 
 TARGETS = [
+    Target(
+        name="aiven_custom_metadata",
+        run=_aiven_custom_metadata,
+        more_seeds=lambda: [
+            encode_aiven_custom_metadata(
+                AivenCustomMetadata(remote_size_bytes=1 << 40, object_prefix="t/", object_key="k")
+            )
+        ],
+        longest_bytes=256,
+    ),
+    Target(
+        name="aiven_chunk",
+        run=_aiven_chunk,
+        more_seeds=lambda: [
+            bytes(3000),
+            compress(Codec.ZSTD, bytes(3000)),
+            compress(Codec.ZSTD, bytes(1 << 24)),
+        ],
+    ),
+    Target(
+        name="log_batches",
+        run=_log_batches,
+        instruments=("segfmt", "recovery.archive"),
+        seeds=("batch-none.bin", "batch-zstd.bin", "marker-abort.bin", "cluster-metadata.log"),
+        longest_bytes=8192,
+    ),
     Target(
         name="aiven_manifest",
         run=_aiven_manifest,
