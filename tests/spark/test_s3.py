@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -56,6 +56,10 @@ def damaged_sample(into: Path) -> TieredArchive:
     return archive
 
 
+def without_version(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "version"}
+
+
 def test_a_worker_is_lost_and_nothing_else(
     spark_near_s3: SparkSession, own_cluster: StandaloneCluster, served: S3Server, tmp_path: Path
 ) -> None:
@@ -83,7 +87,10 @@ def test_a_worker_is_lost_and_nothing_else(
     killer.join(timeout=5)
     done, count = killed_at[0]
     assert done < count
-    assert report.objects == bad_rows(verdicts)
+    # Versions are ETags here, and times of change in a folder.
+    assert [without_version(row) for row in report.objects] == [
+        without_version(row) for row in bad_rows(verdicts)
+    ]
     store, expected = open_store(served.url("output")), tmp_path / "expected"
     rebuilt = [row["rebuilt"] for row in report.objects if row["rebuilt"] is not None]
     assert len(rebuilt) > 20
