@@ -328,6 +328,8 @@ class _SegmentRows:
 
     def _take_bad(self, bad: BadBatch) -> Iterator[pa.RecordBatch]:
         fault = f"{bad.rule}: {bad.detail}"
+        if not bad.heads.is_valid[0]:
+            fault = f"{CHECKSUM_FAULT}; {fault}"
         if self._options.corrupt is not Corrupt.INCLUDE:
             self._leave_out_batch(bad.heads, fault)
             return
