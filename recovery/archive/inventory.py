@@ -20,7 +20,7 @@ from recovery.archive.inventory_entry import (
     SegmentStatus,
 )
 from recovery.archive.layout import Layout
-from recovery.archive.lineage import Lineage, OffsetRange, derive_epochs, trace_lineage
+from recovery.archive.lineage import Lineage, OffsetRange, cut_epochs, derive_epochs, trace_lineage
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.verdict import Finding, Severity
 from segfmt.aiven_custom_metadata import read_remote_size
@@ -79,6 +79,7 @@ class _Comparison:
         self._expected = expected
         self._cache = cache
         self._findings: list[Finding] = []
+        self._knows_epochs = False
         # brokers before 4.0 do not say whether there are aborted transactions
         self._says_transactions = any(one.has_no_transactions for one in cache.segments.values())
 
@@ -105,11 +106,15 @@ class _Comparison:
 
     def _lineage(self) -> Lineage:
         segments = self._cache.segments.values()
-        epochs = self._expected.epochs
+        epochs, start = cut_epochs(self._expected.epochs or ()), self._expected.log_start_offset
         newest = max((one.leader_epochs[-1].epoch for one in segments if _is_finished(one)), default=-1)
-        if epochs is None or not epochs or epochs[-1].epoch < newest:
-            epochs = tuple(derive_epochs(segments))
-        return trace_lineage(self._cache, epochs, log_start_offset=self._expected.log_start_offset)
+        self._knows_epochs = bool(epochs) and epochs[-1].epoch >= newest
+        if not self._knows_epochs:
+            epochs = derive_epochs(segments)
+        elif start is not None:
+            # a broker cuts its leader epochs at once, and writes the log start down once a minute
+            start = max(start, epochs[0].start_offset)
+        return trace_lineage(self._cache, epochs, log_start_offset=start)
 
     def _known(self, segment_id: UUID | None) -> RemoteSegment | None:
         if segment_id is None:
@@ -207,13 +212,20 @@ class _Comparison:
         self._tell_of_gaps(lineage)
 
     def _tell_of_gaps(self, lineage: Lineage) -> None:
-        """A gap that a deletion has left is none: the log start was raised first, and is not known here."""
+        """A gap that a deletion has left is none: the log start was raised first, and is not known here.
+
+        Where the log's own epochs are not known, neither is which of two histories of the same offsets is the log's.
+        """
         known = [*self._cache.segments.values(), *self._cache.deleted.values()]
-        deleted = _merged([one for one in known if one.state >= RemoteSegmentState.DELETE_SEGMENT_STARTED])
+        deleted = _merged(one for one in known if one.state >= RemoteSegmentState.DELETE_SEGMENT_STARTED)
+        others = _merged(() if self._knows_epochs else (*lineage.outside, *lineage.superseded))
         for gap, segment in zip(lineage.gaps, lineage.behind_gaps, strict=True):
             for start, end in _without(gap, deleted):
                 words = f"offsets {start} to {end} are in no segment that is finished"
-                self._find(_named(segment), "archive-gap", words)
+                severity: Severity = "damage"
+                if not _without(OffsetRange(start_offset=start, end_offset=end), others):
+                    words, severity = f"{words}, but for other leader epochs", "note"
+                self._find(_named(segment), "archive-gap", words, severity=severity)
 
     def _find(
         self, segment: ArchivedSegment, rule: str, words: str, *, severity: Severity = "damage"

@@ -102,15 +102,22 @@ class SimulatedLog:
         return list(range(self.start, self.end))
 
 
-def orderly_log(rng: random.Random, *, steps: int = 12) -> SimulatedLog:
-    """A log whose leaders copy all that they have, from where the leader before them had come to, or from before."""
+def orderly_log(rng: random.Random, *, steps: int = 12, is_clean: bool = False) -> SimulatedLog:
+    """A log whose leaders copy all that they have, from where the leader before them had come to, or from before.
+
+    Args:
+        rng: decides.
+        steps: changes of the log.
+        is_clean: whether what was copied is never cut off.
+    """
     log = SimulatedLog(rng=rng)
-    copied_to = 0
+    copied_to = highest = 0
     for _ in range(steps):
         log.append(rng.randrange(1, 30))
         action = rng.random()
         if action < 0.3:
-            log.change_leader(lost=rng.choice([0, 0, 3, 20]))
+            lost = rng.choice([0, 0, 3, 20])
+            log.change_leader(lost=min(lost, log.end - highest) if is_clean else lost)
             if rng.random() < 0.4:  # the new leader does not know of the last copies
                 copied_to = rng.randrange(log.start, copied_to + 1)
             copied_to = min(copied_to, log.end)
@@ -121,6 +128,7 @@ def orderly_log(rng: random.Random, *, steps: int = 12) -> SimulatedLog:
             log.copy(copied_to, last, finish=finish)
             if finish:
                 copied_to = last + 1
+            highest = max(highest, last + 1)
     return log
 
 

@@ -385,6 +385,48 @@ def test_a_gap_is_damage_unless_a_deletion_left_it():
     assert {rule for rule, _ in told(found)} == {"unfinished-delete", "below-log-start"}
 
 
+def test_epochs_that_begin_above_the_log_start_are_newer():
+    """A broker cuts its leader epochs at once, and writes the log start down once a minute."""
+    log = a_log()
+    segments = [log.copy(0, 9), log.copy(10, 19), log.copy(20, 29)]
+    for segment in segments[:2]:
+        log.update(segment, DELETING)
+        log.update(segment, DELETED)
+    del log.records[:]  # and their records are gone, too
+    log.records += [segments[2], a_finish(segments[2])]
+    epochs = (LeaderEpochEntry(0, 20),)
+    assert told(inventory(log, segments[2:], epochs=epochs, log_start_offset=5)) == []
+    told_late = told(inventory(log, segments[2:], epochs=(LeaderEpochEntry(0, 0),), log_start_offset=5))
+    assert told_late == [("archive-gap", "damage")]
+
+
+def a_finish(segment):
+    return RemoteSegmentUpdate(
+        owner=OWNER, segment_id=segment.segment_id, broker_id=1, event_timestamp_ms=9, state=FINISHED
+    )
+
+
+def test_a_gap_that_other_epochs_have_is_damage_only_where_the_epochs_are_known():
+    """Epoch 1 was cut off by an unclean election; no segment of epoch 2 tells of the epoch before it."""
+    log = a_log()
+    log.end = 90
+    first = log.copy(0, 89)
+    log.epochs.append(LeaderEpochEntry(1, 90))
+    log.end = 130
+    other = log.copy(90, 110)
+    log.epochs = [LeaderEpochEntry(0, 0)]
+    mine = log.copy(90, 119)
+    log.epochs.append(LeaderEpochEntry(2, 120))
+    last = log.copy(120, 129)
+    segments = [first, other, mine, last]
+    assert told(inventory(log, segments, epochs=tuple(log.epochs))) == [("outside-lineage", "note")]
+    assert {severity for _, severity in told(inventory(log, segments))} == {"note"}
+    assert ("archive-gap", "note") in told(inventory(log, segments))
+    log.records = [one for one in log.records if one.segment_id != mine.segment_id]
+    found = inventory(log, [first, other, last], epochs=tuple(log.epochs))
+    assert ("archive-gap", "damage") in told(found)
+
+
 def test_epochs_older_than_the_segments_are_not_believed():
     """Log dirs that were copied before: the segments know better."""
     log = a_log(epochs=[LeaderEpochEntry(0, 0), LeaderEpochEntry(3, 15)])
@@ -410,6 +452,21 @@ def test_an_archive_as_the_metadata_says_has_no_damage(seed):
     assert [one for one in told(found) if one[1] == "damage"] == gaps
     assert bool(gaps) == bool(found.lineage.gaps)
     assert {one.segment_id for one in found.entries} == {format_uuid(one) for one in cache.segments}
+
+
+@given(st.integers(0, 2**40))
+def test_without_the_logs_epochs_no_gap_is_invented(seed):
+    """Elections are clean for what is tiered: leaders lose what was not copied yet, so segments tell the epochs."""
+    log = orderly_log(random.Random(seed), is_clean=True)
+    cache = cache_after(log.records)
+    there = [one for one in cache.segments.values() if one.state is FINISHED]
+    found = inventory(log, there)
+    assert [one for one in told(found) if one[1] == "damage"] == []
+    assert {one.place for one in found.entries} <= {
+        LineagePlace.READ,
+        LineagePlace.SUPERSEDED,
+        LineagePlace.UNKNOWN,
+    }
 
 
 @given(st.integers(0, 2**40))
