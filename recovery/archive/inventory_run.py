@@ -18,7 +18,7 @@ from recovery.archive.inventory_entry import PartitionInventory
 from recovery.archive.inventory_report import InventoryReport, segment_row, segment_schema
 from recovery.archive.layouts import AUTO, layout_of
 from recovery.archive.store import Store
-from recovery.archive.stores import open_store
+from recovery.archive.stores import open_archive, open_store
 from recovery.archive.survey import UnlistedPrefix
 from recovery.archive.verdict_rows import to_parquet
 from recovery.archive.walk import walk
@@ -61,6 +61,7 @@ def inventory(
     *,
     layout: str = AUTO,
     metadata: Sequence[str] = (),
+    files_from: str | None = None,
     output: str | None = None,
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     stop: StopRequest | None = None,
@@ -71,6 +72,7 @@ def inventory(
         url: of the archive.
         layout: its name, or auto.
         metadata: URLs of log dirs with partitions of `__remote_log_metadata`; none: names alone tell.
+        files_from: path of a list of its objects, which is then not listed.
         output: URL where a row for each segment goes, as Parquet.
         is_chosen: whether a partition is looked at.
         stop: lets somebody else end it.
@@ -81,7 +83,7 @@ def inventory(
         InterruptedRecoveryError: *stop* was asked for.
     """
     started_s = time.monotonic()
-    store = open_store(url)
+    store = open_archive(url, files_from)
     named = layout_of(store, layout)
     report = InventoryReport(url=store.url, layout=named.name)
     rows = None

@@ -31,3 +31,17 @@ def open_store(url: str) -> Store:
         f"{url}: no store for {scheme}:// (a path, file://, s3://, gs:// and az:// are known; HDFS is not: "
         "mount it by its NFS gateway or FUSE, and give the path)"
     )
+
+
+def open_archive(url: str, files_from: str | None = None) -> Store:
+    """Return the store at *url*; with a list of its objects in the file *files_from* it is not listed.
+
+    Raises:
+        UsageError: as `open_store`, or the list cannot be read.
+    """
+    store = open_store(url)
+    if files_from is None:
+        return store
+    from recovery.archive.listed_store import ListedStore
+
+    return ListedStore(store, files_from)

@@ -114,6 +114,11 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="log dirs, or copies of them, with partitions of __remote_log_metadata: what should be there",
     )
+    parser.add_argument(
+        "--files-from",
+        metavar="LIST",
+        help="a list of the archive's objects, or the manifest.json of an S3 Inventory: nothing is listed then",
+    )
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,6 +154,7 @@ def run_inventory(arguments: argparse.Namespace) -> int:
             arguments.archive,
             layout=arguments.layout,
             metadata=_metadata(arguments),
+            files_from=arguments.files_from,
             output=arguments.output,
             topics=arguments.topic,
             partitions=arguments.partition,
@@ -203,6 +209,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
                     partitions=arguments.partition,
                     aiven_keys=keys,
                     metadata=_metadata(arguments),
+                    files_from=arguments.files_from,
                     config=config,
                     topic_configs=topic_configs_of(arguments),
                     spark=spark,
@@ -220,6 +227,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
                 partitions=arguments.partition,
                 aiven_keys=keys,
                 metadata=_metadata(arguments),
+                files_from=arguments.files_from,
                 config=config,
                 topic_configs=topic_configs_of(arguments),
                 spark=spark,

@@ -39,6 +39,7 @@ def inventory(
     *,
     layout: str = AUTO,
     metadata: Sequence[str] = (),
+    files_from: str | None = None,
     output: str | None = None,
     topics: Collection[str] = (),
     partitions: Collection[str] = (),
@@ -47,7 +48,7 @@ def inventory(
     """List an archive and say what is there that should not be, and what is not there that should. No Spark is needed.
 
     Args:
-        url, layout, metadata, topics, partitions, stop: as for `verify`.
+        url, layout, metadata, files_from, topics, partitions, stop: as for `verify`.
         output: URL where a row for each segment goes, as Parquet.
 
     Raises:
@@ -58,6 +59,7 @@ def inventory(
         _absolute(url),
         layout=_layout(layout),
         metadata=tuple(map(_absolute, metadata)),
+        files_from=files_from,
         output=None if output is None else _absolute(output),
         is_chosen=_choice(topics, partitions),
         stop=stop,
@@ -74,6 +76,7 @@ def verify(
     partitions: Collection[str] = (),
     aiven_keys: Mapping[str, str] | None = None,
     metadata: Sequence[str] = (),
+    files_from: str | None = None,
     config: Mapping[str, str] | None = None,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     spark: SparkSession | None = None,
@@ -92,6 +95,7 @@ def verify(
         partitions: only these ("orders-3"), besides *topics*.
         aiven_keys: PEM files of RSA keys, by the ids that manifests call them by.
         metadata: paths or URLs of log dirs with partitions of `__remote_log_metadata`: what should be there.
+        files_from: path of a list of the archive's objects, or of an S3 Inventory's manifest.json.
         config: broker properties.
         topic_configs: settings by topic; `cleanup.policy` says where offsets may be missing.
         spark: the session that does the work; None: the active one, or one on all cores of this machine.
@@ -125,6 +129,7 @@ def verify(
         is_chosen=_choice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
+        files_from=files_from,
     ).run()
 
 
@@ -139,6 +144,7 @@ def recover(
     partitions: Collection[str] = (),
     aiven_keys: Mapping[str, str] | None = None,
     metadata: Sequence[str] = (),
+    files_from: str | None = None,
     config: Mapping[str, str] | None = None,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     spark: SparkSession | None = None,
@@ -149,8 +155,8 @@ def recover(
     """Check an archive as `verify` does, and rebuild what a log tells: indexes, snapshots, leader epochs.
 
     Args:
-        url, layout, deep, topics, partitions, aiven_keys, metadata, config, topic_configs: as for `verify`; indexes
-            follow index.interval.bytes and segment.index.bytes of their topic.
+        url, layout, deep, topics, partitions, aiven_keys, metadata, files_from, config, topic_configs: as for
+            `verify`; indexes follow index.interval.bytes and segment.index.bytes of their topic.
         spark, cores, observers, stop: as for `verify`.
         output: URL where what was rebuilt goes, and the verdicts.
         in_place: write what was rebuilt into the archive; what was there goes to the output's quarantine first.
@@ -181,6 +187,7 @@ def recover(
         is_chosen=_choice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
+        files_from=files_from,
     ).run()
 
 

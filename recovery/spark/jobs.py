@@ -27,7 +27,7 @@ from recovery.archive.progress import ArchiveProgress, TaskShare
 from recovery.archive.report import ArchiveReport
 from recovery.archive.scan_rows import DIGEST_BYTES
 from recovery.archive.scanned import ScanOptions
-from recovery.archive.stores import open_store
+from recovery.archive.stores import open_archive, open_store
 from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, UnlistedPrefix, survey
 from recovery.archive.survey_spool import SurveySpool
 from recovery.archive.tally import Tally
@@ -86,6 +86,7 @@ class ArchiveRun:
         is_chosen: whether a partition is gone through.
         topic_configs: settings of topics.
         metadata: URLs of log dirs with partitions of `__remote_log_metadata`.
+        files_from: path of a list of the archive's objects, which is then not listed.
         task_bytes: how much a task reads, about; None: what suits the archive's size.
     """
 
@@ -101,11 +102,12 @@ class ArchiveRun:
         is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
         topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
         metadata: Sequence[str] = (),
+        files_from: str | None = None,
         task_bytes: int | None = None,
     ) -> None:
         self._spark = spark
         self._command = command
-        self._store: Store = open_store(options.url)
+        self._store: Store = open_archive(options.url, files_from)
         self._layout: Layout = layout_of(self._store, options.layout, options.keys)
         self._options = replace(options, layout=self._layout.name)
         self._progress = ArchiveProgress(Notifier(observers), self._store.url)

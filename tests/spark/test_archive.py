@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from recovery.archive.stores import open_store
 from recovery.archive.survey import SurveyedPartition, survey
 from recovery.archive.verdict_rows import object_row
 from recovery.config import BrokerConfig
+from recovery.gauges import Gauges
+from recovery.observer import BytesScanned, Event, Observer
+from recovery.stop_request import StopRequest
 from recovery.topic_configs import TopicConfigs
 from tests.archive.goings import NOW_MS, gone_through
 from tests.tiered_broker import TieredArchive, unpack_tiered
@@ -66,7 +70,10 @@ def run(
     output: Path | str | None,
     topic_configs: dict[str, dict[str, str]],
     *,
+    is_in_place: bool = False,
     task_bytes: int = TASK_BYTES,
+    observers: Sequence[Observer] = (),
+    stop: StopRequest | None = None,
 ) -> Any:
     from recovery.spark.jobs import ArchiveRun
 
@@ -75,6 +82,7 @@ def run(
         layout="auto",
         output=None if output is None else str(output),
         rebuilds=output is not None,
+        is_in_place=is_in_place,
         now_ms=NOW_MS,
     )
     return ArchiveRun(
@@ -84,6 +92,8 @@ def run(
         cores=2,
         topic_configs=TopicConfigs(broker=BrokerConfig.from_layers(()), overrides=topic_configs),
         task_bytes=task_bytes,
+        observers=observers,
+        stop=stop,
     ).run()
 
 
@@ -154,6 +164,67 @@ def test_a_second_run_reads_what_is_new_alone(
     objects = pq.read_table(output / "verdicts" / second.run / "objects", filters=[("kind", "=", "log")])
     assert objects.num_rows == first.tally.segments
     assert (output / "verdicts" / first.run / "summary.json").exists()
+
+
+def test_in_place_everything_is_kept(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    archive = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
+    before, output = tree_of(archive), tmp_path / "output"
+    report = run(local_spark, archive, output, topic_configs, is_in_place=True)
+    rebuilt = {row["rebuilt"] for row in report.objects if row["rebuilt"] is not None}
+    after = tree_of(archive)
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert changed == rebuilt
+    assert len(rebuilt) > 5
+    assert tree_of(output / "quarantine" / report.run) == {key: before[key] for key in changed & set(before)}
+    again = run(local_spark, archive, output, topic_configs, is_in_place=True)
+    assert {row["key"] for row in again.objects} == {
+        row["key"] for row in report.objects if row["rebuilt"] is None and row["valid"] is not True
+    }
+    assert again.tally.rebuilt == 0
+    assert tree_of(archive) == after
+
+
+def test_gauges_fall_to_nothing(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]]
+) -> None:
+    gauges = Gauges()
+    seen: list[tuple[int, int]] = []
+
+    def look(event: Event) -> None:
+        gauges(event)
+        if isinstance(event, BytesScanned):
+            (archive,) = gauges.values().log_dirs
+            seen.append((archive.remaining_logs or 0, archive.remaining_bytes))
+
+    run(local_spark, tiered.path, None, topic_configs, observers=[look])
+    assert len(seen) >= 8  # a task at a time
+    assert seen == sorted(seen, reverse=True)
+    values = gauges.values()
+    assert (values.state, values.exit_code) == ("complete", 2)
+    (archive,) = values.log_dirs
+    assert archive.remaining_bytes == 0
+    assert archive.finished_logs == archive.log_count == 13
+    assert archive.finished_segments == archive.segment_count == 206
+    assert archive.scanned_bytes == archive.bytes_total
+
+
+def test_a_signal_ends_it_and_the_next_run_goes_on(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    stop, output = StopRequest(), tmp_path / "output"
+
+    def stop_soon(event: Event) -> None:
+        if isinstance(event, BytesScanned):
+            stop.request(15)
+
+    first = run(local_spark, tiered.path, output, topic_configs, observers=[stop_soon], stop=stop)
+    assert first.exit_code == 143
+    assert not (output / "verdicts" / first.run).exists()
+    second = run(local_spark, tiered.path, output, topic_configs)
+    assert second.exit_code == 2
+    assert second.known_segments > 0
 
 
 def test_records_of_others_are_refused(tmp_path: Path) -> None:
