@@ -6,7 +6,7 @@ A list is a text file, gzipped or not, of one object a line:
     key<TAB>size<TAB>ETag    with what a listing would say; without a size the object is asked for
 
 or the `manifest.json` of an S3 Inventory as CSV, whose files lie beside it, or in `data` beside it or above, as S3
-writes them. The list is kept in a temporary SQLite file, so that memory does not grow with it.
+writes them. The list is kept in a temporary SQLite database, so that memory does not grow with it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import gzip
 import json
 import os
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -47,15 +46,12 @@ class ListedStore:
     def __init__(self, store: Store, path: str) -> None:
         self._store = store
         self._lock = threading.Lock()
-        handle, database_path = tempfile.mkstemp(prefix="kafka-log-recovery-", suffix=".sqlite")
-        os.close(handle)
-        self._database = sqlite3.connect(database_path, check_same_thread=False)
+        self._database = sqlite3.connect("", check_same_thread=False)  # a file without a name
         self._database.executescript(
             "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
             "CREATE TABLE objects (parent TEXT, name TEXT, size INTEGER, version TEXT);"
             "CREATE TABLE prefixes (parent TEXT, prefix TEXT PRIMARY KEY) WITHOUT ROWID;"
         )
-        os.unlink(database_path)  # open is enough, and nothing is left behind
         self._fill(_entries(path))
         self._database.executescript(
             "CREATE INDEX by_parent ON objects (parent, name); CREATE INDEX by_prefix ON prefixes (parent, prefix);"
