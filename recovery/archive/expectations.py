@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from uuid import UUID
 
-from recovery.archive.archived import ArchivedPartition, PartitionPrefix
+from recovery.archive.archived import ArchivedPartition, PartitionPrefix, PartKind
 from recovery.archive.inventory import take_inventory
 from recovery.archive.inventory_entry import Expectation, PartitionInventory
 from recovery.archive.layout import Layout
@@ -26,7 +26,8 @@ from segfmt.errors import FormatError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.partition_metadata import read_partition_metadata
-from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.remote_log_metadata import RemotePartition, RemoteSegment
+from segfmt.remote_names import LocalTieredFolder, format_aiven_folder
 
 _HIDING = frozenset({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
 
@@ -51,8 +52,8 @@ class Expectations:
         topic_id = _read_id(where.topic_id)
         log_start_offset, epochs = (None, None) if topic_id is None else self._local(where, topic_id)
         cache = None
-        if self._metadata is not None:
-            cache = RemoteLogCache() if topic_id is None else self._cache(topic_id, where.partition)
+        if self._metadata is not None and topic_id is not None:
+            cache = self._cache(topic_id, where.partition)
         return Expectation(
             cache=cache,
             epochs=epochs,
@@ -82,11 +83,14 @@ class Expectations:
     ) -> Iterator[tuple[PartitionPrefix, PartitionInventory]]:
         """Yield the partitions that the metadata topic knows and that `judge` was never given.
 
-        Those of which all segments are deleted are left out.
+        Those of which all segments are deleted are left out. Their prefix is where the layout would have put them,
+        below the folder that the others are in. Plain copies are of no remote segments, so nothing is missed of them.
         """
-        for owner in [] if self._metadata is None else self._metadata.partitions():
+        if self._metadata is None or not layout.has_own_epochs:
+            return
+        for owner in self._metadata.partitions():
             where = PartitionPrefix(
-                prefix="",
+                prefix=_prefix(owner, layout),
                 topic=owner.topic,
                 partition=owner.partition,
                 topic_id=format_uuid(owner.topic_id),
@@ -154,6 +158,12 @@ def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations
     if not stores:
         return Expectations()
     return Expectations(stack.enter_context(read_remote_metadata(stores)), stores)
+
+
+def _prefix(owner: RemotePartition, layout: Layout) -> str:
+    if PartKind.MANIFEST in layout.required_parts:
+        return format_aiven_folder(owner.topic, owner.topic_id, owner.partition)
+    return f"{LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)}/"
 
 
 def _log_starts(store: Store) -> dict[tuple[str, int], int]:

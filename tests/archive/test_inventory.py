@@ -20,6 +20,7 @@ from recovery.archive.expectations import Expectations
 from recovery.archive.inventory import take_inventory
 from recovery.archive.inventory_entry import Expectation, LineagePlace, SegmentStatus
 from recovery.archive.local_store import LocalStore
+from recovery.archive.plain_layout import PlainLayout
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.archive.remote_metadata import RemoteMetadata, read_remote_metadata
 from recovery.archive.tiered_layout import LocalTieredLayout
@@ -33,7 +34,7 @@ from tests.archive.remote_logs import OWNER, SimulatedLog, orderly_log, wild_rec
 from tests.samples import unpack, unpack_aiven
 
 STARTED, FINISHED, DELETING, DELETED = RemoteSegmentState
-TIERED, AIVEN = LocalTieredLayout(), AivenLayout()
+TIERED, AIVEN, PLAIN = LocalTieredLayout(), AivenLayout(), PlainLayout()
 WHERE = PartitionPrefix(
     prefix="p/", topic=OWNER.topic, partition=OWNER.partition, topic_id=format_uuid(OWNER.topic_id)
 )
@@ -493,6 +494,19 @@ def test_every_segment_gets_one_status_and_every_loss_is_told(seed):
     assert sum(one.rule == "orphan" for one in found.findings) == len(orphans)
 
 
+def test_plain_copies_are_no_remote_segments(tmp_path):
+    """The metadata topic has nothing to say of them: no orphans, nothing missing."""
+    sample = unpack("crashed", tmp_path)
+    stores = [LocalStore(str(log_dir)) for log_dir in sample.log_dirs]
+    with read_remote_metadata(stores) as metadata:
+        expectations = Expectations(metadata, stores)
+        for walked in walk(stores[0], PLAIN):
+            found = expectations.judge(walked.partition, PLAIN)
+            assert found.findings == ()
+            assert set(statuses(found)) <= {SegmentStatus.ARCHIVED}
+        assert list(expectations.unlisted(PLAIN)) == []
+
+
 # -- log dirs --------------------------------------------------------------------------
 
 
@@ -554,6 +568,10 @@ def test_what_the_metadata_says_is_handed_to_readers():
             WHERE.partition,
             WHERE.topic_id,
         )
+        assert TIERED.partition_at(where.prefix.rstrip("/")).prefix == where.prefix
         assert statuses(found) == [SegmentStatus.MISSING]
         assert list(expectations.unlisted(TIERED, is_chosen=lambda _: False)) == []
+        aiven = Expectations(metadata)
+        ((where, _),) = aiven.unlisted(AIVEN)
+        assert AIVEN.partition_at(where.prefix.rstrip("/")).prefix == where.prefix
     assert Expectations().remote_segments(WHERE) == {}
