@@ -1,0 +1,52 @@
+"""Every damage of the table is found in every layout, by the driver that all others must agree with; nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.archive_campaign import VERIFIED_DAMAGES, ArchiveBench, is_found
+from tests.archive_damage import ARCHIVE_DAMAGES
+from tests.archives import LAYOUTS, doubled, write_archive
+from tests.tiered_broker import TieredArchive
+
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, stored_archive: TieredArchive) -> ArchiveBench:
+    return ArchiveBench(tmp_path_factory.mktemp("archives"), stored_archive)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_is_found_in_sound_archives(layout: str, bench: ArchiveBench) -> None:
+    assert bench.found_in(bench.sound(layout), is_deep=True) == []
+
+
+@pytest.mark.parametrize("layout", ["local-tiered", "aiven, zstd"])
+def test_offsets_that_were_archived_twice_are_no_damage(
+    layout: str, bench: ArchiveBench, tmp_path: Path
+) -> None:
+    archive = write_archive(tmp_path / "archive", layout, doubled(bench.copies, 3))
+    assert {(found.rule, found.severity) for _, found in bench.found_in(archive)} == {("overlap", "note")}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_damage_is_found(layout: str, bench: ArchiveBench) -> None:
+    missed, bitten = [], set()
+    for name in VERIFIED_DAMAGES:
+        case = bench.damaged(name, layout, SEED)
+        if case is not None:
+            bitten.add(name)
+            found = bench.found_in(case[0])
+            if not is_found(found, case[1]):
+                missed.append((name, case[1], found))
+    assert missed == []
+    assert len(bitten) > 15
+
+
+def test_each_damage_can_be_done_somewhere(bench: ArchiveBench) -> None:
+    for name in ARCHIVE_DAMAGES:
+        cases = (bench.damaged(name, layout, seed) for layout in LAYOUTS for seed in range(4))
+        assert any(case is not None for case in cases), name
