@@ -28,7 +28,6 @@ from recovery.segment_window import WINDOW_BYTES, first_batch_bytes, stop_words,
 from recovery.source import SLACK_BYTES, decide_control
 from recovery.verdict import Finding
 from segfmt import layout
-from segfmt.errors import FormatError, MissingKeyError
 from segfmt.filenames import offset_index_name, time_index_name
 from segfmt.offset_index import view_offset_index
 from segfmt.time_index import view_time_index
@@ -123,13 +122,6 @@ class _SegmentScrub:
             return b"", 0
         except OSError as error:
             self._find(None, "unreadable", str(error), file=name, is_unchecked=True)
-            return b"", 0
-        except MissingKeyError:
-            raise
-        except (
-            FormatError
-        ) as error:  # of an archive that has it encrypted or cut off; the log is another object
-            self._find(None, "chunk", str(error), file=name)
             return b"", 0
         self._result.checked_bytes[name] = len(data)
         if size > len(data) and not self._task.may_be_preallocated:

@@ -12,28 +12,34 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
 from recovery.archive.aiven_cipher import AivenKeys, load_aiven_keys
+from recovery.archive.expectations import open_expectations
 from recovery.archive.in_process import verdicts_of
 from recovery.archive.layouts import layout_of
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.stores import open_store
-from recovery.archive.survey import SurveyedPartition, Unlisted, survey
+from recovery.archive.survey import SurveyedPartition, survey
 from recovery.verdict import Finding
-from segfmt.kafka_uuid import format_uuid
 from tests.aiven_archive import KEY_ID, write_private_key
-from tests.archive_damage import ARCHIVE_DAMAGES, INVENTORY_DAMAGES, MustFind
-from tests.archives import LAYOUTS, SegmentCopy, WrittenArchive, copies_of, made_copies, write_archive
+from tests.archive.metadata_topic import write_metadata
+from tests.archive_damage import ARCHIVE_DAMAGES, MustFind
+from tests.archives import (
+    LAYOUTS,
+    SegmentCopy,
+    WrittenArchive,
+    copies_of,
+    made_copies,
+    metadata_records,
+    write_archive,
+)
 from tests.tiered_broker import TieredArchive, unpack_tiered
 
 Found = list[tuple[str, Finding]]
 """Key and finding of everything that is not as it should be."""
-
-VERIFIED_DAMAGES = sorted(ARCHIVE_DAMAGES.keys() - INVENTORY_DAMAGES)
-"""What a verification of the segments finds, without the inventory."""
 
 
 class ArchiveBench:
@@ -75,23 +81,31 @@ class ArchiveBench:
         return None if must is None else (archive, must)
 
     def found_in(self, archive: WrittenArchive, *, is_deep: bool = False) -> Found:
-        """What the driver that all others must agree with says."""
+        """What the driver that all others must agree with says; tiered archives come with their metadata topic."""
         store = open_store(str(archive.root))
         layout = layout_of(store, keys=self.keys)
-        options = ScanOptions(url=store.url, layout=layout.name, is_deep=is_deep)
-        told = {format_uuid(one.segment_id): one for one in archive.metadata}
-
-        def surveyed() -> Iterator[SurveyedPartition]:
-            for one in survey(store, layout, options, remote_segments=lambda where: told):
-                assert not isinstance(one, Unlisted)
-                yield one
-
-        return [
-            (one.verdict.path, finding)
-            for verdict in verdicts_of(store, layout, options, surveyed())
-            for one in verdict.objects
-            for finding in one.verdict.findings
-        ]
+        options = ScanOptions(url=store.url, layout=layout.name, keys=self.keys, is_deep=is_deep)
+        with ExitStack() as stack:
+            log_dirs = []
+            if archive.is_tiered:
+                log_dirs.append(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
+                write_metadata(Path(log_dirs[0]), metadata_records(archive.metadata), segment_batches=1000)
+            expected = open_expectations(log_dirs, stack)
+            found = survey(
+                store,
+                layout,
+                options,
+                remote_segments=expected.remote_segments,
+                judge=expected.judge,
+                missing=lambda: expected.unlisted(layout),
+            )
+            partitions = (one for one in found if isinstance(one, SurveyedPartition))
+            return [
+                (one.verdict.path, finding)
+                for verdict in verdicts_of(store, layout, partitions)
+                for one in verdict.objects
+                for finding in one.verdict.findings
+            ]
 
 
 def is_found(found: Found, must: MustFind) -> bool:
@@ -121,7 +135,7 @@ def main() -> int:
         bench = ArchiveBench(folder, unpack_tiered(folder))
         for layout in LAYOUTS:
             assert bench.found_in(bench.sound(layout), is_deep=True) == [], layout
-            for name in [arguments.only] if arguments.only else VERIFIED_DAMAGES:
+            for name in [arguments.only] if arguments.only else ARCHIVE_DAMAGES:
                 for seed in range(arguments.seed, arguments.seed + arguments.cases):
                     case = bench.damaged(name, layout, seed)
                     if case is None:

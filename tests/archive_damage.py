@@ -42,15 +42,15 @@ class MustFind:
         rules: by one of these rules.
         severity: at least that: damage, or else a note.
         position: the first bad position in the log, where there can be no other.
-        needs_metadata: nothing but the metadata topic can tell.
     """
 
     keys: frozenset[str]
     rules: frozenset[str]
     severity: str = "damage"
     position: int | None = None
-    needs_metadata: bool = False
 
+
+_TRIES = 30  # to find a file that a change bites on
 
 ArchiveDamage = Callable[[WrittenArchive, random.Random], MustFind | None]
 
@@ -170,17 +170,14 @@ def _changed(part: str, change: Callable[[bytes, random.Random], bytes], *rules:
     def damage(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
         if archive.is_aiven:
             return None  # `_flipped_indexes`, `_cut_indexes`
-        copy = _inner(archive, rng, part=part)
-        path = archive.place(copy, part)
-        before = path.read_bytes()
-        if not before:
-            return None
-        after = change(before, rng)
-        if after == before:
-            return None
-        path.write_bytes(after)
-        # What a log tells against an index may be said of the log's own end.
-        return _must(archive, [path], *rules)
+        for _ in range(_TRIES):
+            path = archive.place(_inner(archive, rng, part=part), part)
+            before = path.read_bytes()
+            after = change(before, rng) if before else before
+            if after != before:
+                path.write_bytes(after)
+                return _must(archive, [path], *rules)
+        return None
 
     return damage
 
@@ -232,14 +229,19 @@ def _another_producer_epoch(data: bytes, rng: random.Random) -> bytes:
     return encode_producer_snapshot(entries)
 
 
-def _a_later_epoch_start(data: bytes, _rng: random.Random) -> bytes:
-    entries = read_leader_epoch_checkpoint(data)
-    if len(entries) < 2:
-        return data
-    last = entries[-1]
-    return encode_leader_epoch_checkpoint(
-        [*entries[:-1], LeaderEpochEntry(last.epoch, last.start_offset + 1)]
-    )
+def _later_epoch_start(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
+    """In a segment in which that epoch begins: of those before it, its own batches say nothing."""
+    if archive.is_aiven:
+        return None
+    for _ in range(_TRIES):
+        copy = _inner(archive, rng, part=EPOCHS)
+        path = archive.place(copy, EPOCHS)
+        *before, last = read_leader_epoch_checkpoint(path.read_bytes())
+        if copy.remote.start_offset < last.start_offset <= copy.remote.end_offset:
+            later = LeaderEpochEntry(last.epoch, last.start_offset + 1)
+            path.write_bytes(encode_leader_epoch_checkpoint([*before, later]))
+            return _must(archive, [path], "epoch-content")
+    return None
 
 
 # -- segments ---------------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def _missing_last_segment(archive: WrittenArchive, rng: random.Random) -> MustFi
     gone = [archive.place(copy, part) for part in archive.parts(copy)]
     for path in gone:
         path.unlink()
-    return _must(archive, gone, "missing-object", "missing-segment", needs_metadata=True)
+    return _must(archive, gone, "missing-segment")
 
 
 def _unknown_segment(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
@@ -274,13 +276,15 @@ def _unknown_segment(archive: WrittenArchive, rng: random.Random) -> MustFind | 
     copy = _inner(archive, rng)
     archive.metadata = [one for one in archive.metadata if one.segment_id != copy.remote.segment_id]
     keys = [archive.place(copy, part) for part in archive.parts(copy)]
-    return _must(archive, keys, "orphan", "orphan-segment", severity="note", needs_metadata=True)
+    return _must(archive, keys, "orphan", severity="note")
 
 
-def _foreign_object(archive: WrittenArchive, rng: random.Random) -> MustFind:
+def _foreign_object(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
+    if not archive.is_tiered:
+        return None  # a broker's folder has files of many kinds
     path = archive.place(_inner(archive, rng), LOG).parent / "part-00000.parquet"
     path.write_bytes(b"PAR1")
-    return _must(archive, [path], "foreign-file", "orphan", severity="note")
+    return _must(archive, [path], "foreign-file", severity="note")
 
 
 def _wrong_start_offset(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
@@ -309,7 +313,7 @@ def _told(change: Callable[[RemoteSegment], RemoteSegment]) -> ArchiveDamage:
             place for place, one in enumerate(archive.metadata) if one.segment_id == copy.remote.segment_id
         )
         archive.metadata[place] = change(archive.metadata[place])
-        return _must(archive, [archive.place(copy, LOG)], "metadata", needs_metadata=True)
+        return _must(archive, [archive.place(copy, LOG)], "metadata")
 
     return damage
 
@@ -427,7 +431,7 @@ ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
     "snapshot: another producer epoch": _changed(SNAPSHOT, _another_producer_epoch, "snapshot-content"),
     "leader epochs: garbage": _changed(EPOCHS, _garbage, "epoch-checkpoint"),
     "leader epochs: empty": _changed(EPOCHS, _nothing, "epoch-checkpoint", "epoch-content", "missing-epochs"),
-    "leader epochs: a later start": _changed(EPOCHS, _a_later_epoch_start, "epoch-content"),
+    "leader epochs: a later start": _later_epoch_start,
     "missing segment": _missing_segment,
     "missing last segment": _missing_last_segment,
     "segment unknown to the metadata": _unknown_segment,
@@ -454,7 +458,8 @@ ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
 }  # fmt: skip
 """All damages by name."""
 
-INVENTORY_DAMAGES = frozenset({
-    "missing last segment", "segment unknown to the metadata", "foreign object",
+AIVEN_DAMAGES = frozenset({
+    "flipped bit in the indexes", "indexes cut", "missing indexes", "missing manifest",
+    *(name for name in ARCHIVE_DAMAGES if name.startswith("manifest: ")),
 })  # fmt: skip
-"""What no segment that is there tells of: the inventory alone finds it."""
+"""What there is in the layouts of the Aiven plugin alone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from uuid import UUID
 
 from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartKind
@@ -44,8 +45,19 @@ def take_inventory(
     """
     expected = expected or Expectation()
     if expected.cache is None:
-        return _by_names(archived, layout)
-    return _Comparison(archived, layout, expected, expected.cache).compare()
+        found = _by_names(archived, layout)
+    else:
+        found = _Comparison(archived, layout, expected, expected.cache).compare()
+    return replace(found, findings=(*found.findings, *_foreign(archived, layout)))
+
+
+def _foreign(archived: ArchivedPartition, layout: Layout) -> tuple[Finding, ...]:
+    """Return a note of each object that no broker has put there; a broker's own folder has files of other kinds."""
+    words = "its name is not that of a segment's part"
+    return tuple(
+        Finding(file=one.name, position=None, rule="foreign-file", detail=words, severity="note")
+        for one in (archived.others if layout.has_own_epochs else ())
+    )
 
 
 def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory:

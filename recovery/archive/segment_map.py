@@ -17,6 +17,7 @@ from recovery.archive.scanned import ScannedSegment, SegmentWork
 from recovery.archive.store import Store
 from recovery.epoch_checks import check_epochs
 from recovery.rate_limit import RateLimit
+from recovery.segment_files import OpenedLog
 from recovery.segment_scrub import scrub_segment
 from recovery.segment_task import Reading
 from recovery.verdict import Finding, Severity
@@ -107,7 +108,7 @@ class SegmentMap:
             return
         scanned.log_bytes = files.log_bytes()
         try:
-            result = scrub_segment(work.task, self._reading, files)
+            result = scrub_segment(work.task, self._reading, _GuardedFiles(files, scanned))
         except MissingKeyError as error:
             _find(scanned, work.task.log, "missing-key", str(error), severity="unchecked")
             return
@@ -199,6 +200,28 @@ class SegmentMap:
         )
         for kind in sorted(wanted, key=lambda one: one.value):
             scanned.rebuilt[kind] = self._write(scanned.segment, kind, made[kind])
+
+
+class _GuardedFiles:
+    """Log and indexes of a segment; an index that cannot be restored is said to be damaged, and the log is read."""
+
+    def __init__(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        self._files = files
+        self._scanned = scanned
+
+    def open(self, name: str) -> OpenedLog:
+        """Open the log."""
+        return self._files.open(name)
+
+    def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+        """Return the first bytes of an index and its size."""
+        try:
+            return self._files.read_index(name, take)
+        except MissingKeyError:
+            raise
+        except FormatError as error:
+            _find(self._scanned, name, "chunk", str(error))
+            return b"", 0
 
 
 def _present(segment: ArchivedSegment) -> set[PartKind]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.archive_campaign import VERIFIED_DAMAGES, ArchiveBench, is_found
-from tests.archive_damage import ARCHIVE_DAMAGES
+from tests.archive_campaign import ArchiveBench, is_found
+from tests.archive_damage import AIVEN_DAMAGES, ARCHIVE_DAMAGES
 from tests.archives import LAYOUTS, doubled, write_archive
 from tests.tiered_broker import TieredArchive
 
@@ -29,13 +29,14 @@ def test_offsets_that_were_archived_twice_are_no_damage(
     layout: str, bench: ArchiveBench, tmp_path: Path
 ) -> None:
     archive = write_archive(tmp_path / "archive", layout, doubled(bench.copies, 3))
-    assert {(found.rule, found.severity) for _, found in bench.found_in(archive)} == {("overlap", "note")}
+    found = {(finding.rule, finding.severity) for _, finding in bench.found_in(archive)}
+    assert found == {("overlap", "note"), ("duplicate", "note")}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_damage_is_found(layout: str, bench: ArchiveBench) -> None:
     missed, bitten = [], set()
-    for name in VERIFIED_DAMAGES:
+    for name in ARCHIVE_DAMAGES:
         case = bench.damaged(name, layout, SEED)
         if case is not None:
             bitten.add(name)
@@ -43,10 +44,7 @@ def test_damage_is_found(layout: str, bench: ArchiveBench) -> None:
             if not is_found(found, case[1]):
                 missed.append((name, case[1], found))
     assert missed == []
-    assert len(bitten) > 15
-
-
-def test_each_damage_can_be_done_somewhere(bench: ArchiveBench) -> None:
-    for name in ARCHIVE_DAMAGES:
-        cases = (bench.damaged(name, layout, seed) for layout in LAYOUTS for seed in range(4))
-        assert any(case is not None for case in cases), name
+    if layout == "local-tiered":
+        assert bitten == ARCHIVE_DAMAGES.keys() - AIVEN_DAMAGES
+    elif layout != "plain":
+        assert bitten >= AIVEN_DAMAGES
