@@ -78,6 +78,14 @@ class TestListing:
         assert {int(unit) for part in parts for unit in part.rows["unit"]} == {0, 2}
         assert sum(len(part.rows) for part in parts) == 8
 
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_bytes_behind_the_last_record_are_a_fault(self, count: int) -> None:
+        body = np.frombuffer(
+            b"".join(builders.record(offset_delta=n) for n in range(count)) + b"\0", np.uint8
+        )
+        (part,) = list_records(units_of([body], [count]), most_rows=10)
+        assert (part.fault, len(part.rows)) == (RowFault.BYTES_LEFT, 0)
+
 
 @pytest.mark.parametrize("alignment", range(4))
 def test_bytes_are_joined_whatever_their_sizes(alignment: int) -> None:

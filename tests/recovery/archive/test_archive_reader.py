@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,21 @@ import pytest
 from native.crc32c import crc32c_of_bytes
 from recovery.archive import read_plan
 from recovery.archive.archive_reader import read_task
+from recovery.archive.archived import (
+    ArchivedPartition,
+    ArchivedSegment,
+    PartitionPrefix,
+    PartKind,
+    StoredObject,
+)
 from recovery.archive.broker_view import BrokerView
 from recovery.archive.layouts import layout_of
-from recovery.archive.read_plan import plan_reads
+from recovery.archive.read_plan import choose_segments, plan_reads
 from recovery.archive.read_request import ReadTask, Selection
 from recovery.archive.record_columns import Corrupt, LeftOut, ReadOptions
 from recovery.archive.record_schema import Include, arrow_schema
 from recovery.archive.stores import open_store
+from recovery.archive.tiered_layout import LocalTieredLayout
 from recovery.errors import DamagedSegmentError
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError
@@ -136,6 +144,39 @@ class TestTieredArchive:
         stored = sum(path.stat().st_size for path in tiered.path.glob("*/*.log"))
         assert sum(row["size_bytes"] for row in rows) == stored
         assert {row["codec"] for row in rows} == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+class TestCopies:
+    def test_of_one_start_offset_the_whole_one_is_read(self) -> None:
+        """Of whole ones the largest; each segment up to where the next one begins."""
+        layout = LocalTieredLayout()
+        segments = [
+            copy_of(0, "cut", layout.required_parts - {PartKind.SNAPSHOT}, 900),
+            copy_of(0, "small", layout.required_parts, 700),
+            copy_of(0, "whole", layout.required_parts, 800),
+            copy_of(50, "next", layout.required_parts, 10),
+            copy_of(70, "last", layout.required_parts - {PartKind.OFFSET_INDEX}, 10),
+        ]
+        where = PartitionPrefix(prefix="t-0-x/", topic="t", partition=0)
+        partition = ArchivedPartition(where=where, segments=tuple(segments))
+        planned = choose_segments(partition, layout)
+        assert [(one.segment.segment_id, one.end_offset, one.is_last) for one in planned] == [
+            ("whole", 50, False),
+            ("next", 70, False),
+            ("last", None, True),
+        ]
+        known = choose_segments(partition, layout, ["small", "next"])
+        assert [(one.segment.segment_id, one.end_offset, one.is_last) for one in known] == [
+            ("small", 50, False),
+            ("next", None, False),
+        ]
+
+
+def copy_of(base: int, segment_id: str, kinds: Iterable[PartKind], log_bytes: int) -> ArchivedSegment:
+    parts = {
+        kind: StoredObject(key=f"{base}-{segment_id}.{kind.value}", size_bytes=log_bytes) for kind in kinds
+    }
+    return ArchivedSegment(base_offset=base, segment_id=segment_id, parts=parts)
 
 
 class TestWhatIsWanted:

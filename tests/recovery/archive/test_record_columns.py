@@ -319,6 +319,12 @@ class TestRecords:
             assert [row["offset"] for row in rows_of(data, *names, view=view)] == [1, 2, 3]
         assert len(rows_of(data, "position", view=view)) == 3
 
+    def test_half_characters_in_header_keys_are_replaced_in_each(self) -> None:
+        """Although they are whole where keys lie one behind the other."""
+        halves = tuple(RecordHeader(key=key, value=None) for key in (b"\xc3", b"\xa9", "\u00e9".encode()))
+        (row,) = rows_of(batch_of([Record(offset=0, timestamp_ms=0, headers=halves)]), "headers")
+        assert [header["key"] for header in row["headers"]] == ["\ufffd", "\ufffd", "\u00e9"]
+
     def test_an_unknown_column_is_named(self) -> None:
         with pytest.raises(UsageError, match=r"offset_: no column of include=records; there are topic"):
             rows_of(b"", "offset_")
@@ -466,6 +472,23 @@ class TestDamage:
         assert [row["offset"] for row in found] == [0, 1, 2, 20, 21, 22]
         assert [(one.position, one.size_bytes, one.rule) for one in left_out] == [
             (len(first), len(second), "torn-batch")
+        ]
+
+    def test_behind_a_length_that_leads_astray_too(self) -> None:
+        """What stands where the length leads to looks like batches, and is none."""
+        first, second, third = three()
+        inner = batch_of([Record(offset=50, timestamp_ms=0, value=second)])
+        data = bytearray(first + inner + third)
+        at = len(first)
+        lead_to = inner.index(second)
+        data[at + 8 : at + 12] = (lead_to - 12).to_bytes(4, "big")
+        data[at + lead_to + 70] ^= 1
+        behind = at + len(inner)
+        options: dict[str, Any] = {"corrupt": Corrupt.SKIP, "left_out": (left_out := [])}
+        found = rows_of(bytes(data), "offset", index=[at, behind], **options)
+        assert [row["offset"] for row in found] == [0, 1, 2, 20, 21, 22]
+        assert [(one.position, one.size_bytes, one.rule) for one in left_out] == [
+            (at, len(inner), "checksum")
         ]
 
     @pytest.mark.parametrize("tail", [bytes(500), three()[0][:40], b"\x01"])
