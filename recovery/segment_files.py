@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from recovery.page_cache import CachedFile
+from recovery.page_cache import STEP_BYTES, CachedFile
 
 MOST_INDEX_BYTES = 32 << 20
 
@@ -82,7 +82,10 @@ class OpenedFile:
     def __init__(self, path: str, *, gives_back: bool = False) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._cached = CachedFile(self._descriptor, gives_back=gives_back)
+            self._size_bytes = os.fstat(self._descriptor).st_size
+            self._cached: CachedFile | None = None
+            if gives_back or self._size_bytes > STEP_BYTES:  # what is smaller comes at once
+                self._cached = CachedFile(self._descriptor, gives_back=gives_back)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -90,7 +93,7 @@ class OpenedFile:
     @property
     def end_position(self) -> int:
         """Size of the file when it was opened."""
-        return self._cached.end_position
+        return self._size_bytes
 
     def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
         """Fill *target* from *position* on; return how many bytes there were."""
@@ -98,11 +101,13 @@ class OpenedFile:
 
     def approach(self, position: int) -> None:
         """Have what stands behind *position* read from disk."""
-        self._cached.approach(position)
+        if self._cached is not None:
+            self._cached.approach(position)
 
     def leave(self, position: int) -> None:
         """Give back what stands before *position* and was not in the page cache before."""
-        self._cached.leave(position)
+        if self._cached is not None:
+            self._cached.leave(position)
 
     def close(self) -> None:
         """Close the file."""

@@ -54,6 +54,7 @@ class ArchiveProgress:
         self._log_count = self._finished_logs = 0
         self._remaining_segments = 0
         self._partition = ""
+        self._segment_counts: dict[str, int] = {}
 
     def start(self) -> None:
         """A run begins; the archive is being listed. Kafka's gauge is for threads: a driver has one wave at a time."""
@@ -84,6 +85,7 @@ class ArchiveProgress:
             share = self._left.popleft()
             for prefix, segment_count, log_bytes in share.begun:
                 self._partition = prefix
+                self._segment_counts[prefix] = segment_count
                 self._notify(
                     PartitionStarted(
                         log_dir=self._url,
@@ -130,7 +132,7 @@ class ArchiveProgress:
                 status="unchanged",
                 log_start_offset=0,
                 log_end_offset=0,
-                segment_count=0,
+                segment_count=self._segment_counts.pop(prefix, 0),
                 truncated_bytes=0,
                 truncated_batches=0,
                 duration_ms=0,

@@ -1,4 +1,4 @@
-"""What map and fold tell each other, as bytes: pickled, compressed, and read back with nothing but our own values.
+"""What map and fold tell each other, as bytes: pickled, and read back with nothing but our own values.
 
 Records are kept in the output of a run, where others may be able to write. So what is read back may name only the
 classes in MODULES and what numpy needs for its arrays; anything else is refused, whatever it would do.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
-import zlib
+from collections.abc import Callable
 from typing import Any, Final
 
 MODULES: Final = (
@@ -38,12 +38,11 @@ _OTHERS: Final = frozenset(
         ("numpy.core.numeric", "_frombuffer"),
     }
 )
-_LEVEL = 1  # records are many and small; a better level costs more than it saves
 
 
 def encode_record(value: object) -> bytes:
     """Return *value*, which is made of our own values, as bytes."""
-    return zlib.compress(pickle.dumps(value, protocol=5), _LEVEL)
+    return pickle.dumps(value, protocol=5)
 
 
 def decode_record(data: bytes) -> Any:  # noqa: ANN401 - what was encoded
@@ -51,17 +50,26 @@ def decode_record(data: bytes) -> Any:  # noqa: ANN401 - what was encoded
 
     Raises:
         pickle.UnpicklingError: it names something else than our values.
-        zlib.error: it is no record.
     """
-    return _Reader(io.BytesIO(zlib.decompress(data))).load()
+    return _Reader(io.BytesIO(data)).load()
 
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class
-        if (module, name) in _OTHERS:
-            return super().find_class(module, name)
-        if module in MODULES and "." not in name:
-            found = super().find_class(module, name)
-            if isinstance(found, type) and found.__module__ == module:
-                return found
-        raise pickle.UnpicklingError(f"a record of an archive's scan names {module}.{name}: it is not ours")
+        found = _known.get((module, name))
+        if found is None:
+            found = _known[module, name] = _checked(module, name, super().find_class)
+        return found
+
+
+_known: dict[tuple[str, str], Any] = {}
+
+
+def _checked(module: str, name: str, find: Callable[[str, str], Any]) -> Any:  # noqa: ANN401 - a class
+    if (module, name) in _OTHERS:
+        return find(module, name)
+    if module in MODULES and "." not in name:
+        found = find(module, name)
+        if isinstance(found, type) and found.__module__ == module:
+            return found
+    raise pickle.UnpicklingError(f"a record of an archive's scan names {module}.{name}: it is not ours")

@@ -20,6 +20,7 @@ from recovery.archive.scanned import PartitionHead, ScannedFolder, ScannedSegmen
 from recovery.archive.segment_map import SegmentMap
 from recovery.archive.store import Store
 from recovery.archive.stored_folder import scan_folder
+from recovery.segment_task import Piece
 from recovery.verdict import Finding
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def scan_task(
     segments = SegmentMap(store, layout, write=write)
     for prefix, work in task.works:
         scanned = segments.scan(work)
+        if scanned.result is not None and not any(map(_tells, scanned.result.pieces)):
+            scanned.result.pieces = []
         segment = work.segment
         digest = options.digest(work)
         yield ScanRow(
@@ -78,6 +81,11 @@ def scan_task(
             scanned.log_bytes,
             encode_record(scanned),
         )
+
+
+def _tells(piece: Piece) -> bool:
+    """Return whether the fold would notice that a piece is not there: most segments have few producers, many none."""
+    return piece.is_broken or piece.snapshot_offset is not None or len(piece.scan.producers) > 0
 
 
 def fold_rows(

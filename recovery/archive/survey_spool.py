@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import zlib
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
@@ -36,7 +37,7 @@ class SurveySpool:
 
     def add(self, partition: SurveyedPartition) -> None:
         """Keep one more partition."""
-        record = encode_record(partition)
+        record = zlib.compress(encode_record(partition), 1)
         self._file.write(len(record).to_bytes(_LENGTH_BYTES, "big"))
         self._file.write(record)
         self.partition_count += 1
@@ -46,4 +47,4 @@ class SurveySpool:
     def __iter__(self) -> Iterator[SurveyedPartition]:
         self._file.seek(0)
         while head := self._file.read(_LENGTH_BYTES):
-            yield decode_record(self._file.read(int.from_bytes(head, "big")))
+            yield decode_record(zlib.decompress(self._file.read(int.from_bytes(head, "big"))))

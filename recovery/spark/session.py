@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recovery.errors import UsageError
@@ -12,6 +13,7 @@ from recovery.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_LOG4J: Final = Path(__file__).with_name("embedded-log4j2.properties")
 EMBEDDED_MASTER: Final = "local[*,4]"
 """All cores of this machine; a task may fail three times before the job does."""
 
@@ -27,8 +29,8 @@ _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "ERROR",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J}",
 }
 
 
