@@ -33,7 +33,8 @@ from recovery.errors import DamagedSegmentError
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError
 from segfmt.record_batch import read_record_batch_header, walk_batches
-from tests.samples import unpack
+from tests.s3_server import S3Server, in_environment
+from tests.samples import unpack, unpack_aiven
 from tests.tiered_broker import TieredArchive, unpack_tiered
 
 SMALL_TASK = 20_000
@@ -50,7 +51,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(
-    url: Path,
+    url: Path | str,
     *names: str,
     options: ReadOptions | None = None,
     selection: Selection | None = None,
@@ -228,6 +229,24 @@ class TestWhatIsWanted:
         latest = max(row["timestamp"] for row in everything)
         read(tiered.path, "offset", options=ReadOptions(lowest_timestamp_ms=latest))
         assert 0 < len(opened) < total / 5
+
+
+class TestPlaces:
+    @pytest.mark.s3
+    def test_a_bucket_gives_what_a_folder_gives(self, tiered: TieredArchive, s3_server: S3Server) -> None:
+        s3_server.upload(tiered.path, "backups/kafka")
+        names = ("topic", "partition", "offset", "value", "aborted")
+        selection = Selection(topics=frozenset({"plain", "transactions"}), task_bytes=200_000)
+        expected = read(tiered.path, *names, selection=selection)
+        with in_environment(s3_server.environment()):
+            assert read(s3_server.url("backups/kafka"), *names, selection=selection) == expected
+
+    @pytest.mark.parametrize("mode", ["plain", "zstd"])
+    def test_the_objects_of_a_real_plugin(self, tmp_path: Path, mode: str) -> None:
+        root = unpack_aiven(tmp_path) / mode
+        rows = read(root, "offset", "value", options=ReadOptions(is_committed=True))
+        assert [row["offset"] for row in rows] == list(range(2879))
+        assert {type(row["value"]) for row in rows} == {bytes}
 
 
 def consumed(log_dir: Path, name: str) -> list[int]:
