@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -105,14 +106,15 @@ def aiven_objects(
             stored_chunk_bytes=chunk_bytes + added,
             final_stored_bytes=sizes[-1] if sizes else 0,
         )
-    encryption = AivenEncryption(
-        key_id=KEY_ID, encrypted_data_key=encrypt_oaep(data_key, rng.randbytes(64)), aad=aad
-    )
+    encryption = None
+    if is_encrypted:
+        encrypted = encrypt_oaep(data_key, rng.randbytes(64))
+        encryption = AivenEncryption(key_id=KEY_ID, encrypted_data_key=encrypted, aad=aad)
     manifest = AivenManifest(
         chunks=chunks,
         indexes=tuple(slices),
         is_compressed=is_compressed,
-        encryption=encryption if is_encrypted else None,
+        encryption=encryption,
         segment=segment,
     )
     return AivenObjects(manifest=manifest, log=b"".join(stored), indexes=stored_indexes)
@@ -120,11 +122,16 @@ def aiven_objects(
 
 def encrypt_oaep(message: bytes, seed: bytes, pem: bytes | None = None) -> bytes:
     """*message* for the holder of the key: RSA, OAEP with SHA3-512 in both places, no label."""
-    numbers = load_pem_private_key(pem or private_key_pem(), None).public_key().public_numbers()
+    numbers = _public_numbers(pem or private_key_pem())
     size = (numbers.n.bit_length() + 7) // 8
     block = hashlib.sha3_512(b"").digest() + bytes(size - len(message) - 130) + b"\x01" + message
     padded = pad_oaep(b"\x00", seed, block)
     return pow(int.from_bytes(padded, "big"), numbers.e, numbers.n).to_bytes(size, "big")
+
+
+@cache
+def _public_numbers(pem: bytes) -> RSAPublicNumbers:
+    return load_pem_private_key(pem, None).public_key().public_numbers()
 
 
 def pad_oaep(first: bytes, seed: bytes, block: bytes) -> bytes:

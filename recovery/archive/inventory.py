@@ -69,7 +69,9 @@ def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory
         status = SegmentStatus.INCOMPLETE if missing else SegmentStatus.ARCHIVED
         if missing and PartKind.MANIFEST in missing:
             status = SegmentStatus.COPY_STARTED
-            words = "its upload was never finished, or was begun to be deleted: there is no manifest"
+            words = (
+                "there is no manifest: its upload or its deletion was not finished, or the manifest is lost"
+            )
             findings.append(_finding(layout, segment, "interrupted-copy", words, severity="note"))
         elif missing:
             findings.append(_missing_parts(layout, segment, missing, "damage"))

@@ -87,7 +87,7 @@ class PartitionFold:
         """Take in the next segment, in the order of base offsets and ids."""
         if self._folder is not None:
             self._folder.take(scanned)
-        else:
+        elif not self._is_partial(scanned):
             self._chain_of(scanned).take(scanned)
             self._is_end_known = scanned.end_offset is not None
         scanned.small = {}
@@ -124,6 +124,12 @@ class PartitionFold:
         return verdict
 
     # -- chains ----------------------------------------------------------------------------------------------
+
+    def _is_partial(self, scanned: ScannedSegment) -> bool:
+        """Return whether a segment was never whole, so that others have its offsets, or there is a gap."""
+        segment = scanned.segment
+        is_unfinished = (segment.base_offset, segment.segment_id) in self._head.unfinished
+        return is_unfinished and PartKind.MANIFEST in self._layout.required_parts - segment.parts.keys()
 
     def _chain_of(self, scanned: ScannedSegment) -> TieredChain:
         """Return the chain that goes on with a segment, a new one where none does."""
