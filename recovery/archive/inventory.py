@@ -7,8 +7,7 @@ place in the lineage (`lineage`). Segments on their way are no damage: a broker 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,7 +20,15 @@ from recovery.archive.inventory_entry import (
     SegmentStatus,
 )
 from recovery.archive.layout import Layout
-from recovery.archive.lineage import Lineage, OffsetRange, cut_epochs, derive_epochs, trace_lineage
+from recovery.archive.lineage import (
+    Lineage,
+    OffsetRange,
+    cut_epochs,
+    derive_epochs,
+    merge_ranges,
+    subtract_ranges,
+    trace_lineage,
+)
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.verdict import Finding, Severity
 from segfmt.aiven_custom_metadata import read_remote_size
@@ -116,7 +123,9 @@ class _Comparison:
                 entries += [entry] if entry is not None else []
         entries.sort(key=lambda one: (one.base_offset, one.segment_id))
         self._tell_of(lineage)
-        return PartitionInventory(entries=tuple(entries), findings=tuple(self._findings), lineage=lineage)
+        return PartitionInventory(
+            entries=tuple(entries), findings=tuple(self._findings), lineage=lineage, gone=self._gone()
+        )
 
     def _lineage(self) -> Lineage:
         segments = self._cache.segments.values()
@@ -230,16 +239,26 @@ class _Comparison:
 
         Where the log's own epochs are not known, neither is which of two histories of the same offsets is the log's.
         """
-        known = [*self._cache.segments.values(), *self._cache.deleted.values()]
-        deleted = _merged(one for one in known if one.state >= RemoteSegmentState.DELETE_SEGMENT_STARTED)
-        others = _merged(() if self._knows_epochs else (*lineage.outside, *lineage.superseded))
+        deleted = self._deleted()
+        others = merge_ranges(() if self._knows_epochs else (*lineage.outside, *lineage.superseded))
         for gap, segment in zip(lineage.gaps, lineage.behind_gaps, strict=True):
-            for start, end in _without(gap, deleted):
+            for start, end in subtract_ranges(gap, deleted):
                 words = f"offsets {start} to {end} are in no segment that is finished"
                 severity: Severity = "damage"
-                if not _without(OffsetRange(start_offset=start, end_offset=end), others):
+                if not subtract_ranges(OffsetRange(start_offset=start, end_offset=end), others):
                     words, severity = f"{words}, but for other leader epochs", "note"
                 self._find(_named(segment), "archive-gap", words, severity=severity)
+
+    def _deleted(self) -> list[OffsetRange]:
+        """Return the offsets of segments whose deletion was begun."""
+        known = [*self._cache.segments.values(), *self._cache.deleted.values()]
+        return merge_ranges(one for one in known if one.state >= RemoteSegmentState.DELETE_SEGMENT_STARTED)
+
+    def _gone(self) -> tuple[OffsetRange, ...]:
+        """Return these, and what lies below the log start."""
+        start = self._expected.log_start_offset
+        below = [OffsetRange(start_offset=0, end_offset=start - 1)] if start else []
+        return tuple(merge_ranges([*self._deleted(), *below]))
 
     def _find(
         self, segment: ArchivedSegment, rule: str, words: str, *, severity: Severity = "damage"
@@ -268,34 +287,6 @@ def _places(lineage: Lineage) -> dict[UUID, LineagePlace]:
         LineagePlace.SUPERSEDED: lineage.superseded,
     }
     return {one.segment_id: place for place, segments in lists.items() for one in segments}
-
-
-def _merged(segments: Iterable[RemoteSegment]) -> list[OffsetRange]:
-    """Return the offsets of *segments* as ranges in order that do not touch."""
-    merged: list[OffsetRange] = []
-    for one in sorted(segments, key=lambda one: one.start_offset):
-        if merged and one.start_offset <= merged[-1].end_offset + 1:
-            last = merged.pop()
-            end_offset = max(last.end_offset, one.end_offset)
-            merged.append(OffsetRange(start_offset=last.start_offset, end_offset=end_offset))
-        else:
-            merged.append(OffsetRange(start_offset=one.start_offset, end_offset=one.end_offset))
-    return merged
-
-
-def _without(gap: OffsetRange, ranges: Sequence[OffsetRange]) -> list[tuple[int, int]]:
-    """Return the parts of *gap* that none of the *ranges* has, which are in order."""
-    left: list[tuple[int, int]] = []
-    start = gap.start_offset
-    first = bisect_left(ranges, start, key=lambda one: one.end_offset)
-    for place in range(first, len(ranges)):
-        one = ranges[place]
-        if one.start_offset > gap.end_offset:
-            break
-        if one.start_offset > start:
-            left.append((start, one.start_offset - 1))
-        start = one.end_offset + 1
-    return [*left, (start, gap.end_offset)] if start <= gap.end_offset else left
 
 
 def _entry(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from recovery.archive.archived import PartKind
-from recovery.archive.lineage import Lineage
+from recovery.archive.lineage import Lineage, OffsetRange
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.verdict import Finding
 from segfmt.checkpoint import LeaderEpochEntry
@@ -67,11 +67,14 @@ class PartitionInventory:
 
     Attributes:
         lineage: of what the metadata knows; None without it.
+        gone: offsets, in order, of segments whose deletion was begun, or below the log start: what is missing of them
+            is no gap.
     """
 
     entries: tuple[InventoryEntry, ...]
     findings: tuple[Finding, ...]
     lineage: Lineage | None = None
+    gone: tuple[OffsetRange, ...] = ()
 
     def by_id(self) -> dict[tuple[int, str], InventoryEntry]:
         """Return the entries by base offset and segment id."""

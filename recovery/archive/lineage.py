@@ -11,7 +11,7 @@ Kafka: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, buildFilteredLeaderEp
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from uuid import UUID
@@ -188,6 +188,34 @@ def epoch_for_offset(epochs: Sequence[LeaderEpochEntry], offset: int) -> int | N
     """Return the place in *epochs* of the one that *offset* is of. Kafka: LeaderEpochFileCache.epochForOffset."""
     place = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
     return place - 1 if place else None
+
+
+def merge_ranges(segments: Iterable[RemoteSegment | OffsetRange]) -> list[OffsetRange]:
+    """Return the offsets of *segments* as ranges in order that do not touch."""
+    merged: list[OffsetRange] = []
+    for one in sorted(segments, key=lambda one: one.start_offset):
+        if merged and one.start_offset <= merged[-1].end_offset + 1:
+            last = merged.pop()
+            end_offset = max(last.end_offset, one.end_offset)
+            merged.append(OffsetRange(start_offset=last.start_offset, end_offset=end_offset))
+        else:
+            merged.append(OffsetRange(start_offset=one.start_offset, end_offset=one.end_offset))
+    return merged
+
+
+def subtract_ranges(gap: OffsetRange, ranges: Sequence[OffsetRange]) -> list[tuple[int, int]]:
+    """Return the parts of *gap* that none of the *ranges* has, which are in order."""
+    left: list[tuple[int, int]] = []
+    start = gap.start_offset
+    first = bisect_left(ranges, start, key=lambda one: one.end_offset)
+    for place in range(first, len(ranges)):
+        one = ranges[place]
+        if one.start_offset > gap.end_offset:
+            break
+        if one.start_offset > start:
+            left.append((start, one.start_offset - 1))
+        start = one.end_offset + 1
+    return [*left, (start, gap.end_offset)] if start <= gap.end_offset else left
 
 
 def _read_through(

@@ -12,9 +12,10 @@ from dataclasses import field, replace
 from recovery.archive.archived import PartKind, StoredObject
 from recovery.archive.chain import FolderChain, TieredChain, Write
 from recovery.archive.layout import Layout, part_kind
+from recovery.archive.lineage import OffsetRange, subtract_ranges
 from recovery.archive.scanned import PartitionHead, ScannedFolder, ScannedSegment
 from recovery.scrubbed_dir import kind_of
-from recovery.verdict import FileVerdict, Finding, findings_by_file
+from recovery.verdict import FileVerdict, Finding, Severity, findings_by_file
 from segfmt.filenames import log_name
 from segfmt.value_class import dataclass
 
@@ -139,10 +140,7 @@ class PartitionFold:
                 return chain
         ends = [chain.end_offset for chain in self._chains if chain.end_offset is not None]
         if ends and max(ends) < base and self._is_end_known:
-            words = f"offsets {max(ends)} to {base - 1} are missing before this segment"
-            scanned.findings.append(
-                Finding(file=log_name(base), position=None, rule="offset-gap", detail=words)
-            )
+            scanned.findings.append(self._gap(max(ends), base))
         elif ends and max(ends) > base:
             words = f"it begins at {base}, and offsets up to {max(ends) - 1} are in other segments, too"
             scanned.findings.append(
@@ -153,6 +151,16 @@ class PartitionFold:
         chain = TieredChain(self._head.facts, base, snapshot, self._write)
         self._chains.append(chain)
         return chain
+
+    def _gap(self, start: int, base: int) -> Finding:
+        """Return what is to be said of offsets that are missing before the segment at *base*."""
+        gone = [OffsetRange(start_offset=first, end_offset=last) for first, last in self._head.gone]
+        missing = subtract_ranges(OffsetRange(start_offset=start, end_offset=base - 1), gone)
+        words = f"offsets {start} to {base - 1} are missing before this segment"
+        if not missing:
+            words += ": they are deleted, or below the log start"
+        severity: Severity = "damage" if missing else "note"
+        return Finding(file=log_name(base), position=None, rule="offset-gap", detail=words, severity=severity)
 
     # -- verdicts --------------------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ class PartitionHead:
         findings: of the inventory.
         unfinished: base offsets and ids of segments whose copy or deletion is not finished: what is wrong with them is
             worth a note, and no damage.
+        gone: first and last offsets, in order, of what is deleted or lies below the log start: where it is missing
+            there is no gap.
         digests: of the segments that there are now, 16 bytes each, in their order.
     """
 
@@ -41,6 +43,7 @@ class PartitionHead:
     facts: PartitionFacts
     findings: tuple[Finding, ...] = ()
     unfinished: frozenset[tuple[int, str]] = frozenset()
+    gone: tuple[tuple[int, int], ...] = ()
     digests: bytes = b""
 
     @property

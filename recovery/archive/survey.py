@@ -133,6 +133,7 @@ def _surveyed(
         unfinished=frozenset(
             (one.base_offset, one.segment_id) for one in inventory.entries if one.status in _UNFINISHED
         ),
+        gone=tuple((one.start_offset, one.end_offset) for one in inventory.gone),
         digests=digests,
     )
     return SurveyedPartition(head=head, works=works)

@@ -382,7 +382,9 @@ def test_a_gap_is_damage_unless_a_deletion_left_it():
     log.update(segments[4], DELETING)
     found = inventory(log, [one for one in segments if one is not segments[1]])
     assert sorted(told(found)) == [("archive-gap", "damage"), ("unfinished-delete", "note")]
+    assert [(one.start_offset, one.end_offset) for one in found.gone] == [(40, 49)]
     found = inventory(log, [one for one in segments if one is not segments[1]], log_start_offset=45)
+    assert [(one.start_offset, one.end_offset) for one in found.gone] == [(0, 49)]
     assert {rule for rule, _ in told(found)} == {"unfinished-delete", "below-log-start"}
 
 

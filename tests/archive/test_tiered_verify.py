@@ -82,6 +82,21 @@ def test_a_segment_that_is_gone_is_missed(tiered: TieredArchive, copied: Path) -
     }
 
 
+def test_a_hole_that_a_deletion_has_left_is_no_gap(tiered: TieredArchive, copied: Path) -> None:
+    """Segments before it are still there, as their deletion has failed; without the metadata topic nobody knows."""
+    (folder,) = copied.rglob("failing-delete-0-*")
+    deleted = next(stem for stem in segments_of(folder) if int(stem[:20]) == 145)
+    for path in folder.glob(f"{deleted}.*"):
+        path.unlink()
+    assert bad_objects(gone_through(copied, metadata=tiered.log_dirs)) == {}
+    (found,) = (
+        rules
+        for key, rules in bad_objects(gone_through(copied)).items()
+        if "failing-delete" in key and key.endswith(".log")
+    )
+    assert found == ["offset-gap"]
+
+
 def test_a_partition_that_is_gone_is_missed(tiered: TieredArchive, copied: Path) -> None:
     folder = next(copied.rglob("codecs-0-*"))
     count = len(segments_of(folder))
