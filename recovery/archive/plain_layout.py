@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from recovery.archive.archived import (
@@ -60,15 +61,13 @@ class PlainLayout:
         snapshots = {
             offset: one for name, one in by_name.items() if (offset := _snapshot_offset(name)) is not None
         }
+        offsets = sorted(snapshots)
         segments = []
         for place, base in enumerate(bases):
             following = bases[place + 1] if place + 1 < len(bases) else None
             parts = {kind: by_name[make(base)] for kind, make in _NAMES.items() if make(base) in by_name}
-            own = sorted(
-                offset
-                for offset in snapshots
-                if (offset > base or place == 0) and (following is None or offset <= following)
-            )
+            first = bisect_right(offsets, base) if place else 0
+            own = offsets[first:] if following is None else offsets[first : bisect_right(offsets, following)]
             end = following if following is not None else (own[-1] if own and own[-1] > base else None)
             if end in snapshots:
                 parts[PartKind.SNAPSHOT] = snapshots[end]

@@ -16,6 +16,8 @@ unless it is asked for, by `pushFilters`.
 from __future__ import annotations
 
 import logging
+import pickle
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -78,10 +80,16 @@ class KafkaLogSegments(DataSource):
 
 
 class Task(InputPartition):
-    """One task's share."""
+    """One task's share, packed: Spark wants all of them in a list, and a million segments have many names."""
 
     def __init__(self, task: ReadTask) -> None:
-        super().__init__(task)
+        super().__init__(zlib.compress(pickle.dumps(task), 1))
+
+    @property
+    def task(self) -> ReadTask:
+        """The share."""
+        task: ReadTask = pickle.loads(zlib.decompress(self.value))
+        return task
 
 
 class SegmentReader(DataSourceReader):
@@ -118,12 +126,12 @@ class SegmentReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         prepare_worker()
-        if partition.value is None:  # Spark's own, where there is nothing to read
+        if not isinstance(partition, Task):  # Spark's own, where there is nothing to read
             return
         from recovery.archive.archive_reader import read_task
 
         left_out = _LeftOutCount()
-        yield from read_task(partition.value, _arrow_schema(self._schema), on_left_out=left_out.add)
+        yield from read_task(partition.task, _arrow_schema(self._schema), on_left_out=left_out.add)
         left_out.log()
 
 
