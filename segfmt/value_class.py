@@ -43,7 +43,7 @@ _MADE: Final = object()
 def _frozen(cls: type, *, kw_only: bool) -> type:
     own = set(vars(cls))
     made: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
-    methods = {**_SHARED, **_compared_by(made), "__init__": _compiled_init(made)}
+    methods = {**_SHARED, **_of_fields(made), "__init__": _compiled_init(made)}
     for name, method in methods.items():
         if name not in own:
             setattr(made, name, method)
@@ -76,8 +76,8 @@ def _compiled_init(cls: Any) -> Callable[..., None]:  # noqa: ANN401 - a data cl
     return init
 
 
-def _compared_by(cls: Any) -> dict[str, Any]:  # noqa: ANN401 - the same
-    """Return the methods that compare two objects by the values of their fields."""
+def _of_fields(cls: Any) -> dict[str, Any]:  # noqa: ANN401 - the same
+    """Return the methods that compare objects by the values of their fields, and pickle these."""
     names = [field.name for field in dataclasses.fields(cls)]
     get: Callable[[object], Any] = _values_of(names) if len(names) < 2 else attrgetter(*names)
 
@@ -87,7 +87,17 @@ def _compared_by(cls: Any) -> dict[str, Any]:  # noqa: ANN401 - the same
     def digest(self: object) -> int:
         return hash(get(self))
 
-    return {"__eq__": equal, "__hash__": digest}
+    setters = [getattr(cls, name).__set__ for name in names]  # of the slots
+
+    def get_state(self: object) -> tuple[Any, ...]:
+        values = get(self)
+        return values if values else (None,)  # nothing would mean that there is no state
+
+    def set_state(self: object, state: tuple[Any, ...]) -> None:
+        for setter, value in zip(setters, state, strict=False):
+            setter(self, value)
+
+    return {"__eq__": equal, "__hash__": digest, "__getstate__": get_state, "__setstate__": set_state}
 
 
 def _values_of(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
@@ -109,19 +119,8 @@ def _refuse_delete(_self: object, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _get_state(self: Any) -> list[Any]:  # noqa: ANN401 - the same
-    return [getattr(self, field.name) for field in dataclasses.fields(self)]
-
-
-def _set_state(self: Any, state: list[Any]) -> None:  # noqa: ANN401 - the same
-    for field, value in zip(dataclasses.fields(self), state, strict=True):
-        _set(self, field.name, value)
-
-
 _SHARED: Final = {
     "__repr__": _repr,
     "__setattr__": _refuse_set,
     "__delattr__": _refuse_delete,
-    "__getstate__": _get_state,
-    "__setstate__": _set_state,
 }
