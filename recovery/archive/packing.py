@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from recovery.archive.scanned import PartitionHead, SegmentWork
-from recovery.archive.survey import SurveyedPartition
+from recovery.archive.survey_spool import Chunk
 from segfmt.value_class import dataclass
 
 MOST_SEGMENTS = 5_000
 """In one task: small segments cost their own time, not that of their bytes."""
-SEGMENT_BYTES = 256 << 10
-"""What a segment costs beside its bytes, as bytes that could be read in that time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,69 +20,48 @@ class PackedTask:
     """What one task is to do.
 
     Attributes:
-        heads: of the partitions that begin here.
-        works: segments, each with the prefix of its partition.
-        log_bytes: of these segments.
+        heads: records of the heads of partitions that begin here.
+        works: prefixes of partitions, and records of neighbouring segments' works.
+        segment_count, log_bytes: of these segments.
         begun: prefix, segments and bytes of logs of the partitions that begin here.
         ended: prefixes of the partitions whose last segment is here.
     """
 
-    heads: tuple[PartitionHead, ...]
-    works: tuple[tuple[str, SegmentWork], ...]
+    heads: tuple[bytes, ...]
+    works: tuple[tuple[str, bytes], ...]
+    segment_count: int
     log_bytes: int
     begun: tuple[tuple[str, int, int], ...]
     ended: tuple[str, ...]
 
 
-def pack(partitions: Iterable[SurveyedPartition], *, task_bytes: int) -> Iterator[PackedTask]:
-    """Yield the tasks for *partitions*, in their order.
+def pack(chunks: Iterable[Chunk], *, task_bytes: int) -> Iterator[PackedTask]:
+    """Yield the tasks for *chunks*, in their order.
 
     Args:
-        partitions: heads, and what is to be read of them.
+        chunks: of partitions, in the order of these.
         task_bytes: how much a task is to read, about.
     """
-    task = _Task()
-    for partition in partitions:
-        prefix = partition.head.where.prefix
-        task.begin(partition)
-        for place, work in enumerate(partition.works, 1):
-            task.add(prefix, work)
-            if place == len(partition.works):
-                task.ended.append(prefix)
-            if task.cost >= task_bytes or len(task.works) >= MOST_SEGMENTS:
-                yield task.packed()
-                task = _Task()
-        if not partition.works:
-            task.ended.append(prefix)
-    if task.heads or task.works:
-        yield task.packed()
+    task: list[Chunk] = []
+    cost_bytes = segment_count = 0
+    for chunk in chunks:
+        task.append(chunk)
+        cost_bytes += chunk.cost_bytes
+        segment_count += chunk.segment_count
+        if cost_bytes >= task_bytes or segment_count >= MOST_SEGMENTS:
+            yield _packed(task)
+            task, cost_bytes, segment_count = [], 0, 0
+    if task:
+        yield _packed(task)
 
 
-class _Task:
-    """A task that is being filled."""
-
-    def __init__(self) -> None:
-        self.heads: list[PartitionHead] = []
-        self.works: list[tuple[str, SegmentWork]] = []
-        self.begun: list[tuple[str, int, int]] = []
-        self.ended: list[str] = []
-        self.log_bytes = self.cost = 0
-
-    def begin(self, partition: SurveyedPartition) -> None:
-        self.heads.append(partition.head)
-        self.begun.append((partition.head.where.prefix, len(partition.works), partition.log_bytes))
-        self.cost += SEGMENT_BYTES
-
-    def add(self, prefix: str, work: SegmentWork) -> None:
-        self.works.append((prefix, work))
-        self.log_bytes += work.segment.log_bytes
-        self.cost += work.segment.log_bytes + SEGMENT_BYTES
-
-    def packed(self) -> PackedTask:
-        return PackedTask(
-            heads=tuple(self.heads),
-            works=tuple(self.works),
-            log_bytes=self.log_bytes,
-            begun=tuple(self.begun),
-            ended=tuple(self.ended),
-        )
+def _packed(chunks: list[Chunk]) -> PackedTask:
+    first = [chunk for chunk in chunks if chunk.head]
+    return PackedTask(
+        heads=tuple(chunk.head for chunk in first),
+        works=tuple((chunk.prefix, chunk.works) for chunk in chunks if chunk.segment_count),
+        segment_count=sum(chunk.segment_count for chunk in chunks),
+        log_bytes=sum(chunk.log_bytes for chunk in chunks),
+        begun=tuple((chunk.prefix, *chunk.partition) for chunk in first),
+        ended=tuple(chunk.prefix for chunk in chunks if chunk.is_last),
+    )

@@ -63,24 +63,28 @@ def scan_task(
     task: PackedTask, store: Store, layout: Layout, options: ScanOptions, *, run: bytes, write: Write | None
 ) -> Iterator[ScanRow]:
     """Do one task of the map: yield the rows of its heads and segments."""
-    for head in task.heads:
+    for record in task.heads:
+        head: PartitionHead = decode_record(record)
         folder = None if layout.has_own_epochs else scan_folder(store, head)
         yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
     segments = SegmentMap(store, layout, write=write)
-    for prefix, work in task.works:
-        scanned = segments.scan(work)
-        if scanned.result is not None and not any(map(_tells, scanned.result.pieces)):
-            scanned.result.pieces = []
-        segment = work.segment
-        digest = options.digest(work)
-        yield ScanRow(
-            prefix,
-            segment.base_offset,
-            segment.segment_id,
-            digest,
-            scanned.log_bytes,
-            encode_record(scanned),
-        )
+    for prefix, record in task.works:
+        for work in decode_record(record):
+            yield _row(prefix, segments.scan(work), options.digest(work))
+
+
+def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
+    """Return the row of a segment."""
+    if scanned.result is not None and not any(map(_tells, scanned.result.pieces)):
+        scanned.result.pieces = []
+    return ScanRow(
+        prefix=prefix,
+        base_offset=scanned.segment.base_offset,
+        segment_id=scanned.segment.segment_id,
+        digest=digest,
+        log_bytes=scanned.log_bytes,
+        record=encode_record(scanned),
+    )
 
 
 def _tells(piece: Piece) -> bool:

@@ -15,7 +15,7 @@ from recovery.archive.layout import Layout
 from recovery.archive.store import Level, Store
 from segfmt.value_class import dataclass
 
-LISTED_AHEAD = 32
+LISTED_AHEAD = 16
 """Listings on their way at a time."""
 
 

@@ -144,7 +144,7 @@ class ArchiveRun:
         try:
             with SurveySpool() as spool:
                 self._survey(spool, report)
-                self._scan(spool, report)
+                self._scan(spool)
             self._stop.check()
             self._fold(report)
         except InterruptedRecoveryError as error:
@@ -162,6 +162,7 @@ class ArchiveRun:
     # -- survey and scan -------------------------------------------------------------------------------------
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
+        known = self._known_digests()
         with ExitStack() as stack:
             expected = open_expectations(self._metadata, stack)
             partitions = survey(
@@ -179,7 +180,9 @@ class ArchiveRun:
                 if isinstance(found, UnlistedPrefix):
                     report.unlisted.append(found)
                 else:
-                    spool.add(found)
+                    unknown = _without(found, known)
+                    report.known_segments += len(found.works) - len(unknown.works)
+                    spool.add(unknown)
             report.metadata_findings = expected.findings()
         self._progress.surveyed(
             partition_count=spool.partition_count,
@@ -187,19 +190,8 @@ class ArchiveRun:
             log_bytes=spool.log_bytes,
         )
 
-    def _scan(self, spool: SurveySpool, report: ArchiveReport) -> None:
-        known = self._known_digests()
-
-        def unknown(partition: SurveyedPartition) -> SurveyedPartition:
-            if not len(known):
-                return partition
-            digests = np.frombuffer(partition.head.digests, f"V{DIGEST_BYTES}")
-            is_known = np.isin(digests.view(f"S{DIGEST_BYTES}"), known)
-            report.known_segments += int(is_known.sum())
-            works = tuple(work for work, is_old in zip(partition.works, is_known, strict=True) if not is_old)
-            return replace(partition, works=works)
-
-        tasks = pack(map(unknown, spool), task_bytes=self._task_bytes(spool.log_bytes))
+    def _scan(self, spool: SurveySpool) -> None:
+        tasks = pack(spool, task_bytes=self._task_bytes(spool.log_bytes))
         for wave in _waves(tasks, self._tasks_a_wave(spool.log_bytes)):
             self._stop.check()
             self._scan_wave(wave)
@@ -277,6 +269,15 @@ class ArchiveRun:
         )
 
 
+def _without(partition: SurveyedPartition, known: Any) -> SurveyedPartition:  # noqa: ANN401 - see _known_digests
+    """Return *partition* without the work on segments that are *known*."""
+    if not len(known):
+        return partition
+    is_known = np.isin(np.frombuffer(partition.head.digests, f"S{DIGEST_BYTES}"), known)
+    works = tuple(work for work, is_old in zip(partition.works, is_known, strict=True) if not is_old)
+    return replace(partition, works=works)
+
+
 def _core_count(spark: SparkSession) -> int:
     return _CONNECT_CORES if is_connect(spark) else int(spark.sparkContext.defaultParallelism)
 
@@ -298,7 +299,7 @@ def _waves(tasks: Iterator[PackedTask], most_tasks: int) -> Iterator[list[tuple[
 
 def _share(task: PackedTask) -> TaskShare:
     return TaskShare(
-        log_bytes=task.log_bytes, segment_count=len(task.works), begun=task.begun, ended=task.ended
+        log_bytes=task.log_bytes, segment_count=task.segment_count, begun=task.begun, ended=task.ended
     )
 
 

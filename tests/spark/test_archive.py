@@ -16,6 +16,7 @@ from recovery.archive.partition_fold import PartitionVerdict
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.stores import open_store
 from recovery.archive.survey import SurveyedPartition, survey
+from recovery.archive.survey_spool import SurveySpool
 from recovery.archive.verdict_rows import object_row
 from recovery.config import BrokerConfig
 from recovery.gauges import Gauges
@@ -113,8 +114,11 @@ def test_a_partition_is_split_over_tasks(tiered: TieredArchive) -> None:
     """What the tests here depend on: eight tasks at least, and transactions open where one ends and the next begins."""
     store = open_store(str(tiered.path))
     layout = layout_of(store)
-    found = survey(store, layout, ScanOptions(url=store.url, layout=layout.name))
-    tasks = list(pack((one for one in found if isinstance(one, SurveyedPartition)), task_bytes=TASK_BYTES))
+    with SurveySpool() as spool:
+        for one in survey(store, layout, ScanOptions(url=store.url, layout=layout.name)):
+            assert isinstance(one, SurveyedPartition)
+            spool.add(one)
+        tasks = list(pack(spool, task_bytes=TASK_BYTES))
     assert len(tasks) >= 8
     shares = [sum(prefix.startswith("transactions-0") for prefix, _ in task.works) for task in tasks]
     assert sum(share > 0 for share in shares) >= 3
