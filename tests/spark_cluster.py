@@ -41,7 +41,6 @@ def settings(work_dir: Path) -> dict[str, str]:
         "spark.executor.extraJavaOptions": _QUICK_START,
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         "spark.local.dir": str(work_dir),
-        "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.shuffle.partitions": "4",
         "spark.ui.enabled": "false",

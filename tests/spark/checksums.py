@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA = "path string, bytes long, crc32c long, pid long, cwd string"
+SCHEMA = "path string, bytes long, crc32c long, pid long, prefix string"
 
 
 def checksums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,5 +38,5 @@ def slow_checksums(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 
 def where() -> dict[str, object]:
-    """The process, and its folder: an executor's is below that of its worker."""
-    return {"pid": os.getpid(), "cwd": os.getcwd()}
+    """The process, and its Python's environment."""
+    return {"pid": os.getpid(), "prefix": sys.prefix}

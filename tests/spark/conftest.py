@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.s3_server import in_environment
 from tests.spark_cluster import ConnectServer, StandaloneCluster, settings
 
 if TYPE_CHECKING:
@@ -68,8 +70,10 @@ def opened(configured: dict[str, str]) -> Iterator[SparkSession]:
     builder = ClassicSession.builder.appName("kafka-log-recovery tests")
     for name, value in configured.items():
         builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    # Only spark-submit looks at `spark.pyspark.python`; a session takes the first python3 of the PATH without this.
+    with in_environment({"PYSPARK_PYTHON": sys.executable}):
+        spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            spark.stop()

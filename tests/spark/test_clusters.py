@@ -43,6 +43,7 @@ def test_tasks_run_the_kernels(spark: SparkSession, logs: list[str]) -> None:
     rows = frame_of(spark, logs, 8).mapInArrow(checksums, SCHEMA).collect()
     assert sorted((row.path, row.bytes, row.crc32c) for row in rows) == expected_of(logs)
     assert os.getpid() not in {row.pid for row in rows}
+    assert {row.prefix for row in rows} == {sys.prefix}
 
 
 def test_a_job_goes_on_when_a_worker_is_lost(
