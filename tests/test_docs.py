@@ -45,8 +45,11 @@ _VERDICTS = {
 }
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
-_OTHER_TOOLS_OPTIONS = {"--strict", "--describe", "--branch", "--source"}
-"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's."""
+_OTHER_TOOLS_OPTIONS = {
+    *("--strict", "--describe", "--branch", "--source"),
+    *("--archives", "--conf", "--py-files"),
+}
+"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's."""
 
 
 def ids(path: Path) -> str:
