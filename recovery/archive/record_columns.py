@@ -141,7 +141,12 @@ def read_segment(
         UsageError: an unknown column.
         OSError: the log cannot be read.
     """
-    yield from _SegmentRows(view, schema, options, on_left_out).read(log, index_positions)
+    try:
+        yield from _SegmentRows(view, schema, options, on_left_out).read(log, index_positions)
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror, view.name) from error
+        raise
 
 
 class _SegmentRows:

@@ -501,6 +501,16 @@ class TestDamage:
         with pytest.raises(DamagedSegmentError):
             rows_of(data)
 
+    def test_a_log_that_becomes_shorter_is_named(self) -> None:
+        class Shorter(Memory):
+            @property
+            def end_position(self) -> int:
+                return super().end_position + 1
+
+        schema = arrow_schema(Include.RECORDS, "offset")
+        with pytest.raises(OSError, match=r"became shorter while it was read: 't-3/00.log'"):
+            list(read_segment(Shorter(three()[0]), VIEW, schema, ReadOptions(), on_left_out=[].append))
+
     def test_bombs_and_wrong_counts_do_not_fill_the_memory(self) -> None:
         record = Record(offset=0, timestamp_ms=0, value=bytes(3 << 20))
         bomb = batch_of([record], codec=Codec.ZSTD)
