@@ -18,7 +18,6 @@ from pathlib import Path
 
 from recovery.archive.aiven_cipher import AivenKeys, load_aiven_keys
 from recovery.archive.expectations import open_expectations
-from recovery.archive.in_process import verdicts_of
 from recovery.archive.layouts import layout_of
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.stores import open_store
@@ -36,6 +35,7 @@ from tests.archives import (
     metadata_records,
     write_archive,
 )
+from tests.in_process import verdicts_of
 from tests.tiered_broker import TieredArchive, unpack_tiered
 
 Found = list[tuple[str, Finding]]

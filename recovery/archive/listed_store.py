@@ -96,10 +96,6 @@ class ListedStore:
         """Write an object in place of what is there."""
         self._store.replace(key, data)
 
-    def copy(self, key: str, to_key: str) -> None:
-        """Copy an object within the store."""
-        self._store.copy(key, to_key)
-
     def _object(self, key: str, size: int, version: str) -> StoredObject | None:
         if size != _SIZE_UNKNOWN:
             return StoredObject(key=key, size_bytes=size, version=version)

@@ -79,11 +79,6 @@ class LocalStore:
         os.rename(self._write_temporary(path, data), path)
         _sync_folder(os.path.dirname(path))
 
-    def copy(self, key: str, to_key: str) -> None:
-        """Copy a file; what is there by the new name stays."""
-        with open(self._path(key), "rb") as file:
-            self.create(to_key, file.read())
-
     def _write_temporary(self, path: str, data: bytes) -> str:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         temporary = f"{path}.{secrets.token_hex(8)}.tmp"

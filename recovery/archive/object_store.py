@@ -109,16 +109,6 @@ class ObjectStore:
         with _errors(self._url, key):
             obstore.put(self._client, key, data)
 
-    def copy(self, key: str, to_key: str) -> None:
-        """Copy an object on the server's side; what is there by the new name stays."""
-        import obstore
-
-        with _errors(self._url, key):
-            try:
-                obstore.head(self._client, to_key)
-            except FileNotFoundError:
-                obstore.copy(self._client, key, to_key)
-
     def _range(self, key: str, start: int, end: int) -> Any:  # noqa: ANN401 - obstore.Bytes, a buffer
         import obstore
 

@@ -58,7 +58,3 @@ class Store(Protocol):
     def replace(self, key: str, data: bytes) -> None:
         """Write an object, whole or not at all, in place of what is there."""
         ...
-
-    def copy(self, key: str, to_key: str) -> None:
-        """Copy an object within the store, where there is none by the new name yet."""
-        ...

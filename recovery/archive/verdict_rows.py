@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _REBUILT_KINDS: Final = frozenset({"index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint"})
+_OF_BYTES: Final = frozenset(
+    {"checksum", "batch-length", "torn-batch", "trailing-bytes", "chunk", "object-size", "record"}
+)
 _REBUILD: Final = "run `archive recover`: it is rebuilt from the log"
+_KEEP_ASIDE: Final = (
+    "restore the object from another copy; until then keep it aside, so that no reader trusts it"
+)
 _NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
 
 
@@ -21,6 +27,8 @@ def remedy(kind: str, found: Finding) -> str:
     """Return what to do about a finding in an archive."""
     if found.severity == "damage" and kind in _REBUILT_KINDS and found.rule not in _NO_REBUILD:
         return _REBUILD
+    if found.severity == "damage" and kind == "log" and found.rule in _OF_BYTES:
+        return _KEEP_ASIDE
     return found.remedy
 
 

@@ -191,50 +191,29 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
     from recovery.stop_request import StopRequest
     from recovery.watching import open_observers
 
-    keys = _pairs(arguments.aiven_key, "--aiven-key", "ID=FILE")
-    config = _pairs(arguments.property, "--property", "K=V")
     stop = StopRequest()
     signals.forward_to(stop)
+    common: dict[str, Any] = {
+        "layout": arguments.layout,
+        "deep": arguments.deep,
+        "topics": arguments.topic,
+        "partitions": arguments.partition,
+        "aiven_keys": _pairs(arguments.aiven_key, "--aiven-key", "ID=FILE"),
+        "metadata": _metadata(arguments),
+        "files_from": arguments.files_from,
+        "config": _pairs(arguments.property, "--property", "K=V"),
+        "topic_configs": topic_configs_of(arguments),
+        "cores": arguments.cores,
+        "stop": stop,
+    }
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
         spark = open_session(master=arguments.master, remote=arguments.remote)
         signals.install()  # pyspark has put its own handler in its place
+        common |= {"spark": spark, "observers": observers}
         try:
             if arguments.action == "verify":
-                return archive.verify(
-                    arguments.archive,
-                    layout=arguments.layout,
-                    output=arguments.output,
-                    deep=arguments.deep,
-                    topics=arguments.topic,
-                    partitions=arguments.partition,
-                    aiven_keys=keys,
-                    metadata=_metadata(arguments),
-                    files_from=arguments.files_from,
-                    config=config,
-                    topic_configs=topic_configs_of(arguments),
-                    spark=spark,
-                    cores=arguments.cores,
-                    observers=observers,
-                    stop=stop,
-                )
-            return archive.recover(
-                arguments.archive,
-                arguments.output,
-                in_place=arguments.in_place,
-                layout=arguments.layout,
-                deep=arguments.deep,
-                topics=arguments.topic,
-                partitions=arguments.partition,
-                aiven_keys=keys,
-                metadata=_metadata(arguments),
-                files_from=arguments.files_from,
-                config=config,
-                topic_configs=topic_configs_of(arguments),
-                spark=spark,
-                cores=arguments.cores,
-                observers=observers,
-                stop=stop,
-            )
+                return archive.verify(arguments.archive, output=arguments.output, **common)
+            return archive.recover(arguments.archive, arguments.output, in_place=arguments.in_place, **common)
         finally:
             spark.stop()
 

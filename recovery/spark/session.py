@@ -37,10 +37,11 @@ _EMBEDDED: Final = {
 def open_session(
     *, master: str | None = None, remote: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a session: the one that is active, or a new one.
+    """Return the session that is active, as it is, or a new one.
 
     Args:
-        master: URL of a cluster's master; None: what spark-submit says, else all cores of this machine.
+        master: URL of a cluster's master; None: the active session, what spark-submit says, or all cores of this
+            machine.
         remote: URL of a Spark Connect server (`sc://host:port`).
         settings: further settings of Spark.
 
@@ -53,6 +54,9 @@ def open_session(
         raise UsageError(
             "archives are gone through by Spark: pip install 'kafka-log-recovery[archive,spark]'"
         ) from error
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None and remote is None:
+        return active
     builder = SparkSession.builder.appName("kafka-log-recovery")
     chosen = dict(_SETTINGS)
     if remote is not None:

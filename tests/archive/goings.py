@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from recovery.archive.expectations import open_expectations
-from recovery.archive.in_process import verdicts_of
 from recovery.archive.layouts import layout_of
 from recovery.archive.output import RebuiltOutput
 from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
@@ -16,6 +15,7 @@ from recovery.archive.stores import open_store
 from recovery.archive.survey import SurveyedPartition, survey
 from recovery.config import BrokerConfig
 from recovery.topic_configs import TopicConfigs
+from tests.in_process import verdicts_of
 from tests.samples import Sample
 
 NOW_MS = 1_795_400_000_000

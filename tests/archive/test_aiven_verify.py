@@ -13,7 +13,6 @@ import pytest
 
 from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
 from recovery.archive.aiven_layout import AivenLayout
-from recovery.archive.in_process import verdicts_of
 from recovery.archive.local_store import LocalStore
 from recovery.archive.partition_fold import PartitionVerdict
 from recovery.archive.remote_metadata import read_remote_metadata
@@ -26,6 +25,7 @@ from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
 from segfmt.remote_names import AIVEN_SUFFIXES, LocalTieredFolder, RemoteFileName, format_aiven_folder
 from tests.aiven_archive import KEY_ID, aiven_objects, encrypt_oaep, write_private_key
 from tests.archive.goings import NOW_MS, bad_objects
+from tests.in_process import verdicts_of
 from tests.samples import Sample, unpack
 
 TOPICS = {"transactions", "codecs", "deleted-records"}
