@@ -22,6 +22,9 @@ MOST_FINDINGS = 10_000
 """In a report; the others are counted."""
 
 
+_MOST_NOTES = 20
+
+
 @dataclass(slots=True, kw_only=True)
 class TopicInventory:
     """The segments of one topic.
@@ -138,11 +141,15 @@ class InventoryReport:
     def to_text(self) -> str:
         """Return the report for a person."""
         words = {"damage": "WRONG", "unchecked": "NOT CHECKED", "note": "note"}
+        notes = [one for one in self.findings if one[1].severity == "note"]
+        shown = [one for one in self.findings if one[1].severity != "note"] + notes[:_MOST_NOTES]
         lines = [
             f"{words[found.severity]} {printable(prefix + found.file)}: {found.rule}: {printable(found.detail)}."
             + (f" Remedy: {found.remedy}." if found.severity == "damage" else "")
-            for prefix, found in self.findings
+            for prefix, found in shown
         ]
+        if len(notes) > _MOST_NOTES:
+            lines.append(f"... and {len(notes) - _MOST_NOTES} more notes (--format json has them)")
         lines += [f"NOT LISTED {printable(one.prefix)}: {printable(one.error)}" for one in self.unlisted]
         if self.left_out:
             lines.append(f"... and {self.left_out} more findings")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -129,7 +130,8 @@ class TestCommand:
         metadata = ",".join(map(str, tiered.log_dirs))
         assert main(["archive", "inventory", str(tiered.path), "--metadata", metadata]) == 0
         out = capsys.readouterr().out
-        assert "interrupted-copy: its copy was begun and not finished" in out
+        assert "below-log-start: offsets 29 to 57" in out
+        assert "more notes (--format json has them)" in out
         assert "compared with the metadata topic" in out
 
     def test_json_and_parquet(
@@ -145,6 +147,18 @@ class TestCommand:
         table = pq.read_table(report["output"])
         assert table.num_rows == report["topics"][0]["segments"]
         assert set(table["status"].to_pylist()) == {"archived"}
+
+    def test_without_spark_the_remedy_is_said(
+        self, tiered: TieredArchive, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+        assert main(["archive", "verify", str(tiered.path), "--progress", "none"]) == 1
+        assert "pip install 'kafka-log-recovery[archive,spark]'" in capsys.readouterr().err
+        assert main(["archive", "inventory", str(tiered.path)]) == 0
+
+    def test_a_wrong_option_is_said(self, tiered: TieredArchive, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["archive", "verify", str(tiered.path), "--aiven-key", "nokey"]) == 1
+        assert "--aiven-key nokey: expected ID=FILE" in capsys.readouterr().err
 
     def test_what_is_no_archive(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["archive", "inventory", str(tmp_path)]) == 1
