@@ -154,7 +154,7 @@ class TestCommand:
         monkeypatch.setitem(sys.modules, "pyspark.sql", None)
         assert main(["archive", "verify", str(tiered.path), "--progress", "none"]) == 1
         assert "pip install 'kafka-log-recovery[archive,spark]'" in capsys.readouterr().err
-        assert main(["archive", "inventory", str(tiered.path)]) == 0
+        assert main(["archive", "inventory", str(tiered.path), "--topic", "plain"]) == 0
 
     def test_a_wrong_option_is_said(self, tiered: TieredArchive, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["archive", "verify", str(tiered.path), "--aiven-key", "nokey"]) == 1
