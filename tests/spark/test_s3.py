@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,23 +67,27 @@ def test_a_worker_is_lost_and_nothing_else(
     served.upload(archive.path, "archive")
     verdicts = gone_through(archive.path, tmp_path / "expected", topic_configs=topic_configs)
     tracker = spark_near_s3.sparkContext.statusTracker()
-    killed_at = []
+    killed_at: list[tuple[int, int]] = []
+    is_over = threading.Event()
 
     def kill_on_the_way() -> None:
-        while not killed_at:
-            time.sleep(0.02)
+        while not is_over.wait(0.02):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             for stage in stages:
-                if stage and stage.numTasks > 30 and stage.numCompletedTasks >= 5:
+                if stage and stage.numTasks >= 10 and stage.numCompletedTasks >= 1 and not killed_at:
                     own_cluster.kill_worker(1)
                     killed_at.append((stage.numCompletedTasks, stage.numTasks))
+                    return
 
     killer = threading.Thread(target=kill_on_the_way, daemon=True)
     killer.start()
-    report = run(
-        spark_near_s3, served.url("archive"), served.url("output"), topic_configs, task_bytes=1 << 20
-    )
-    killer.join(timeout=5)
+    try:
+        report = run(
+            spark_near_s3, served.url("archive"), served.url("output"), topic_configs, task_bytes=1 << 20
+        )
+    finally:
+        is_over.set()
+        killer.join()
     done, count = killed_at[0]
     assert done < count
     # Versions are ETags here, and times of change in a folder.
