@@ -155,7 +155,7 @@ def _make(options: argparse.Namespace, work_dir: Path, root: Path) -> tuple[int,
             make_small_segments(root, count=options.small_segments, segment_bytes=_SMALL_BYTES),
             options.small_segments,
         )
-    shape = Shape(bytes_total=options.bytes, dirs=1, partitions=4)
+    shape = Shape(bytes_total=options.bytes, batch_bytes=64 << 10, dirs=1, partitions=4)
     dataset = generate(work_dir / "data", shape, with_broker=False)
     log_bytes = linked(dataset.log_dirs[0], root, options.repeats)
     return log_bytes, sum(1 for _ in root.rglob("*.log"))
