@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -76,6 +77,7 @@ def session(where: str, work_dir: Path) -> Iterator[SparkSession]:
     """A session on `local[2]`, or on a cluster of two workers."""
     from pyspark.sql import SparkSession as ClassicSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers take it from nowhere else
     with ExitStack() as stack:
         configured = settings(work_dir / "driver") | {"spark.master": "local[2]"}
         if where == "standalone":
