@@ -53,6 +53,11 @@ class _Aborts:
     was_complete: bool = True
     end_offset: int = 0
 
+    @property
+    def entries(self) -> npt.NDArray[np.void]:
+        """The entries that they come to, ABORTED_TXN_DTYPE."""
+        return np.concatenate([np.empty(0, layout.ABORTED_TXN_DTYPE), *self.expected])
+
 
 class PartitionScrub:
     """The checks of one partition.
@@ -165,9 +170,7 @@ class PartitionScrub:
     def rebuilt_aborts(self) -> npt.NDArray[np.void] | None:
         """Return the transactions aborted in the last segment taken, ABORTED_TXN_DTYPE; None if some are not known."""
         aborts = self._aborts[-1]
-        if not aborts.was_complete:
-            return None
-        return np.concatenate([np.empty(0, layout.ABORTED_TXN_DTYPE), *aborts.expected])
+        return aborts.entries if aborts.was_complete else None
 
     def rebuilt_snapshot(self) -> bytes:
         """Return the snapshot at the end of the last segment taken, empty where not all is known of producers."""
@@ -268,9 +271,7 @@ class PartitionScrub:
                         name, "missing-index", f"{log_name(base)} is there without it", is_flushed=is_flushed
                     )
             data = self.files.transaction_indexes.get(base)
-            expected = (
-                np.concatenate(aborts.expected) if aborts.expected else np.empty(0, layout.ABORTED_TXN_DTYPE)
-            )
+            expected = aborts.entries
             if data is None and not len(expected):
                 continue
             found = check_transaction_index(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from recovery.broker_dirs import find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.errors import UsageError
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
+from recovery.partition_choice import choice
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.scrub_report import ScrubReport
 from recovery.scrub_run import ScrubRun, TopicFacts
 from recovery.stop_request import StopRequest
 from recovery.topic_configs import TopicConfigs
 from segfmt.errors import FormatError
-from segfmt.filenames import CLUSTER_METADATA_TOPIC, PartitionFolder
+from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
 _COMPACT = "compact"
 
@@ -73,7 +74,7 @@ def verify(
     return ScrubRun(
         dirs.log_dirs,
         topic_facts=lambda topic: _topic_facts(topic, configs, metadata),
-        is_chosen=_choice(topics, partitions),
+        is_chosen=choice(topics, partitions),
         thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
         bytes_per_second=max_bytes_per_second,
         drops_cache=drop_cache,
@@ -84,15 +85,6 @@ def verify(
         stop=stop,
         remarks=remarks,
     ).run()
-
-
-def _choice(topics: Collection[str], partitions: Collection[str]) -> Callable[[PartitionFolder], bool]:
-    def is_chosen(folder: PartitionFolder) -> bool:
-        if not topics and not partitions:
-            return True
-        return folder.topic in topics or f"{folder.topic}-{folder.partition}" in partitions
-
-    return is_chosen
 
 
 def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | None) -> TopicFacts:

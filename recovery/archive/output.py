@@ -118,9 +118,7 @@ def keep_scans(output: Store, rows: Iterable[ScanRow]) -> Iterator[ScanRow]:
         for batch in rows_to_batches(noted()):
             writer.write_batch(batch)
     digests = b"".join(row.digest for row in kept if row.base_offset != HEAD_OFFSET)
-    name = hashlib.blake2b(
-        b"".join(row.digest + row.prefix.encode("utf-8", "surrogateescape") for row in kept), digest_size=16
-    ).hexdigest()
+    name = _name_of(kept)
     output.create(f"{SCANS}{name}.parquet", bytes(sink.getvalue()))
     output.create(f"{SCANS}{name}.keys", digests)  # last: with it the scans count
     yield from kept

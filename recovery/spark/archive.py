@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.archive.aiven_cipher import NO_KEYS, load_aiven_keys
-from recovery.archive.archived import PartitionPrefix
 from recovery.archive.inventory_report import InventoryReport
 from recovery.archive.inventory_run import inventory as take_inventory
 from recovery.archive.layouts import AUTO, LAYOUT_NAMES
@@ -24,6 +23,7 @@ from recovery.archive.scanned import ScanOptions
 from recovery.config import BrokerConfig
 from recovery.errors import UsageError
 from recovery.observer import Observer
+from recovery.partition_choice import choice
 from recovery.setting import Layer
 from recovery.spark.jobs import ArchiveRun
 from recovery.spark.session import open_session
@@ -61,7 +61,7 @@ def inventory(
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,
         output=None if output is None else _absolute(output),
-        is_chosen=_choice(topics, partitions),
+        is_chosen=choice(topics, partitions),
         stop=stop,
     )
 
@@ -126,7 +126,7 @@ def verify(
         observers=observers,
         stop=stop,
         cores=cores,
-        is_chosen=_choice(topics, partitions),
+        is_chosen=choice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,
@@ -184,7 +184,7 @@ def recover(
         observers=observers,
         stop=stop,
         cores=cores,
-        is_chosen=_choice(topics, partitions),
+        is_chosen=choice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,
@@ -208,12 +208,3 @@ def _layout(name: str) -> str:
     if name not in (AUTO, *LAYOUT_NAMES):
         raise UsageError(f"--layout {name}: expected one of {', '.join((AUTO, *LAYOUT_NAMES))}")
     return name
-
-
-def _choice(topics: Collection[str], partitions: Collection[str]) -> Callable[[PartitionPrefix], bool]:
-    def is_chosen(where: PartitionPrefix) -> bool:
-        if not topics and not partitions:
-            return True
-        return where.topic in topics or f"{where.topic}-{where.partition}" in partitions
-
-    return is_chosen
