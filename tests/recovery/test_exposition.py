@@ -2,7 +2,7 @@
 
 import socket
 import urllib.request
-from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -156,9 +156,21 @@ def test_served_before_the_first_event_and_until_the_context_ends():
 
 
 def test_listens_on_loopback_only():
-    with serve_metrics(Gauges(), 0) as port, ExitStack() as stack:
-        elsewhere = stack.enter_context(socket.socket())
-        elsewhere.bind(("127.0.0.2", port))  # would be taken, were it every address
+    with serve_metrics(Gauges(), 0) as port:
+        # Another process may have the port at another loopback address; at all addresses nobody beside us can.
+        assert "0100007F" in (found := _listening_addresses(port))
+        assert not any(set(address) == {"0"} for address in found)
+
+
+def _listening_addresses(port: int) -> set[str]:
+    """Return the addresses at which somebody listens on *port*, as the kernel writes them."""
+    listening = "0A"
+    rows = [
+        line.split()
+        for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+        for line in Path(table).read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == listening and row[1].endswith(f":{port:04X}")}
 
 
 def test_port_in_use_is_a_usage_error_that_names_it():
