@@ -43,6 +43,7 @@ WALK_HEADERS: Final = Kernel("native._header_kernel", "walk_headers", 7)
 WALK_RECORDS: Final = Kernel("native._record_kernel", "walk_records", 7)
 WALK_PLAIN_BATCHES: Final = Kernel("native._record_kernel", "walk_plain_batches", 4)
 COMPARE_CHECKSUMS: Final = Kernel("native._checksum_kernel", "compare_checksums", 4, has_path=True)
+CHECK_LOGS: Final = Kernel("native._log_kernel", "check_logs", 5, has_path=True)
 LIST_RECORDS: Final = Kernel("native._row_kernel", "list_records", 5)
 LIST_HEADERS: Final = Kernel("native._row_kernel", "list_headers", 3)
 JOIN_BYTES: Final = Kernel("native._row_kernel", "join_bytes", 5)
@@ -54,6 +55,7 @@ ALL: Final = (
     WALK_RECORDS,
     WALK_PLAIN_BATCHES,
     COMPARE_CHECKSUMS,
+    CHECK_LOGS,
     LIST_RECORDS,
     LIST_HEADERS,
     JOIN_BYTES,
