@@ -1,12 +1,15 @@
 """CPU of `archive verify` on Spark against that of the local `verify`, on the same files.
 
     python -m benchmarks.archive --scratch DIR [--bytes 8GiB] [--repeats 5] [--where local|standalone]
-        [--small-segments 100000] [--rounds 3] [--json FILE]
+        [--store folder|s3] [--small-segments 100000] [--rounds 3] [--json FILE]
 
 The archive is a log dir whose partitions are there `--repeats` times, by hard links, so that the work takes long beside
 Spark's own. What is measured is CPU, of all processes together: this one, the JVMs, the Python workers; of the local
 engine this one alone. The two take turns, and the session is there before the clock runs. Efficiency is local CPU
 divided by Spark's. Both read with `pread`, in windows, through the same code.
+
+With `--store s3` the archive lies in a real S3 server (versitygw) on loopback, whose CPU does not count, and Spark is
+measured against the same reader in this process, on two threads.
 
 With `--small-segments` the archive is that many segments of 4 KiB instead, and what is told is CPU a segment.
 """
@@ -16,47 +19,79 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
-import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import machine
 from benchmarks.generate import Shape, generate, read_size
 from benchmarks.small_segments import make_small_segments
+from recovery.archive.layouts import make_layout
 from recovery.archive.scanned import ScanOptions
+from recovery.archive.stores import open_store
+from recovery.archive.survey import SurveyedPartition, survey
 from recovery.scrub import verify
+from tests.in_process import verdicts_of
+from tests.s3_server import S3Server, in_environment
 from tests.spark_cluster import StandaloneCluster, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_LOOK_SECONDS = 0.2
 _SMALL_BYTES = 4096
 _THREADS = 2
 
 
-def tree_cpu_seconds() -> float:
-    """Return the CPU that this process and all below it have used, those that were waited for included."""
-    usage: dict[int, float] = {}
-    parents: dict[int, int] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            usage[int(entry.name)] = sum(map(int, fields[11:15])) / _TICKS
-    ours = {os.getpid()}
-    while below := {pid for pid, parent in parents.items() if parent in ours} - ours:
-        ours |= below
-    return sum(usage.get(pid, 0.0) for pid in ours)
+class TreeCpu:
+    """The CPU that this process and all below it have used, whether or not they are still there.
+
+    Spark ends Python workers that have had nothing to do for a minute, and nobody waits for some of them: so all
+    processes are looked at again and again.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[int, str], float] = {}
+        self._left_out: set[int] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def leave_out(self, pid: int) -> None:
+        """Do not count a process."""
+        self._left_out.add(pid)
+
+    def seconds(self) -> float:
+        """Return user and system time of all of them so far."""
+        found: dict[int, tuple[tuple[int, str], float]] = {}
+        parents: dict[int, int] = {}
+        for entry in os.scandir("/proc"):
+            if entry.name.isdigit():
+                try:
+                    fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                pid, started = int(entry.name), fields[19]
+                parents[pid] = int(fields[1])
+                found[pid] = (pid, started), (int(fields[11]) + int(fields[12])) / _TICKS
+        ours = {os.getpid()}
+        while below := {pid for pid, parent in parents.items() if parent in ours} - ours:
+            ours |= below
+        with self._lock:
+            self._used.update(found[pid] for pid in ours - self._left_out if pid in found)
+            return sum(self._used.values())
+
+    def _watch(self) -> None:
+        while True:
+            self.seconds()
+            time.sleep(_LOOK_SECONDS)
 
 
 def linked(source: Path, into: Path, repeats: int) -> int:
@@ -75,28 +110,29 @@ def linked(source: Path, into: Path, repeats: int) -> int:
 @contextmanager
 def session(where: str, work_dir: Path) -> Iterator[SparkSession]:
     """A session on `local[2]`, or on a cluster of two workers."""
-    from pyspark.sql import SparkSession as ClassicSession
+    from recovery.spark.session import open_session
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers take it from nowhere else
     with ExitStack() as stack:
-        configured = settings(work_dir / "driver") | {"spark.master": "local[2]"}
+        master, configured = "local[2]", settings(work_dir / "driver")
         if where == "standalone":
             configured = stack.enter_context(StandaloneCluster(work_dir / "cluster")).settings
-        builder = ClassicSession.builder.appName("kafka-log-recovery benchmark")
-        for name, value in configured.items():
-            if "TieredStopAtLevel" not in value:  # what suits tests of seconds
-                builder = builder.config(name, value)
-        spark = builder.getOrCreate()
+            master = configured.pop("spark.master")
+        spark = open_session(
+            master=master,
+            is_for_one_run=True,
+            settings={
+                name: value for name, value in configured.items() if not name.endswith("JavaOptions")
+            },  # what suits tests of seconds
+        )
         stack.callback(spark.stop)
         yield spark
 
 
-def on_spark(spark: SparkSession, root: Path) -> int:
-    """Verify the archive at *root*; return its damaged objects."""
+def on_spark(spark: SparkSession, url: str) -> int:
+    """Verify the archive at *url*; return its damaged objects."""
     from recovery.spark.jobs import ArchiveRun
 
-    options = ScanOptions(url=str(root), layout="plain", now_ms=time.time_ns() // 1_000_000)
-    return ArchiveRun(spark, options).run().tally.damaged
+    return ArchiveRun(spark, _options(url)).run().tally.damaged
 
 
 def locally(root: Path) -> int:
@@ -105,12 +141,29 @@ def locally(root: Path) -> int:
     return sum(Path(one.path).parent != root for one in report.damaged)
 
 
-def measured(work: Callable[[], int]) -> dict[str, float]:
+def in_this_process(url: str) -> int:
+    """Verify the archive at *url* as Spark's tasks would, partition by partition; return its damaged objects."""
+    store, layout = open_store(url), make_layout("plain")
+    partitions = [one for one in survey(store, layout, _options(url)) if isinstance(one, SurveyedPartition)]
+
+    def damaged_objects(partition: SurveyedPartition) -> int:
+        (verdict,) = verdicts_of(store, layout, iter([partition]))
+        return sum(one.verdict.is_valid is False for one in verdict.objects)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return sum(pool.map(damaged_objects, partitions))
+
+
+def _options(url: str) -> ScanOptions:
+    return ScanOptions(url=url, layout="plain", now_ms=time.time_ns() // 1_000_000)
+
+
+def measured(work: Callable[[], int], cpu: TreeCpu) -> dict[str, float]:
     """Return CPU and time of *work*, and what it has counted."""
-    started_s, cpu_s = time.monotonic(), tree_cpu_seconds()
+    started_s, cpu_s = time.monotonic(), cpu.seconds()
     damaged = work()
     return {
-        "cpu_s": tree_cpu_seconds() - cpu_s,
+        "cpu_s": cpu.seconds() - cpu_s,
         "wall_s": time.monotonic() - started_s,
         "damaged": damaged,
     }
@@ -125,30 +178,38 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--bytes", type=read_size, default=8 << 30, help="of the logs")
     parser.add_argument("--repeats", type=int, default=5, help="how often each is read")
     parser.add_argument("--where", choices=("local", "standalone"), default="local")
+    parser.add_argument("--store", choices=("folder", "s3"), default="folder")
     parser.add_argument("--small-segments", type=int, default=0, help="so many of 4 KiB instead")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     machine.end_cleanly_when_told()
-    with tempfile.TemporaryDirectory(dir=options.scratch, prefix="archive-") as folder:
+    with tempfile.TemporaryDirectory(dir=options.scratch, prefix="archive-") as folder, ExitStack() as stack:
         work_dir = Path(folder)
-        root = work_dir / "log-dir"
+        root, cpu = work_dir / "log-dir", TreeCpu()
+        url = str(root)
+        if options.store == "s3":
+            server = stack.enter_context(S3Server(work_dir / "s3"))
+            stack.enter_context(in_environment(server.environment()))
+            # Files that are laid into the bucket's folder can be read: no need to keep all of it twice.
+            root, url = server.bucket, server.url()
+            cpu.leave_out(server.pid)
         log_bytes, segments = _make(options, work_dir, root)
-        with session(options.where, work_dir) as spark:
-            on_spark(spark, root), locally(root)  # page cache, kernels, JVM
-            rounds = []
-            for _ in range(options.rounds):
-                meter = machine.CpuMeter()
-                rounds.append(
-                    {
-                        "local": measured(lambda: locally(root)),
-                        "spark": measured(lambda: on_spark(spark, root)),
-                        "foreign": meter.foreign_share(),
-                    }
-                )
-                print(json.dumps(rounds[-1]), flush=True)
+        beside = partial(in_this_process, url) if options.store == "s3" else partial(locally, root)
+        spark = stack.enter_context(session(options.where, work_dir))
+        on_spark(spark, url), beside()  # page cache, kernels, JVM
+        rounds = []
+        for _ in range(options.rounds):
+            meter = machine.CpuMeter()
+            rounds.append(
+                {
+                    "local": measured(beside, cpu),
+                    "spark": measured(partial(on_spark, spark, url), cpu),
+                    "foreign": meter.foreign_share(),
+                }
+            )
+            print(json.dumps(rounds[-1]), flush=True)
         _tell(options, rounds, log_bytes, segments)
-        shutil.rmtree(root)
 
 
 def _make(options: argparse.Namespace, work_dir: Path, root: Path) -> tuple[int, int]:
@@ -168,6 +229,7 @@ def _tell(options: argparse.Namespace, rounds: list[dict[str, Any]], log_bytes: 
     wall = [one["local"]["wall_s"] / one["spark"]["wall_s"] for one in rounds]
     found: dict[str, Any] = {
         "where": options.where,
+        "store": options.store,
         "log_bytes": log_bytes,
         "segments": segments,
         "efficiency_cpu": statistics.median(efficiency),

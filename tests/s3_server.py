@@ -58,16 +58,19 @@ class S3Server:
 
     Args:
         folder: gets the objects, what the server keeps of them, and its log.
+
+    Attributes:
+        bucket: where the objects lie.
     """
 
     access_key = "tester"
     secret_key = "a-secret-of-tests"
 
     def __init__(self, folder: Path) -> None:
-        self._bucket = folder / "objects" / BUCKET
+        self.bucket = folder / "objects" / BUCKET
         self._kept = folder / "kept"
         self._log_path = folder / "server.log"
-        self._bucket.mkdir(parents=True)
+        self.bucket.mkdir(parents=True)
         self._kept.mkdir()
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -114,7 +117,7 @@ class S3Server:
         own = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         with self._log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [*command, str(self._bucket.parent)], env=os.environ | own, stdout=log, stderr=log
+                [*command, str(self.bucket.parent)], env=os.environ | own, stdout=log, stderr=log
             )
         deadline = time.monotonic() + _START_SECONDS
         while not self._answers():

@@ -207,7 +207,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
         "stop": stop,
     }
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
-        spark = open_session(master=arguments.master, remote=arguments.remote)
+        spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
         signals.install()  # pyspark has put its own handler in its place
         common |= {"spark": spark, "observers": observers}
         try:

@@ -25,6 +25,12 @@ _SETTINGS: Final = {
     # The fold is small beside the scan; its tasks are of whole partitions.
     "spark.sql.adaptive.enabled": "false",
 }
+_ONE_RUN: Final = {
+    # The JVMs do little here, and that only once: their optimizing compiler takes more time than it saves. These are
+    # the defaults that `extraJavaOptions`, whoever sets them, are added to.
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -35,7 +41,11 @@ _EMBEDDED: Final = {
 
 
 def open_session(
-    *, master: str | None = None, remote: str | None = None, settings: Mapping[str, str] | None = None
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    is_for_one_run: bool = False,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return the session that is active, as it is, or a new one.
 
@@ -43,6 +53,7 @@ def open_session(
         master: URL of a cluster's master; None: the active session, what spark-submit says, or all cores of this
             machine.
         remote: URL of a Spark Connect server (`sc://host:port`).
+        is_for_one_run: whether nothing else is done in it: its JVMs then compile quickly and not well.
         settings: further settings of Spark.
 
     Raises:
@@ -58,7 +69,7 @@ def open_session(
     if active is not None and master is None and remote is None:
         return active
     builder = SparkSession.builder.appName("kafka-log-recovery")
-    chosen = dict(_SETTINGS)
+    chosen = _SETTINGS | (_ONE_RUN if is_for_one_run else {})
     if remote is not None:
         builder = builder.remote(remote)
         chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}

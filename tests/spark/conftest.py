@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,17 @@ from tests.spark_cluster import ConnectServer, StandaloneCluster, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_WITHOUT_THE_PACKAGE = """
+import sys
+
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("recovery", "segfmt", "native"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Nothing())
+"""
 
 
 @pytest.fixture(scope="session")
@@ -62,16 +75,28 @@ def spark(request: pytest.FixtureRequest) -> SparkSession:
     return request.getfixturevalue(f"{request.param}_spark")
 
 
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python for executors in which this package is not installed."""
+    (tmp_path / "sitecustomize.py").write_text(_WITHOUT_THE_PACKAGE)
+    python = tmp_path / "bare-python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(tmp_path))}:"$PYTHONPATH" exec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
 @contextmanager
-def opened(configured: dict[str, str]) -> Iterator[SparkSession]:
-    """A classic session: one at a time in a process, whose JVM stays."""
+def opened(configured: dict[str, str], *, python: str = sys.executable) -> Iterator[SparkSession]:
+    """A classic session: one at a time in a process, whose JVM stays. Its workers run *python*."""
     from pyspark.sql import SparkSession as ClassicSession
 
     builder = ClassicSession.builder.appName("kafka-log-recovery tests")
     for name, value in configured.items():
         builder = builder.config(name, value)
     # Only spark-submit looks at `spark.pyspark.python`; a session takes the first python3 of the PATH without this.
-    with in_environment({"PYSPARK_PYTHON": sys.executable}):
+    with in_environment({"PYSPARK_PYTHON": python}):
         spark = builder.getOrCreate()
         try:
             yield spark

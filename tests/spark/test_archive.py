@@ -19,11 +19,14 @@ from recovery.archive.survey import SurveyedPartition, survey
 from recovery.archive.survey_spool import SurveySpool
 from recovery.archive.verdict_rows import object_row
 from recovery.config import BrokerConfig
+from recovery.errors import UsageError
 from recovery.gauges import Gauges
 from recovery.observer import BytesScanned, Event, Observer
 from recovery.stop_request import StopRequest
 from recovery.topic_configs import TopicConfigs
 from tests.archive.goings import NOW_MS, gone_through
+from tests.spark.conftest import opened
+from tests.spark_cluster import settings
 from tests.tiered_broker import TieredArchive, unpack_tiered
 
 if TYPE_CHECKING:
@@ -229,6 +232,17 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(
     second = run(local_spark, tiered.path, output, topic_configs)
     assert second.exit_code == 2
     assert second.known_segments > 0
+
+
+def test_an_executor_without_the_package_is_told_so(
+    tiered: TieredArchive, bare_python: Path, tmp_path: Path
+) -> None:
+    with (
+        opened(settings(tmp_path / "spark") | {"spark.master": "local[2]"}, python=str(bare_python)) as spark,
+        pytest.raises(UsageError, match="executors have no kafka-log-recovery: install it in their Python"),
+    ):
+        run(spark, tiered.path, tmp_path / "out", {})
+    assert not list((tmp_path / "out").rglob("*.parquet"))  # nothing is said of what nobody has looked at
 
 
 def test_records_of_others_are_refused(tmp_path: Path) -> None:
