@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from recovery.archive.local_store import LocalStore
+from recovery.archive.remote_metadata import read_remote_metadata
 from segfmt.aiven_chunks import FixedChunks, variable_chunks
 from segfmt.aiven_manifest import (
     AivenEncryption,
@@ -27,10 +29,19 @@ from segfmt.aiven_manifest import (
     encode_aiven_manifest,
 )
 from segfmt.compression import Codec, compress
-from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
+from segfmt.remote_names import LocalTieredFolder, RemoteFileName, format_aiven_folder
 from tests.segfmt.golden_files import golden
 
 KEY_ID = "tests-key"
+_INDEXES = {
+    AivenIndexKind.OFFSET: ".index",
+    AivenIndexKind.TIMESTAMP: ".timeindex",
+    AivenIndexKind.PRODUCER_SNAPSHOT: ".snapshot",
+    AivenIndexKind.LEADER_EPOCH: ".leader_epoch_checkpoint",
+    AivenIndexKind.TRANSACTION: ".txnindex",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,3 +161,28 @@ def _mask(seed: bytes, size: int) -> bytes:
 
 def _xor(left: bytes, right: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
+
+
+def finished_segments(
+    root: Path, log_dirs: Sequence[Path], topics: Collection[str]
+) -> Iterator[tuple[RemoteSegment, dict[str, bytes]]]:
+    """The segments of *topics* that a broker had archived below *root*, with their files by suffix."""
+    with read_remote_metadata([LocalStore(str(log_dir)) for log_dir in log_dirs]) as metadata:
+        for owner in metadata.partitions():
+            folder = LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)
+            for segment in metadata.segments(owner.topic_id, owner.partition):
+                if owner.topic in topics and segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED:
+                    stem = f"{segment.start_offset:020d}-{format_uuid(segment.segment_id)}"
+                    paths = (root / "remote/kafka-tiered-storage" / str(folder)).glob(f"{stem}.*")
+                    yield segment, {path.name.removeprefix(stem): path.read_bytes() for path in paths}
+
+
+def store_segment(root: Path, segment: RemoteSegment, files: dict[str, bytes], **options: bool | int) -> None:
+    """Store a segment below *root* as the plugin would, with the *options* of `aiven_objects`."""
+    indexes = {kind: files[suffix] for kind, suffix in _INDEXES.items() if suffix in files}
+    objects = aiven_objects(files[".log"], indexes, segment=segment, chunk_bytes=5000, **options)
+    folder = root / format_aiven_folder(segment.owner.topic, segment.owner.topic_id, segment.owner.partition)
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, data in objects.by_suffix().items():
+        name = RemoteFileName(start_offset=segment.start_offset, segment_id=segment.segment_id, suffix=suffix)
+        (folder / str(name)).write_bytes(data)

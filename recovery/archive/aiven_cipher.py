@@ -134,7 +134,10 @@ def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, what: st
         raise _not_installed() from error
     key = keys.by_id.get(encryption.key_id)
     if key is None:
-        raise MissingKeyError(f"encrypted with the RSA key {encryption.key_id!r}, which was not given")
+        raise MissingKeyError(
+            f"encrypted with the RSA key {encryption.key_id!r}, which was not given: --aiven-key ID=FILE, or the "
+            "option aivenKeys of the data source"
+        )
     if len(data) < ENCRYPTION_BYTES:
         raise DecryptionError(f"{what}: {len(data)} bytes, encrypted ones have {ENCRYPTION_BYTES} at least")
     cipher = AESGCM(_data_key(key, encryption.encrypted_data_key))

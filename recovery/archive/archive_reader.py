@@ -20,8 +20,8 @@ from recovery.archive.read_request import PlannedSegment, ReadTask, SegmentRun
 from recovery.archive.record_columns import LeftOut, SegmentView, read_segment
 from recovery.archive.store import Store
 from recovery.archive.stores import open_store
-from recovery.errors import DamagedSegmentError
-from segfmt.errors import FormatError
+from recovery.errors import DamagedSegmentError, UsageError
+from segfmt.errors import FormatError, MissingKeyError
 from segfmt.filenames import log_name, offset_index_name, time_index_name
 from segfmt.offset_index import view_offset_index
 from segfmt.time_index import check_time_index, last_entry, view_time_index
@@ -39,6 +39,7 @@ def read_task(
 
     Raises:
         DamagedSegmentError: damage, as the task's options say; or a malformed manifest or transaction index.
+        UsageError: segments are encrypted with a key that was not given.
         OSError: an object cannot be read, or is gone.
     """
     store = _store(task.url)
@@ -69,12 +70,15 @@ class _RunReader:
         self._on_left_out = on_left_out
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        aborted = self._aborted() if self._task.needs_aborted else aborted_txns.NONE
-        stable = self._run.last_stable_offset
-        for planned in self._run.segments:
-            if stable is not None and planned.segment.base_offset >= stable:
-                return
-            yield from self._read_segment(planned, schema, aborted)
+        try:
+            aborted = self._aborted() if self._task.needs_aborted else aborted_txns.NONE
+            stable = self._run.last_stable_offset
+            for planned in self._run.segments:
+                if stable is not None and planned.segment.base_offset >= stable:
+                    return
+                yield from self._read_segment(planned, schema, aborted)
+        except MissingKeyError as error:
+            raise UsageError(f"{self._store.url}/{self._run.where.prefix}: {error}") from error
 
     def _read_segment(
         self, planned: PlannedSegment, schema: pa.Schema, aborted: AbortedTxns
@@ -104,6 +108,8 @@ class _RunReader:
                 index_positions=lambda: _index_positions(files, segment.base_offset),
                 on_left_out=self._on_left_out,
             )
+        except MissingKeyError:
+            raise
         except FormatError as error:  # of the layout: a chunk that cannot be restored
             raise DamagedSegmentError(f"{view.name}: {error}") from error
         finally:
@@ -140,6 +146,8 @@ class _RunReader:
                 end_offset=segments[-1].end_offset,
                 known=self._run.local_aborted,
             )
+        except MissingKeyError:
+            raise
         except FormatError as error:
             raise DamagedSegmentError(
                 f"{self._store.url}/{self._run.where.prefix}: a transaction index is malformed: {error}. Remedy: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -15,15 +15,12 @@ from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
 from recovery.archive.aiven_layout import AivenLayout
 from recovery.archive.local_store import LocalStore
 from recovery.archive.partition_fold import PartitionVerdict
-from recovery.archive.remote_metadata import read_remote_metadata
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.survey import SurveyedPartition, survey
-from segfmt.aiven_manifest import AivenIndexKind
 from segfmt.compression import Codec, compress
 from segfmt.kafka_uuid import format_uuid
-from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
-from segfmt.remote_names import AIVEN_SUFFIXES, LocalTieredFolder, RemoteFileName, format_aiven_folder
-from tests.aiven_archive import KEY_ID, aiven_objects, encrypt_oaep, write_private_key
+from segfmt.remote_names import AIVEN_SUFFIXES
+from tests.aiven_archive import KEY_ID, encrypt_oaep, finished_segments, store_segment, write_private_key
 from tests.archive.goings import NOW_MS, bad_objects
 from tests.in_process import verdicts_of
 from tests.samples import Sample, unpack
@@ -34,13 +31,6 @@ MODES = {
     "zstd": {"is_compressed": True},
     "aes": {"is_encrypted": True},
     "zstd-aes": {"is_compressed": True, "is_encrypted": True},
-}
-INDEXES = {
-    AivenIndexKind.OFFSET: ".index",
-    AivenIndexKind.TIMESTAMP: ".timeindex",
-    AivenIndexKind.PRODUCER_SNAPSHOT: ".snapshot",
-    AivenIndexKind.LEADER_EPOCH: ".leader_epoch_checkpoint",
-    AivenIndexKind.TRANSACTION: ".txnindex",
 }
 
 
@@ -58,7 +48,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> AivenKeys:
 def archives(tiered: Sample, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same segments in each mode."""
     root = tmp_path_factory.mktemp("aiven")
-    for segment, files in finished_segments(tiered):
+    for segment, files in finished_segments(tiered.root, tiered.log_dirs, TOPICS):
         for mode, options in MODES.items():
             store_segment(root / mode, segment, files, seed=segment.segment_id.int % 1000, **options)
     return {mode: root / mode for mode in MODES}
@@ -74,28 +64,6 @@ def copy(archives: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
         return tmp_path
 
     return make
-
-
-def finished_segments(tiered: Sample) -> Iterator[tuple[RemoteSegment, dict[str, bytes]]]:
-    """The segments that the broker had archived, with their files by suffix."""
-    with read_remote_metadata([LocalStore(str(log_dir)) for log_dir in tiered.log_dirs]) as metadata:
-        for owner in metadata.partitions():
-            folder = LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)
-            for segment in metadata.segments(owner.topic_id, owner.partition):
-                if owner.topic in TOPICS and segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED:
-                    stem = f"{segment.start_offset:020d}-{format_uuid(segment.segment_id)}"
-                    paths = (tiered.root / "remote/kafka-tiered-storage" / str(folder)).glob(f"{stem}.*")
-                    yield segment, {path.name.removeprefix(stem): path.read_bytes() for path in paths}
-
-
-def store_segment(root: Path, segment: RemoteSegment, files: dict[str, bytes], **options: bool | int) -> None:
-    indexes = {kind: files[suffix] for kind, suffix in INDEXES.items() if suffix in files}
-    objects = aiven_objects(files[".log"], indexes, segment=segment, chunk_bytes=5000, **options)
-    folder = root / format_aiven_folder(segment.owner.topic, segment.owner.topic_id, segment.owner.partition)
-    folder.mkdir(parents=True, exist_ok=True)
-    for suffix, data in objects.by_suffix().items():
-        name = RemoteFileName(start_offset=segment.start_offset, segment_id=segment.segment_id, suffix=suffix)
-        (folder / str(name)).write_bytes(data)
 
 
 def verified(
@@ -250,7 +218,7 @@ def test_a_manifest_of_another_segment_is_noticed(copy: Callable[[str], Path]) -
 
 def test_every_segment_id_is_one(tiered: Sample) -> None:
     """What the other tests stand on: the sample has segments of transactions, with and without aborted ones."""
-    segments = list(finished_segments(tiered))
+    segments = list(finished_segments(tiered.root, tiered.log_dirs, TOPICS))
     assert len({segment.segment_id for segment, _ in segments}) == len(segments) > 100
     assert {".txnindex" in files for _, files in segments} == {True, False}
     assert all(isinstance(segment.segment_id, UUID) for segment, _ in segments)

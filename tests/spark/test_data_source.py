@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from recovery.spark import data_source
+from tests.aiven_archive import KEY_ID, finished_segments, store_segment, write_private_key
 from tests.samples import unpack
 from tests.tiered_broker import TieredArchive
 
@@ -57,6 +58,25 @@ def test_counts_are_those_of_a_real_consumer(spark: SparkSession, stored_archive
     for row in first.union(second).groupBy("isolation", "topic", "partition").count().collect():
         found[row["isolation"]][row["topic"], row["partition"]] = row["count"]
     assert found == {isolation: expected_of(stored_archive, isolation) for isolation in levels}
+
+
+def test_encrypted_segments_need_their_key(
+    local_spark: SparkSession, stored_archive: TieredArchive, tmp_path: Path
+) -> None:
+    topic, schema = "transactions", "partition INT, offset LONG, key BINARY, value BINARY"
+    for segment, files in finished_segments(stored_archive.root, stored_archive.log_dirs, {topic}):
+        store_segment(tmp_path / "archive", segment, files, is_compressed=True, is_encrypted=True)
+    options = {"isolation": "read_committed", "metadata": ",".join(map(str, stored_archive.log_dirs))}
+    plain = segments(local_spark, stored_archive.path, schema, topic=topic, **options)
+    key = f"{KEY_ID}={write_private_key(tmp_path)}"
+    opened = segments(local_spark, tmp_path / "archive", schema, aivenKeys=key, **options)
+    rows = sorted(map(tuple, opened.collect()))
+    assert rows == sorted(map(tuple, plain.collect()))
+    assert len(rows) > 100
+    for isolation in ("read_committed", "read_uncommitted"):
+        without = segments(local_spark, tmp_path / "archive", schema, isolation=isolation, corrupt="skip")
+        with pytest.raises(Exception, match=f"RSA key '{KEY_ID}', which was not given: .* aivenKeys"):
+            without.collect()
 
 
 def test_sql_by_hour(local_spark: SparkSession, stored_archive: TieredArchive) -> None:
