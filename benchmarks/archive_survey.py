@@ -1,29 +1,37 @@
-"""Surveying and packing an archive of very many segments on the driver: CPU a segment, and memory.
+"""What the driver does for an archive of very many segments before the first task: CPU a segment, and memory.
 
-    python -m benchmarks.archive_survey [--segments 1000000] [--partitions 1000] [--json FILE]
+    python -m benchmarks.archive_survey [--what survey|read-plan] [--layout local-tiered|plain|aiven]
+                                        [--segments 1000000] [--partitions 1000] [--json FILE]
 
-The archive is made up as it is listed: LocalTieredStorage, five objects a segment, log sizes of a log-normal
-distribution. All that `archive verify` does before its first task is done: names are taken apart, the inventory taken,
-work spooled to disk, packed into tasks, pickled. Making up the objects counts, too. Exit code 1: above 60 s or 1 GB.
+The archive is made up as it is listed: five objects a segment (three of Aiven's plugin), log sizes of a log-normal
+distribution. `survey` is all that `archive verify` does before its first task: names are taken apart, the inventory
+taken, work spooled to disk, packed into tasks, pickled. `read-plan` is what the data source does: segments are chosen,
+divided into tasks, pickled. Making up the objects counts, too. Exit code 1: above 60 s or 1 GB.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import resource
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
 import numpy as np
 
-from recovery.archive.archived import StoredObject
-from recovery.archive.layouts import make_layout
+from recovery.archive.layout import Layout
+from recovery.archive.layouts import LAYOUT_NAMES, make_layout
 from recovery.archive.local_store import LocalStore
 from recovery.archive.packing import pack
+from recovery.archive.read_plan import plan_reads
+from recovery.archive.read_request import ReadTask, Selection
+from recovery.archive.record_columns import ReadOptions
 from recovery.archive.scanned import ScanOptions
+from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
 from recovery.archive.survey import SurveyedPartition, survey
 from recovery.archive.survey_spool import SurveySpool
@@ -32,7 +40,11 @@ from segfmt.kafka_uuid import format_uuid
 MOST_SECONDS = 60.0
 MOST_BYTES = 1_000_000_000
 _TASK_BYTES = 4 << 30
-_SUFFIXES = (".index", ".leader_epoch_checkpoint", ".log", ".snapshot", ".timeindex")
+_SUFFIXES = {
+    "local-tiered": (".index", ".leader_epoch_checkpoint", ".log", ".snapshot", ".timeindex"),
+    "plain": (".index", ".log", ".snapshot", ".timeindex", ".txnindex"),
+    "aiven": (".indexes", ".log", ".rsm-manifest"),
+}
 _TOPIC_ID = format_uuid(UUID(int=1 << 100))
 
 
@@ -40,34 +52,102 @@ class MadeUpStore(LocalStore):
     """An archive that is nowhere.
 
     Args:
+        layout: what it calls things.
         partitions: how many.
         segments: of each of them.
     """
 
-    def __init__(self, partitions: int, segments: int) -> None:
+    def __init__(self, layout: str, partitions: int, segments: int) -> None:
         super().__init__("/nowhere")
+        self._layout = layout
         self._partitions = partitions
-        self._segments = segments
+        self._suffixes = _SUFFIXES[layout]
         random = np.random.default_rng(1)
         sizes = random.lognormal(mean=19.0, sigma=1.0, size=segments)
         self._sizes = np.minimum(sizes, 1 << 30).astype(np.int64).tolist()
-        self._ids = [format_uuid(UUID(bytes=random.bytes(16))) for _ in range(segments)]
+        self._ids = [
+            "" if layout == "plain" else f"-{format_uuid(UUID(bytes=random.bytes(16)))}"
+            for _ in range(segments)
+        ]
+        self._versions = [
+            [random.bytes(16).hex() for _ in range(segments * len(self._suffixes))] for _ in range(2)
+        ]
 
     def list_level(self, prefix: str) -> Level:
         """Return made up partitions, and of each of them made up segments."""
-        if not prefix:
-            folders = (f"orders-{number}-{_TOPIC_ID}/" for number in range(self._partitions))
-            return Level(prefixes=sorted(folders), objects=())
-        objects = [
-            StoredObject(
-                key=f"{prefix}{number * 1000:020d}-{one}{suffix}",
-                size_bytes=size if suffix == ".log" else 1000,
-                version="0123456789abcdef0123456789abcdef",
-            )
-            for number, (one, size) in enumerate(zip(self._ids, self._sizes, strict=True))
-            for suffix in _SUFFIXES
-        ]
-        return Level(prefixes=(), objects=objects)
+        if not prefix or prefix == f"orders-{_TOPIC_ID}/":
+            return Level(prefixes=sorted(self._folders(prefix)), objects=ObjectTable())
+        rows = []
+        versions = iter(self._versions[len(prefix) % 2])
+        for number, (one, size) in enumerate(zip(self._ids, self._sizes, strict=True)):
+            for suffix in self._suffixes:
+                size_bytes = size if suffix == ".log" else 1000
+                rows.append((f"{number * 1000:020d}{one}{suffix}", size_bytes, next(versions)))
+        return Level(prefixes=(), objects=ObjectTable.of_rows(prefix, rows))
+
+    def _folders(self, prefix: str) -> Iterator[str]:
+        if self._layout == "aiven" and not prefix:
+            return iter((f"orders-{_TOPIC_ID}/",))
+        name = {
+            "local-tiered": f"orders-{{}}-{_TOPIC_ID}/",
+            "plain": "orders-{}/",
+            "aiven": f"{prefix}{{}}/",
+        }[self._layout]
+        return map(name.format, range(self._partitions))
+
+
+def measured_survey(store: MadeUpStore, layout: Layout) -> dict[str, float]:
+    """Survey and pack; return counts and CPU seconds."""
+    started_s = time.process_time()
+    tasks = largest = 0
+    with SurveySpool() as spool:
+        for partition in survey(store, layout, ScanOptions(url=store.url, layout=layout.name)):
+            assert isinstance(partition, SurveyedPartition)
+            spool.add(partition)
+        surveyed_s = time.process_time()
+        for task in pack(spool, task_bytes=_TASK_BYTES):
+            pickle.dumps(task, protocol=5)
+            tasks += 1
+            largest = max(largest, task.log_bytes)
+        return {
+            "segments": spool.segment_count,
+            "log_bytes": spool.log_bytes,
+            "tasks": tasks,
+            "largest_task_of_mean": largest * tasks / max(1, spool.log_bytes),
+            "survey_cpu_us_a_segment": (surveyed_s - started_s) / spool.segment_count * 1e6,
+            "pack_cpu_us_a_segment": (time.process_time() - surveyed_s) / spool.segment_count * 1e6,
+        }
+
+
+def measured_read_plan(store: MadeUpStore, layout: Layout) -> dict[str, float]:
+    """Plan the reading of all records; return counts and CPU seconds."""
+    from recovery.spark.data_source import Task
+
+    wanted = ReadTask(
+        url=store.url,
+        layout=layout.name,
+        options=ReadOptions(),
+        selection=Selection(task_bytes=_TASK_BYTES),
+        needs_aborted=True,
+    )
+    started_s = time.process_time()
+    segments = 0
+    tasks = []
+    for task in plan_reads(store, layout, wanted):
+        segments += sum(len(run.segments) for run in task.runs)
+        tasks.append(Task(task))
+    return {
+        "segments": segments,
+        "tasks": len(tasks),
+        "task_bytes_a_segment": sum(len(task.value) for task in tasks) / segments,
+        "plan_cpu_us_a_segment": (time.process_time() - started_s) / segments * 1e6,
+    }
+
+
+MEASURED: dict[str, Callable[[MadeUpStore, Layout], dict[str, float]]] = {
+    "survey": measured_survey,
+    "read-plan": measured_read_plan,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,35 +155,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--what", choices=MEASURED, default="survey")
+    parser.add_argument("--layout", choices=LAYOUT_NAMES, default="local-tiered")
     parser.add_argument("--segments", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=1_000)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
-    store = MadeUpStore(options.partitions, options.segments // options.partitions)
-    started_s, cpu_s = time.monotonic(), time.process_time()
-    tasks = 0
-    with SurveySpool() as spool:
-        layout = make_layout("local-tiered")
-        for partition in survey(store, layout, ScanOptions(url=store.url, layout=layout.name)):
-            assert isinstance(partition, SurveyedPartition)
-            spool.add(partition)
-        surveyed_cpu_s = time.process_time() - cpu_s
-        largest = 0
-        for task in pack(spool, task_bytes=_TASK_BYTES):
-            tasks += 1
-            largest = max(largest, task.log_bytes)
-        found = {
-            "segments": spool.segment_count,
-            "log_bytes": spool.log_bytes,
-            "tasks": tasks,
-            "largest_task_of_mean": largest * tasks / max(1, spool.log_bytes),
-            "wall_s": time.monotonic() - started_s,
-            "survey_cpu_us_a_segment": surveyed_cpu_s / spool.segment_count * 1e6,
-            "pack_cpu_us_a_segment": (time.process_time() - cpu_s - surveyed_cpu_s)
-            / spool.segment_count
-            * 1e6,
-            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        }
+    store = MadeUpStore(options.layout, options.partitions, options.segments // options.partitions)
+    started_s = time.monotonic()
+    found = MEASURED[options.what](store, make_layout(options.layout))
+    found["wall_s"] = time.monotonic() - started_s
+    found["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps(found, indent=1))
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1) + "\n")

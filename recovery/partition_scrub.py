@@ -6,6 +6,7 @@ what is wrong with each file. The driver reads; this module opens only the small
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import field, replace
 
 import numpy as np
@@ -17,7 +18,8 @@ from recovery.index_checks import check_transaction_index
 from recovery.partition_facts import PartitionFacts
 from recovery.producer_checks import ProducerChecks
 from recovery.row_checks import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
-from recovery.segment_task import SegmentResult, SegmentTask, Tail
+from recovery.segment_task import SegmentResult, SegmentTask
+from recovery.segment_tasks import other_task, segment_task, unflushed_from
 from recovery.verdict import Finding
 from segfmt import layout
 from segfmt.filenames import (
@@ -31,7 +33,6 @@ from segfmt.filenames import (
     file_kind,
     log_name,
     offset_index_name,
-    read_offset,
     snapshot_name,
     time_index_name,
     txn_index_name,
@@ -86,47 +87,23 @@ class PartitionScrub:
 
     def tasks(self) -> list[SegmentTask]:
         """Return the segments to be read, ascending."""
-        bases = self.files.base_offsets
-        unflushed_from = self._unflushed_from()
+        bases, snapshots = self.files.base_offsets, sorted(self.files.snapshots)
+        flushed_end = unflushed_from(self.facts, bases)
         tasks = []
-        for place, base in enumerate(bases):
-            is_last = place == len(bases) - 1
-            following = None if is_last else bases[place + 1]
-            is_flushed = base < unflushed_from
+        for base, following in zip(bases, [*bases[1:], None], strict=False):
+            end = len(snapshots) if following is None else bisect_left(snapshots, following)
             tasks.append(
-                SegmentTask(
-                    folder=self.facts.path,
-                    base_offset=base,
-                    log=log_name(base),
+                segment_task(
+                    self.facts,
+                    base,
                     next_base_offset=following,
-                    tail=self._tail(is_last=is_last, is_flushed=is_flushed),
-                    is_flushed=is_flushed,
-                    is_preallocated=self.facts.is_preallocated,
-                    may_be_preallocated=is_last,
-                    is_deep=self.facts.is_deep,
-                    snapshot_offsets=tuple(
-                        offset
-                        for offset in sorted(self.files.snapshots)
-                        if base < offset and (following is None or offset < following)
-                    ),
+                    unflushed_from=flushed_end,
+                    snapshot_offsets=tuple(snapshots[bisect_right(snapshots, base) : end]),
                 )
             )
-        return [*tasks, *self._other_tasks()]
-
-    def _other_tasks(self) -> list[SegmentTask]:
-        """Return what is read like a closed segment: what a broker would put in place of others, KRaft's snapshots."""
-        bases = {name: read_offset(name) for name in sorted(self.files.swaps)}
-        return [
-            SegmentTask(
-                folder=self.facts.path,
-                base_offset=base,
-                log=name,
-                next_base_offset=None,
-                has_indexes=False,
-                is_deep=self.facts.is_deep,
-            )
-            for name, base in (bases | dict.fromkeys(self.files.kraft_snapshots, 0)).items()
-        ]
+        # what a broker would put in place of others, and KRaft's snapshots
+        others = [*sorted(self.files.swaps), *self.files.kraft_snapshots]
+        return [*tasks, *(other_task(self.facts, name) for name in others)]
 
     def take(self, result: SegmentResult) -> None:
         """Take in the result of the next task, in their order."""
@@ -348,29 +325,6 @@ class PartitionScrub:
             return 0
         last = self._results[-1]
         return last.task.base_offset if last.last_offset is None else last.last_offset + 1
-
-    def _unflushed_from(self) -> int:
-        """Return the base offset of the first segment behind the recovery point."""
-        bases, facts = self.files.base_offsets, self.facts
-        beyond = (bases[-1] + 1) if bases else 0
-        if (
-            not bases
-            or facts.is_live
-            or facts.is_archived
-            or (facts.had_clean_shutdown and not facts.is_metadata_log)
-        ):
-            return beyond
-        if facts.is_metadata_log:
-            return bases[-1]
-        point = 0 if facts.recovery_point is None else facts.recovery_point
-        return max((base for base in bases if base <= point), default=bases[0])
-
-    def _tail(self, *, is_last: bool, is_flushed: bool) -> Tail:
-        if self.facts.is_live:
-            return Tail.LIVE if is_last else Tail.CLOSED
-        if not is_flushed:
-            return Tail.UNCLEAN
-        return Tail.LYING if is_last and self.facts.had_clean_shutdown else Tail.CLOSED
 
     def _add(
         self, file: str, rule: str, detail: str, *, is_note: bool = False, is_flushed: bool = True

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from uuid import UUID
 
-from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.value_class import dataclass
 
@@ -37,13 +36,16 @@ LOCAL_TIERED_ROOT = "kafka-tiered-storage"
 AIVEN_SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 """The objects of a segment, in the order of their upload: with the manifest it is complete."""
 
-_ID = r"[A-Za-z0-9_-]{22}"
+SEGMENT_NAME_CHARS = 43
+"""How many characters stand in front of a name's suffix."""
+
+_ID = r"[A-Za-z0-9_-]{21}[AQgw]"  # 128 bits: the last character has but two of its six
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _INT = r"0|[1-9][0-9]{0,9}"
 _FOLDER = re.compile(rf"({_TOPIC})-({_INT})-({_ID})")
 _TOPIC_FOLDER = re.compile(rf"({_TOPIC})-({_ID})")
 _PARTITION = re.compile(_INT)
-_FILE = re.compile(rf"([0-9]{{20}})-({_ID})(\.[a-z_-]+)")
+_SEGMENT = re.compile(rf"([0-9]{{20}})-({_ID})")
 _MAX_INT = 2**31 - 1
 _MAX_LONG = 2**63 - 1
 
@@ -109,10 +111,18 @@ def read_local_tiered_folder(name: str) -> LocalTieredFolder | None:
     found = _FOLDER.fullmatch(name)
     if found is None:
         return None
-    topic, partition, topic_id = found[1], int(found[2]), _read_id(found[3])
-    if topic_id is None or not _is_topic(topic) or partition > _MAX_INT:
+    topic, partition = found[1], int(found[2])
+    if not _is_topic(topic) or partition > _MAX_INT:
         return None
-    return LocalTieredFolder(topic=topic, partition=partition, topic_id=topic_id)
+    return LocalTieredFolder(topic=topic, partition=partition, topic_id=read_uuid(found[3]))
+
+
+def read_segment_name(name: str) -> tuple[int, str] | None:
+    """Return start offset and id, as text, of the part of a *name* before its suffix, None if it is no such part."""
+    found = _SEGMENT.fullmatch(name)
+    if found is None or (start_offset := int(found[1])) > _MAX_LONG:
+        return None
+    return start_offset, found[2]
 
 
 def read_local_tiered_file(name: str) -> RemoteFileName | None:
@@ -130,8 +140,7 @@ def read_aiven_topic_folder(name: str) -> tuple[str, UUID] | None:
     found = _TOPIC_FOLDER.fullmatch(name)
     if found is None or not _is_topic(found[1]):
         return None
-    topic_id = _read_id(found[2])
-    return None if topic_id is None else (found[1], topic_id)
+    return found[1], read_uuid(found[2])
 
 
 def read_aiven_key(key: str, *, prefix: str = "") -> AivenKey | None:
@@ -151,22 +160,10 @@ def read_aiven_key(key: str, *, prefix: str = "") -> AivenKey | None:
 
 
 def _read_file(name: str, suffixes: tuple[str, ...]) -> RemoteFileName | None:
-    found = _FILE.fullmatch(name)
-    if found is None or found[3] not in suffixes:
+    found, suffix = read_segment_name(name[:SEGMENT_NAME_CHARS]), name[SEGMENT_NAME_CHARS:]
+    if found is None or suffix not in suffixes:
         return None
-    start_offset, segment_id = int(found[1]), _read_id(found[2])
-    if segment_id is None or start_offset > _MAX_LONG:
-        return None
-    return RemoteFileName(start_offset=start_offset, segment_id=segment_id, suffix=found[3])
-
-
-def _read_id(text: str) -> UUID | None:
-    """Return the id that *text* spells, None where its last character has bits that no id has."""
-    try:
-        found = read_uuid(text)
-    except FormatError:
-        return None
-    return found if format_uuid(found) == text else None
+    return RemoteFileName(start_offset=found[0], segment_id=read_uuid(found[1]), suffix=suffix)
 
 
 def _is_topic(name: str) -> bool:

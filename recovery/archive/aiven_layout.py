@@ -6,28 +6,23 @@ The manifest is uploaded last, so a segment without one was never whole.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys, restore_chunk, restore_index
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.grouping import group_by_segment
 from recovery.archive.layout import part_kind
+from recovery.archive.segment_table import ArchivedPartition, ObjectTable
 from recovery.archive.store import Store
 from recovery.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.segment_files import OpenedLog
 from segfmt.aiven_manifest import AivenIndexKind, AivenManifest, read_aiven_manifest
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemoteSegment
-from segfmt.remote_names import read_aiven_file, read_aiven_topic_folder
+from segfmt.remote_names import read_aiven_topic_folder
 
 MOST_MANIFEST_BYTES = 16 << 20
 _SUFFIXES = {PartKind.LOG: ".log", PartKind.INDEXES: ".indexes", PartKind.MANIFEST: ".rsm-manifest"}
@@ -71,9 +66,9 @@ class AivenLayout:
             folder=f"{found[0]}-{int(number)}",
         )
 
-    def partition(self, where: PartitionPrefix, objects: Sequence[StoredObject]) -> ArchivedPartition:
+    def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
         """Group the objects below a partition's prefix by start offset and segment id."""
-        return group_by_segment(where, objects, read_aiven_file, _KINDS)
+        return group_by_segment(where, objects, _KINDS)
 
     def files(self, store: Store, segment: ArchivedSegment) -> AivenFiles:
         """Return the files of a segment, once its manifest is read."""

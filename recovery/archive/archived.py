@@ -1,9 +1,11 @@
-"""What an archive holds, as values: objects, the segments that they make up, partitions. Frozen and picklable."""
+"""What an archive holds, as values: objects, the segments that they make up. Frozen and picklable.
+
+Of a whole partition `recovery/archive/segment_table.py` has them as columns.
+"""
 
 from __future__ import annotations
 
 import enum
-import hashlib
 from collections.abc import Mapping
 from dataclasses import field
 
@@ -21,6 +23,8 @@ class PartKind(enum.Enum):
     LEADER_EPOCHS = "leader-epoch-checkpoint"
     INDEXES = "indexes"  # Aiven: all indexes in one object
     MANIFEST = "rsm-manifest"  # Aiven
+
+    __hash__ = object.__hash__  # members are compared by identity; hashing their names takes a call in Python
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +77,6 @@ class ArchivedSegment:
         log = self.parts.get(PartKind.LOG)
         return 0 if log is None else log.size_bytes
 
-    def digest(self, salt: str = "") -> bytes:
-        """Return 16 bytes that change with any of its objects, and with *salt*."""
-        text = [salt, str(self.base_offset), self.segment_id, str(self.next_base_offset)]
-        for kind, one in sorted(self.parts.items(), key=lambda part: part[0].value):
-            text += [kind.value, one.key, str(one.size_bytes), one.version]
-        for offset, one in sorted(self.snapshots.items()):
-            text += [str(offset), one.key, str(one.size_bytes), one.version]
-        return hashlib.blake2b("\0".join(text).encode("utf-8", "surrogateescape"), digest_size=16).digest()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPrefix:
@@ -98,25 +93,3 @@ class PartitionPrefix:
     partition: int
     topic_id: str = ""
     folder: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedPartition:
-    """What lies below one prefix.
-
-    Attributes:
-        segments: ascending by base offset, then by their ids.
-        others: objects that belong to no segment: checkpoints of a plain copy, foreign ones.
-    """
-
-    where: PartitionPrefix
-    segments: tuple[ArchivedSegment, ...]
-    others: tuple[StoredObject, ...] = ()
-
-    @property
-    def objects(self) -> list[StoredObject]:
-        """All objects below the prefix."""
-        parts = [
-            one for segment in self.segments for one in (*segment.parts.values(), *segment.snapshots.values())
-        ]
-        return [*parts, *self.others]

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from uuid import UUID
 
-from recovery.archive.archived import ArchivedPartition, PartitionPrefix, PartKind
+from recovery.archive.archived import PartitionPrefix, PartKind
 from recovery.archive.inventory import take_inventory
 from recovery.archive.inventory_entry import Expectation, PartitionInventory
 from recovery.archive.layout import Layout
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.archive.remote_metadata import MetadataProblem, RemoteMetadata, read_remote_metadata
+from recovery.archive.segment_table import ArchivedPartition
 from recovery.archive.store import Store
 from recovery.archive.stores import open_store
 from recovery.folder_files import MOST_SMALL_FILE_BYTES
@@ -98,7 +99,7 @@ class Expectations:
             )
             if (owner.topic_id, owner.partition) in self._seen or not is_chosen(where):
                 continue
-            found = self.judge(ArchivedPartition(where=where, segments=()), layout)
+            found = self.judge(ArchivedPartition(where=where), layout)
             if found.entries:
                 yield where, found
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartKind
+from recovery.archive.archived import ArchivedSegment, PartKind
 from recovery.archive.inventory_entry import (
     Expectation,
     InventoryEntry,
@@ -30,6 +30,7 @@ from recovery.archive.lineage import (
     trace_lineage,
 )
 from recovery.archive.remote_cache import RemoteLogCache
+from recovery.archive.segment_table import ArchivedPartition, parts_in
 from recovery.verdict import Finding, Severity
 from segfmt.aiven_custom_metadata import read_remote_size
 from segfmt.errors import FormatError
@@ -71,22 +72,40 @@ def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory
     """Return what names alone tell: parts that are missing, offsets that are there twice."""
     entries: list[InventoryEntry] = []
     findings: list[Finding] = []
-    for segment in archived.segments:
-        missing = layout.required_parts - segment.parts.keys()
-        status = SegmentStatus.INCOMPLETE if missing else SegmentStatus.ARCHIVED
-        if missing and PartKind.MANIFEST in missing:
-            status = SegmentStatus.COPY_STARTED
-            words = (
-                "there is no manifest: its upload or its deletion was not finished, or the manifest is lost"
-            )
-            findings.append(_finding(layout, segment, "interrupted-copy", words, severity="note"))
-        elif missing:
-            findings.append(_missing_parts(layout, segment, missing, "damage"))
-        if entries and segment.segment_id and entries[-1].base_offset == segment.base_offset:
+    segments, required = archived.segments, layout.required_parts
+    rows = zip(
+        segments.base_offsets, segments.segment_ids, segments.shapes(), segments.size_bytes(), strict=True
+    )
+    for place, (base_offset, segment_id, shape, size_bytes) in enumerate(rows):
+        present, status = parts_in(shape), SegmentStatus.ARCHIVED
+        if not present >= required:
+            status, finding = _incomplete(layout, segments[place])
+            findings.append(finding)
+        if entries and segment_id and entries[-1].base_offset == base_offset:
             words = f"segment {entries[-1].segment_id} begins at the same offset"
-            findings.append(_finding(layout, segment, "duplicate", words, severity="note"))
-        entries.append(_entry(segment, status))
+            findings.append(_finding(layout, segments[place], "duplicate", words, severity="note"))
+        entries.append(
+            InventoryEntry(
+                base_offset=base_offset,
+                segment_id=segment_id,
+                status=status,
+                present=present,
+                size_bytes=size_bytes,
+            )
+        )
     return PartitionInventory(entries=tuple(entries), findings=tuple(findings))
+
+
+def _incomplete(layout: Layout, segment: ArchivedSegment) -> tuple[SegmentStatus, Finding]:
+    """Return what is to be said of a segment that lacks parts, as far as names tell."""
+    missing = layout.required_parts - segment.parts.keys()
+    if PartKind.MANIFEST not in missing:
+        return SegmentStatus.INCOMPLETE, _missing_parts(layout, segment, missing, "damage")
+    words = "there is no manifest: its upload or its deletion was not finished, or the manifest is lost"
+    return (
+        SegmentStatus.COPY_STARTED,
+        _finding(layout, segment, "interrupted-copy", words, severity="note"),
+    )
 
 
 class _Comparison:

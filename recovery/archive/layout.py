@@ -7,16 +7,11 @@ A layout is one module: it says what it calls a partition (`partition_at`), grou
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.segment_table import ArchivedPartition, ObjectTable
 from recovery.archive.store import Store
 from recovery.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.segment_files import MOST_INDEX_BYTES, OpenedLog
@@ -94,8 +89,8 @@ class Layout(Protocol):
         """Return the partition at *path*, parts divided by `/` and none at its end; None: look further down."""
         ...
 
-    def partition(self, where: PartitionPrefix, objects: Sequence[StoredObject]) -> ArchivedPartition:
-        """Group the *objects* below a partition's prefix into segments."""
+    def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
+        """Group the *objects* below a partition's prefix, in the order of their names, into segments."""
         ...
 
     def files(self, store: Store, segment: ArchivedSegment) -> ArchivedFiles:

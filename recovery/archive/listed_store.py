@@ -23,6 +23,7 @@ from typing import NamedTuple, TextIO
 from urllib.parse import unquote
 
 from recovery.archive.archived import StoredObject
+from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level, Store
 from recovery.errors import UsageError
 from recovery.segment_files import OpenedLog
@@ -69,11 +70,13 @@ class ListedStore:
                 "SELECT prefix FROM prefixes WHERE parent = ? ORDER BY prefix", (prefix,)
             ).fetchall()
             rows = self._database.execute(
-                "SELECT name, size, version FROM objects WHERE parent = ? ORDER BY name", (prefix,)
-            ).fetchall()
-        objects = [self._object(prefix + name, size, version) for name, size, version in rows]
+                "SELECT name, size, version, max(rowid) FROM objects WHERE parent = ? GROUP BY name ORDER BY name",
+                (prefix,),
+            ).fetchall()  # of what is named twice, the last
+        known = [self._asked(prefix, row[0]) if row[1] == _SIZE_UNKNOWN else row[:3] for row in rows]
         return Level(
-            prefixes=[one for (one,) in prefixes], objects=[one for one in objects if one is not None]
+            prefixes=[one for (one,) in prefixes],
+            objects=ObjectTable.of_rows(prefix, [row for row in known if row is not None]),
         )
 
     def stat(self, key: str) -> StoredObject:
@@ -96,13 +99,13 @@ class ListedStore:
         """Write an object in place of what is there."""
         self._store.replace(key, data)
 
-    def _object(self, key: str, size: int, version: str) -> StoredObject | None:
-        if size != _SIZE_UNKNOWN:
-            return StoredObject(key=key, size_bytes=size, version=version)
+    def _asked(self, prefix: str, name: str) -> tuple[str, int, str] | None:
+        """Return a row with what the store says of an object, None if it is gone since the list was made."""
         try:
-            return self._store.stat(key)
+            found = self._store.stat(prefix + name)
         except FileNotFoundError:
-            return None  # gone since the list was made
+            return None
+        return name, found.size_bytes, found.version
 
     def _fill(self, entries: Iterator[_Entry]) -> None:
         in_front = (f"{self._store.url.rstrip('/')}/", _path_in_bucket(self._store.url))

@@ -6,6 +6,7 @@ import os
 import secrets
 
 from recovery.archive.archived import StoredObject
+from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
 from recovery.segment_files import OpenedFile
 
@@ -28,21 +29,23 @@ class LocalStore:
     def list_level(self, prefix: str) -> Level:
         """Return folders and files directly below *prefix*; links are followed, other things passed over."""
         prefixes: list[str] = []
-        objects: list[StoredObject] = []
+        rows: list[tuple[str, int, str]] = []
         with os.scandir(self._path(prefix)) as entries:
             for entry in entries:
                 try:
                     if entry.is_dir():
                         prefixes.append(f"{prefix}{entry.name}/")
                     elif entry.is_file():
-                        objects.append(_stored(prefix + entry.name, entry.stat()))
+                        status = entry.stat()
+                        rows.append((entry.name, status.st_size, _version(status)))
                 except FileNotFoundError:
                     continue  # removed meanwhile
-        return Level(prefixes=sorted(prefixes), objects=sorted(objects, key=lambda one: one.key))
+        return Level(prefixes=sorted(prefixes), objects=ObjectTable.of_rows(prefix, sorted(rows)))
 
     def stat(self, key: str) -> StoredObject:
         """Return a file as it is now."""
-        return _stored(key, os.stat(self._path(key)))
+        status = os.stat(self._path(key))
+        return StoredObject(key=key, size_bytes=status.st_size, version=_version(status))
 
     def read(self, key: str, *, most_bytes: int) -> bytes:
         """Return the first bytes of a file."""
@@ -94,10 +97,8 @@ class LocalStore:
         return os.path.join(self._root, key) if key else self._root
 
 
-def _stored(key: str, status: os.stat_result) -> StoredObject:
-    return StoredObject(
-        key=key, size_bytes=status.st_size, version=f"{status.st_mtime_ns:x}-{status.st_ino:x}"
-    )
+def _version(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns:x}-{status.st_ino:x}"
 
 
 def _sync_folder(path: str) -> None:

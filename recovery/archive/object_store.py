@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recovery.archive.archived import StoredObject
+from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
 from recovery.errors import UsageError
 
@@ -67,10 +68,11 @@ class ObjectStore:
 
         with _errors(self._url, prefix):
             found = obstore.list_with_delimiter(self._client, prefix or None)
-        objects = [_stored(meta) for meta in found["objects"]]
+        start = len(prefix)
+        rows = [(meta["path"][start:], meta["size"], _version(meta)) for meta in found["objects"]]
         return Level(
             prefixes=sorted(f"{one.rstrip('/')}/" for one in found["common_prefixes"]),
-            objects=sorted((one for one in objects if one.key != prefix), key=lambda one: one.key),
+            objects=ObjectTable.of_rows(prefix, sorted(row for row in rows if row[0])),
         )
 
     def stat(self, key: str) -> StoredObject:
@@ -78,7 +80,8 @@ class ObjectStore:
         import obstore
 
         with _errors(self._url, key):
-            return _stored(obstore.head(self._client, key))
+            meta = obstore.head(self._client, key)
+        return StoredObject(key=meta["path"], size_bytes=meta["size"], version=_version(meta))
 
     def read(self, key: str, *, most_bytes: int) -> bytes:
         """Return the first bytes of an object."""
@@ -215,9 +218,11 @@ def _profile() -> dict[str, str]:
     return found
 
 
-def _stored(meta: Any) -> StoredObject:  # noqa: ANN401 - obstore.ObjectMeta, a dict
-    version = meta.get("e_tag") or (meta["last_modified"].isoformat() if meta.get("last_modified") else "")
-    return StoredObject(key=meta["path"], size_bytes=meta["size"], version=version.strip('"'))
+def _version(meta: Any) -> str:  # noqa: ANN401 - obstore.ObjectMeta, a dict
+    version: str = meta.get("e_tag") or (
+        meta["last_modified"].isoformat() if meta.get("last_modified") else ""
+    )
+    return version.strip('"')
 
 
 @contextmanager

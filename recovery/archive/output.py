@@ -18,14 +18,8 @@ from collections.abc import Iterable, Iterator
 
 from recovery.archive.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.layout import Layout
-from recovery.archive.scan_rows import (
-    DIGEST_BYTES,
-    HEAD_OFFSET,
-    ScanRow,
-    batches_to_rows,
-    rows_to_batches,
-    scan_schema,
-)
+from recovery.archive.scan_rows import HEAD_OFFSET, ScanRow, batches_to_rows, rows_to_batches, scan_schema
+from recovery.archive.scanned import DIGEST_BYTES
 from recovery.archive.store import Store
 
 SCANS, VERDICTS, RECOVERED, QUARANTINE = "scans/", "verdicts/", "recovered/", "quarantine/"

@@ -7,61 +7,67 @@ more a core, tasks of nearly one size need no cleverer packing: whoever is done 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import field
 
-from recovery.archive.survey_spool import Chunk
+from recovery.archive.scanned import PartitionWork
+from recovery.archive.survey_spool import SpooledPartition
 from segfmt.value_class import dataclass
 
 MOST_SEGMENTS = 5_000
 """In one task: small segments cost their own time, not that of their bytes."""
+SEGMENT_BYTES = 256 << 10
+"""What a segment costs beside its bytes, as bytes that could be read in that time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class PackedTask:
     """What one task is to do.
 
     Attributes:
         heads: records of the heads of partitions that begin here.
-        works: prefixes of partitions, and records of neighbouring segments' works.
+        works: the work on neighbouring segments of each partition.
         segment_count, log_bytes: of these segments.
         begun: prefix, segments and bytes of logs of the partitions that begin here.
         ended: prefixes of the partitions whose last segment is here.
     """
 
-    heads: tuple[bytes, ...]
-    works: tuple[tuple[str, bytes], ...]
-    segment_count: int
-    log_bytes: int
-    begun: tuple[tuple[str, int, int], ...]
-    ended: tuple[str, ...]
+    heads: list[bytes] = field(default_factory=list)
+    works: list[PartitionWork] = field(default_factory=list)
+    segment_count: int = 0
+    log_bytes: int = 0
+    begun: list[tuple[str, int, int]] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+
+    def take(self, works: PartitionWork, *, is_last: bool) -> None:
+        """Take up the work on further segments; with the last ones their partition ends."""
+        if len(works):
+            self.works.append(works)
+        self.segment_count += len(works)
+        self.log_bytes += sum(works.segments.log_bytes())
+        if is_last:
+            self.ended.append(works.prefix)
 
 
-def pack(chunks: Iterable[Chunk], *, task_bytes: int) -> Iterator[PackedTask]:
-    """Yield the tasks for *chunks*, in their order.
+def pack(partitions: Iterable[SpooledPartition], *, task_bytes: int) -> Iterator[PackedTask]:
+    """Yield the tasks for *partitions*, in their order.
 
     Args:
-        chunks: of partitions, in the order of these.
+        partitions: in the order of their prefixes.
         task_bytes: how much a task is to read, about.
     """
-    task: list[Chunk] = []
-    cost_bytes = segment_count = 0
-    for chunk in chunks:
-        task.append(chunk)
-        cost_bytes += chunk.cost_bytes
-        segment_count += chunk.segment_count
-        if cost_bytes >= task_bytes or segment_count >= MOST_SEGMENTS:
-            yield _packed(task)
-            task, cost_bytes, segment_count = [], 0, 0
-    if task:
-        yield _packed(task)
-
-
-def _packed(chunks: list[Chunk]) -> PackedTask:
-    first = [chunk for chunk in chunks if chunk.head]
-    return PackedTask(
-        heads=tuple(chunk.head for chunk in first),
-        works=tuple((chunk.prefix, chunk.works) for chunk in chunks if chunk.segment_count),
-        segment_count=sum(chunk.segment_count for chunk in chunks),
-        log_bytes=sum(chunk.log_bytes for chunk in chunks),
-        begun=tuple((chunk.prefix, *chunk.partition) for chunk in first),
-        ended=tuple(chunk.prefix for chunk in chunks if chunk.is_last),
-    )
+    task, cost_bytes = PackedTask(), 0
+    for head, works in partitions:
+        sizes = works.segments.log_bytes()
+        task.heads.append(head)
+        task.begun.append((works.prefix, len(works), sum(sizes)))
+        start = 0
+        for end, size_bytes in enumerate(sizes, 1):
+            cost_bytes += size_bytes + SEGMENT_BYTES
+            if cost_bytes >= task_bytes or task.segment_count + end - start >= MOST_SEGMENTS:
+                task.take(works.between(start, end), is_last=end == len(works))
+                yield task
+                task, cost_bytes, start = PackedTask(), 0, end
+        if start < len(works) or not sizes:
+            task.take(works.between(start, len(works)), is_last=True)
+    if task.begun or task.works:
+        yield task

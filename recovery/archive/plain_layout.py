@@ -5,34 +5,47 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.layout import PlainFiles
+from recovery.archive.segment_table import (
+    FURTHER_SNAPSHOT,
+    LETTERS,
+    ArchivedPartition,
+    ObjectTable,
+    SegmentTable,
+)
 from recovery.archive.store import Store
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
-    FileKind,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
     FolderState,
-    file_kind,
+    format_offset,
     log_name,
     offset_index_name,
     read_folder_name,
-    read_offset,
     snapshot_name,
     time_index_name,
     txn_index_name,
 )
+from segfmt.java_text import parse_long
 
 _NAMES = {
     PartKind.LOG: log_name,
     PartKind.OFFSET_INDEX: offset_index_name,
     PartKind.TIME_INDEX: time_index_name,
     PartKind.TXN_INDEX: txn_index_name,
+}
+_LOG, _SNAPSHOT = LETTERS[PartKind.LOG], LETTERS[PartKind.SNAPSHOT]
+_LETTERS = {
+    LOG_SUFFIX: _LOG,
+    INDEX_SUFFIX: LETTERS[PartKind.OFFSET_INDEX],
+    TIME_INDEX_SUFFIX: LETTERS[PartKind.TIME_INDEX],
+    TXN_INDEX_SUFFIX: LETTERS[PartKind.TXN_INDEX],
+    SNAPSHOT_SUFFIX: _SNAPSHOT,
 }
 
 
@@ -54,36 +67,37 @@ class PlainLayout:
             return None
         return PartitionPrefix(prefix=f"{path}/", topic=found.topic, partition=found.partition, folder=folder)
 
-    def partition(self, where: PartitionPrefix, objects: Sequence[StoredObject]) -> ArchivedPartition:
+    def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
         """Group the files of a partition's folder; each snapshot belongs to the segment that ends at it."""
-        by_name = {one.name: one for one in objects}
-        bases = sorted(offset for offset in map(_log_offset, by_name) if offset is not None)
-        snapshots = {
-            offset: one for name, one in by_name.items() if (offset := _snapshot_offset(name)) is not None
-        }
-        offsets = sorted(snapshots)
-        segments = []
-        for place, base in enumerate(bases):
-            following = bases[place + 1] if place + 1 < len(bases) else None
-            parts = {kind: by_name[make(base)] for kind, make in _NAMES.items() if make(base) in by_name}
-            first = bisect_right(offsets, base) if place else 0
-            own = offsets[first:] if following is None else offsets[first : bisect_right(offsets, following)]
+        found = _by_offset(objects.names)
+        bases = sorted(offset for offset, parts in found.items() if _LOG in parts)
+        offsets = sorted(offset for offset, parts in found.items() if _SNAPSHOT in parts)
+        taken: list[int] = []
+        followings = [*bases[1:], None][: len(bases)]
+        kinds, ends = [], []
+        first = 0
+        for base, following in zip(bases, followings, strict=True):
+            for kind, place in found[base].items():
+                if kind != _SNAPSHOT:
+                    kinds.append(kind)
+                    taken.append(place)
+            last = len(offsets) if following is None else bisect_right(offsets, following)
+            own = offsets[first:last]
             end = following if following is not None else (own[-1] if own and own[-1] > base else None)
-            if end in snapshots:
-                parts[PartKind.SNAPSHOT] = snapshots[end]
-            segments.append(
-                ArchivedSegment(
-                    base_offset=base,
-                    parts=parts,
-                    next_base_offset=following,
-                    snapshots={offset: snapshots[offset] for offset in own if offset != end},
-                )
-            )
-        used = {
-            one.key for segment in segments for one in (*segment.parts.values(), *segment.snapshots.values())
-        }
-        others = tuple(one for one in objects if one.key not in used)
-        return ArchivedPartition(where=where, segments=tuple(segments), others=others)
+            kinds += [_SNAPSHOT if offset == end else FURTHER_SNAPSHOT for offset in own]
+            taken += [found[offset][_SNAPSHOT] for offset in own]
+            ends.append(len(taken))
+            first = last
+        segments = SegmentTable(
+            base_offsets=bases,
+            segment_ids=[""] * len(bases),
+            next_base_offsets=followings,
+            ends=ends,
+            kinds="".join(kinds),
+            objects=objects.take(taken),
+        )
+        rest = sorted(set(range(len(objects))).difference(taken))
+        return ArchivedPartition(where=where, segments=segments, others=objects.take(rest))
 
     def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
         """Return the files of a segment."""
@@ -97,18 +111,19 @@ class PlainLayout:
         return _NAMES[kind](segment.base_offset)
 
 
-def _log_offset(name: str) -> int | None:
-    return _offset(name) if file_kind(name) is FileKind.LOG else None
-
-
-def _snapshot_offset(name: str) -> int | None:
-    return _offset(name) if file_kind(name) is FileKind.SNAPSHOT else None
-
-
-def _offset(name: str) -> int | None:
-    """Return the offset of a file that has the name that Kafka would give it."""
-    try:
-        offset = read_offset(name)
-    except FileNameError:
-        return None
-    return offset if name in (log_name(offset), snapshot_name(offset)) else None
+def _by_offset(names: Sequence[str]) -> dict[int, dict[str, int]]:
+    """Return the places of the files in *names* by offset and kind, of those that are named as Kafka names them."""
+    found: dict[int, dict[str, int]] = {}
+    current, parts = "", None
+    for place, name in enumerate(names):
+        start = name.partition(".")[0]
+        letter = _LETTERS.get(name[len(start) :])
+        if letter is None:
+            continue
+        if start != current:
+            current, parts, offset = start, None, parse_long(start)
+            if offset is not None and format_offset(offset) == start:
+                parts = found.setdefault(offset, {})
+        if parts is not None:
+            parts[letter] = place
+    return found

@@ -16,11 +16,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from recovery.archive.archived import ArchivedPartition, ArchivedSegment, PartKind
+from recovery.archive.archived import ArchivedSegment, PartKind
 from recovery.archive.broker_view import BrokerView
 from recovery.archive.layout import Layout
 from recovery.archive.read_request import PlannedSegment, ReadTask, SegmentRun
 from recovery.archive.record_schema import Include
+from recovery.archive.segment_table import ArchivedPartition
 from recovery.archive.stable_offset import last_stable_offset
 from recovery.archive.store import Store
 from recovery.archive.walk import Walked, walk

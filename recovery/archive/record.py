@@ -15,6 +15,7 @@ MODULES: Final = (
     "native.raw_scan",
     "recovery.archive.archived",
     "recovery.archive.scanned",
+    "recovery.archive.segment_table",
     "recovery.archive.survey",
     "recovery.batch_checks",
     "recovery.folder_files",

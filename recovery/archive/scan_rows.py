@@ -16,7 +16,7 @@ from recovery.archive.layout import Layout
 from recovery.archive.packing import PackedTask
 from recovery.archive.partition_fold import PartitionFold, PartitionVerdict
 from recovery.archive.record import decode_record, encode_record
-from recovery.archive.scanned import PartitionHead, ScannedFolder, ScannedSegment, ScanOptions
+from recovery.archive.scanned import DIGEST_BYTES, PartitionHead, ScannedFolder, ScannedSegment
 from recovery.archive.segment_map import SegmentMap
 from recovery.archive.store import Store
 from recovery.archive.stored_folder import scan_folder
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HEAD_OFFSET = -1
-DIGEST_BYTES = 16
 ROWS_AT_A_TIME = 256
 """In one Arrow batch: records of many producers are large."""
 
@@ -60,7 +59,7 @@ def scan_schema() -> pa.Schema:
 
 
 def scan_task(
-    task: PackedTask, store: Store, layout: Layout, options: ScanOptions, *, run: bytes, write: Write | None
+    task: PackedTask, store: Store, layout: Layout, *, run: bytes, write: Write | None
 ) -> Iterator[ScanRow]:
     """Do one task of the map: yield the rows of its heads and segments."""
     for record in task.heads:
@@ -68,9 +67,9 @@ def scan_task(
         folder = None if layout.has_own_epochs else scan_folder(store, head)
         yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
     segments = SegmentMap(store, layout, write=write)
-    for prefix, record in task.works:
-        for work in decode_record(record):
-            yield _row(prefix, segments.scan(work), options.digest(work))
+    for works in task.works:
+        for work in works:
+            yield _row(works.prefix, segments.scan(work), work.digest)
 
 
 def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Self
 
 from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.segment_table import ArchivedPartition, SegmentTable
 from recovery.folder_files import FolderFiles
 from recovery.model import LogSettings
 from recovery.partition_facts import PartitionFacts
 from recovery.segment_task import SegmentResult, SegmentTask
+from recovery.segment_tasks import other_task, segment_task
 from recovery.verdict import Finding
+from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.value_class import dataclass
 
+DIGEST_BYTES = 16
 VERSION = 1
 """Of the checks and of the records that are kept of them; a kept record of another version is made again."""
 
@@ -36,7 +37,7 @@ class PartitionHead:
             worth a note, and no damage.
         gone: first and last offsets, in order, of what is deleted or lies below the log start: where it is missing
             there is no gap.
-        digests: of the segments that there are now, 16 bytes each, in their order.
+        digests: of the segments that there are now, DIGEST_BYTES each, in their order.
     """
 
     archived: ArchivedPartition
@@ -58,13 +59,98 @@ class SegmentWork:
 
     Attributes:
         settings: of the log, which rebuilt indexes follow.
+        digest: of the segment, DIGEST_BYTES.
         remote: what the metadata topic says of it, None where that is not known.
     """
 
     segment: ArchivedSegment
     task: SegmentTask
     settings: LogSettings
+    digest: bytes
     remote: RemoteSegment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWork:
+    """Segments of one partition that are to be read: their works, made where they are needed.
+
+    Attributes:
+        prefix: of the partition.
+        facts: what is known of it.
+        settings: of the log.
+        unflushed_from: base offset of the first segment behind the recovery point; None in tiered storage, where each
+            segment is closed and stands for itself.
+        segments: of a plain copy also what is read beside its segments, with the log's name as id.
+        digests: of the segments, DIGEST_BYTES each.
+        remote: what the metadata topic says of them, as far as it does, by id.
+    """
+
+    prefix: str
+    facts: PartitionFacts
+    settings: LogSettings
+    unflushed_from: int | None = None
+    segments: SegmentTable = field(default_factory=SegmentTable)
+    digests: bytes = b""
+    remote: Mapping[str, RemoteSegment] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return how many segments there are."""
+        return len(self.segments)
+
+    def __iter__(self) -> Iterator[SegmentWork]:
+        """Yield the works."""
+        for place, segment in enumerate(self.segments):
+            yield SegmentWork(
+                segment=segment,
+                task=self._task(segment),
+                settings=self.settings,
+                digest=self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES],
+                remote=self.remote.get(segment.segment_id),
+            )
+
+    def between(self, start: int, stop: int) -> Self:
+        """Return the work on some neighbours."""
+        return self._of(self.segments[start:stop], self.digests[start * DIGEST_BYTES : stop * DIGEST_BYTES])
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the work on the segments at *places*, in their order."""
+        digests = (self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES] for place in places)
+        return self._of(self.segments.take(places), b"".join(digests))
+
+    def _of(self, segments: SegmentTable, digests: bytes) -> Self:
+        ids = segments.segment_ids if self.remote else ()
+        remote = {one: self.remote[one] for one in ids if one in self.remote}
+        return replace(self, segments=segments, digests=digests, remote=remote)
+
+    def _task(self, segment: ArchivedSegment) -> SegmentTask:
+        if self.unflushed_from is None:
+            return SegmentTask(
+                folder=self.facts.path,
+                base_offset=segment.base_offset,
+                log=log_name(segment.base_offset),
+                next_base_offset=None,
+                is_deep=self.facts.is_deep,
+            )
+        if segment.segment_id:
+            return other_task(self.facts, segment.segment_id)
+        return segment_task(
+            self.facts,
+            segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            unflushed_from=self.unflushed_from,
+            snapshot_offsets=_offsets_inside(segment),
+        )
+
+
+def _offsets_inside(segment: ArchivedSegment) -> tuple[int, ...]:
+    """Return the offsets of a plain segment's snapshots but for those at its start and its end, ascending."""
+    offsets = list(segment.snapshots)
+    if PartKind.SNAPSHOT in segment.parts:
+        offsets.append(read_offset(segment.parts[PartKind.SNAPSHOT].name))
+    end = segment.next_base_offset
+    return tuple(
+        offset for offset in sorted(offsets) if segment.base_offset < offset and (end is None or offset < end)
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,7 +205,24 @@ class ScanOptions:
     is_deep: bool = False
     now_ms: int = 0
 
-    def digest(self, work: SegmentWork) -> bytes:
-        """Return 16 bytes that change with a segment's objects, and with all else that its record depends on."""
-        rebuilds = (self.is_in_place, work.settings) if self.rebuilds else ()
-        return work.segment.digest(f"{VERSION} {self.layout} {self.is_deep} {rebuilds} {work.remote}")
+    def digests(
+        self, segments: SegmentTable, settings: LogSettings, remote: Mapping[str, RemoteSegment]
+    ) -> bytes:
+        """Return DIGEST_BYTES for each of *segments*, which change with its objects and all else its record depends on.
+
+        Args:
+            segments: of one partition.
+            settings: of its log.
+            remote: what the metadata topic says of them, by id.
+        """
+        rebuilds = (self.is_in_place, settings) if self.rebuilds else ()
+        same = f"{VERSION} {self.layout} {self.is_deep} {rebuilds}\0{segments.objects.prefix}\0"
+        start = hashlib.blake2b(same.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
+        found = []
+        for text, segment_id in zip(segments.identities(), segments.segment_ids, strict=True):
+            one = start.copy()
+            one.update(text.encode("utf-8", "surrogateescape"))
+            if segment_id in remote:
+                one.update(f"\0{remote[segment_id]}".encode("utf-8", "surrogateescape"))
+            found.append(one.digest())
+        return b"".join(found)

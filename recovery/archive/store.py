@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from recovery.archive.archived import StoredObject
+from recovery.archive.segment_table import ObjectTable
 from recovery.segment_files import OpenedLog
 from segfmt.value_class import dataclass
 
@@ -16,11 +17,11 @@ class Level:
 
     Attributes:
         prefixes: what is further down, each with its `/`, in order.
-        objects: in the order of their keys.
+        objects: in the order of their names, each once.
     """
 
     prefixes: Sequence[str]
-    objects: Sequence[StoredObject]
+    objects: ObjectTable
 
 
 class Store(Protocol):

@@ -5,28 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.inventory import RULES_OF_READING, take_inventory
 from recovery.archive.inventory_entry import PartitionInventory, SegmentStatus
 from recovery.archive.layout import Layout
 from recovery.archive.log_dir_copy import LogDirCopy, read_log_dir_copy
-from recovery.archive.scanned import PartitionHead, ScanOptions, SegmentWork
+from recovery.archive.scanned import PartitionHead, PartitionWork, ScanOptions
+from recovery.archive.segment_table import ArchivedPartition, SegmentTable
 from recovery.archive.store import Store
 from recovery.archive.walk import Walked, walk
 from recovery.config import BrokerConfig
-from recovery.folder_files import FolderFiles
-from recovery.model import LogSettings
-from recovery.partition_facts import PartitionFacts
-from recovery.partition_scrub import PartitionScrub
-from recovery.segment_task import SegmentTask
+from recovery.segment_tasks import unflushed_from
 from recovery.topic_configs import TopicConfigs
-from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, log_name
+from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.value_class import dataclass
 
@@ -45,12 +36,7 @@ class SurveyedPartition:
     """One partition: what is known of it in front, and what is to be read."""
 
     head: PartitionHead
-    works: tuple[SegmentWork, ...]
-
-    @property
-    def log_bytes(self) -> int:
-        """Bytes of its logs."""
-        return sum(work.segment.log_bytes for work in self.works)
+    works: PartitionWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +77,11 @@ def survey(
         placed = replace(where, prefix=f"{where.folder}-{where.topic_id}/")
         facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
         head = PartitionHead(
-            archived=ArchivedPartition(where=placed, segments=()), facts=facts, findings=inventory.findings
+            archived=ArchivedPartition(where=placed), facts=facts, findings=inventory.findings
         )
-        yield SurveyedPartition(head=head, works=())
+        settings = topic_configs.settings_of(where.topic)
+        works = PartitionWork(prefix=placed.prefix, facts=facts, settings=settings)
+        yield SurveyedPartition(head=head, works=works)
 
 
 def _surveyed(
@@ -119,15 +107,16 @@ def _surveyed(
         is_preallocated=config.preallocate,
         segment_index_bytes=config.segment_index_bytes if topic in topic_configs.overrides else None,
     )
+    segments = archived.segments
+    remote: Mapping[str, RemoteSegment] = {}
     if layout.has_own_epochs:
-        works = _tiered_works(archived, facts, settings, remote_segments(archived.where))
+        remote = remote_segments(archived.where)
     else:
-        works = _plain_works(archived, facts, settings)
-    digests = b"".join(map(options.digest, works))
-    kept = replace(archived, segments=()) if layout.has_own_epochs else archived
+        segments = _with_others(archived, is_metadata_log=facts.is_metadata_log)
+    digests = options.digests(segments, settings, remote)
     inventory = judge(archived, layout)
     head = PartitionHead(
-        archived=kept,
+        archived=replace(archived, segments=SegmentTable()) if layout.has_own_epochs else archived,
         facts=facts,
         findings=tuple(found for found in inventory.findings if found.rule not in RULES_OF_READING),
         unfinished=frozenset(
@@ -136,65 +125,33 @@ def _surveyed(
         gone=tuple((one.start_offset, one.end_offset) for one in inventory.gone),
         digests=digests,
     )
+    works = PartitionWork(
+        prefix=archived.where.prefix,
+        facts=facts,
+        settings=settings,
+        unflushed_from=None
+        if layout.has_own_epochs
+        else unflushed_from(facts, archived.segments.base_offsets),
+        segments=segments,
+        digests=digests,
+        remote=remote,
+    )
     return SurveyedPartition(head=head, works=works)
 
 
-def _tiered_works(
-    archived: ArchivedPartition,
-    facts: PartitionFacts,
-    settings: LogSettings,
-    remote: Mapping[str, RemoteSegment],
-) -> tuple[SegmentWork, ...]:
-    return tuple(
-        SegmentWork(
-            segment=segment,
-            task=SegmentTask(
-                folder=facts.path,
-                base_offset=segment.base_offset,
-                log=log_name(segment.base_offset),
-                next_base_offset=None,
-                is_deep=facts.is_deep,
-            ),
-            settings=settings,
-            remote=remote.get(segment.segment_id),
-        )
-        for segment in archived.segments
-    )
+def _with_others(archived: ArchivedPartition, *, is_metadata_log: bool) -> SegmentTable:
+    """Return the segments of a folder, and behind them what is read like closed ones.
 
-
-def _plain_works(
-    archived: ArchivedPartition, facts: PartitionFacts, settings: LogSettings
-) -> tuple[SegmentWork, ...]:
-    """Return the works of a folder: the tasks that the local engine would make of it."""
-    others = {one.name: one for one in archived.others}
-    segments = {segment.base_offset: segment for segment in archived.segments}
+    That is what a broker would put in place of others, and the metadata log's snapshots.
+    """
+    swaps = [one for one in archived.others if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     snapshots = [
-        *(offset for segment in archived.segments for offset in segment.snapshots),
-        *(_end_of(segment) for segment in archived.segments if PartKind.SNAPSHOT in segment.parts),
+        one for one in archived.others if is_metadata_log and one.name.endswith(KRAFT_SNAPSHOT_SUFFIX)
     ]
-    files = FolderFiles(
-        base_offsets=sorted(segments),
-        snapshots=dict.fromkeys(snapshots, b""),
-        swaps=[name for name in others if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)],
-        kraft_snapshots=[
-            name for name in others if facts.is_metadata_log and name.endswith(KRAFT_SNAPSHOT_SUFFIX)
-        ],
-    )
-    return tuple(
-        SegmentWork(
-            segment=segments[task.base_offset] if task.has_indexes else _other(task, others[task.log]),
-            task=task,
-            settings=settings,
-        )
-        for task in PartitionScrub(facts, files).tasks()
-    )
-
-
-def _end_of(segment: ArchivedSegment) -> int:
-    """Return the offset of the snapshot at a plain segment's end."""
-    name = segment.parts[PartKind.SNAPSHOT].name
-    return int(name.partition(".")[0])
-
-
-def _other(task: SegmentTask, found: StoredObject) -> ArchivedSegment:
-    return ArchivedSegment(base_offset=task.base_offset, segment_id=task.log, parts={PartKind.LOG: found})
+    others = [
+        ArchivedSegment(base_offset=base, segment_id=one.name, parts={PartKind.LOG: one})
+        for base, one in (*((read_offset(one.name), one) for one in swaps), *((0, one) for one in snapshots))
+    ]
+    if not others:
+        return archived.segments
+    return SegmentTable.of(archived.where.prefix, [*archived.segments, *others])

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.grouping import group_by_segment
 from recovery.archive.layout import PlainFiles
+from recovery.archive.segment_table import ArchivedPartition, ObjectTable
 from recovery.archive.store import Store
 from segfmt.kafka_uuid import format_uuid
-from segfmt.remote_names import read_local_tiered_file, read_local_tiered_folder
+from segfmt.remote_names import read_local_tiered_folder
 
 _SUFFIXES = {
     PartKind.LOG: ".log",
@@ -49,9 +42,9 @@ class LocalTieredLayout:
             folder=folder,
         )
 
-    def partition(self, where: PartitionPrefix, objects: Sequence[StoredObject]) -> ArchivedPartition:
+    def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
         """Group the files of a partition's folder by start offset and segment id."""
-        return group_by_segment(where, objects, read_local_tiered_file, _KINDS)
+        return group_by_segment(where, objects, _KINDS)
 
     def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
         """Return the files of a segment."""

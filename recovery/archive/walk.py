@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
-from recovery.archive.archived import ArchivedPartition, PartitionPrefix, StoredObject
+from recovery.archive.archived import PartitionPrefix, StoredObject
 from recovery.archive.layout import Layout
+from recovery.archive.segment_table import ArchivedPartition
 from recovery.archive.store import Level, Store
 from segfmt.value_class import dataclass
 

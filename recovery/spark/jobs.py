@@ -25,8 +25,7 @@ from recovery.archive.output import VERDICTS, kept_digests
 from recovery.archive.packing import PackedTask, pack
 from recovery.archive.progress import ArchiveProgress, TaskShare
 from recovery.archive.report import ArchiveReport
-from recovery.archive.scan_rows import DIGEST_BYTES
-from recovery.archive.scanned import ScanOptions
+from recovery.archive.scanned import DIGEST_BYTES, ScanOptions
 from recovery.archive.stores import open_archive, open_store
 from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, UnlistedPrefix, survey
 from recovery.archive.survey_spool import SurveySpool
@@ -274,8 +273,7 @@ def _without(partition: SurveyedPartition, known: Any) -> SurveyedPartition:  # 
     if not len(known):
         return partition
     is_known = np.isin(np.frombuffer(partition.head.digests, f"S{DIGEST_BYTES}"), known)
-    works = tuple(work for work, is_old in zip(partition.works, is_known, strict=True) if not is_old)
-    return replace(partition, works=works)
+    return replace(partition, works=partition.works.take(np.flatnonzero(~is_known).tolist()))
 
 
 def _core_count(spark: SparkSession) -> int:
@@ -299,7 +297,10 @@ def _waves(tasks: Iterator[PackedTask], most_tasks: int) -> Iterator[list[tuple[
 
 def _share(task: PackedTask) -> TaskShare:
     return TaskShare(
-        log_bytes=task.log_bytes, segment_count=task.segment_count, begun=task.begun, ended=task.ended
+        log_bytes=task.log_bytes,
+        segment_count=task.segment_count,
+        begun=tuple(task.begun),
+        ended=tuple(task.ended),
     )
 
 

@@ -71,7 +71,7 @@ def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         for number in batch.column(0).to_pylist():
             task: PackedTask = pickle.loads(plan.tasks[number])
-            rows = scan_task(task, store, layout, options, run=plan.run, write=write)
+            rows = scan_task(task, store, layout, run=plan.run, write=write)
             if options.output is not None:
                 rows = keep_scans(open_store(options.output), rows)
             yield from rows_to_batches(rows)

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.archive.aiven_layout import AivenLayout
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.expectations import Expectations
 from recovery.archive.inventory import take_inventory
 from recovery.archive.inventory_entry import Expectation, LineagePlace, SegmentStatus
@@ -23,6 +17,7 @@ from recovery.archive.local_store import LocalStore
 from recovery.archive.plain_layout import PlainLayout
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.archive.remote_metadata import RemoteMetadata, read_remote_metadata
+from recovery.archive.segment_table import ArchivedPartition, SegmentTable
 from recovery.archive.tiered_layout import LocalTieredLayout
 from recovery.archive.walk import walk
 from segfmt.aiven_custom_metadata import AivenCustomMetadata, encode_aiven_custom_metadata
@@ -49,19 +44,24 @@ def archived(segments, layout=TIERED, *, without=(), size=None):
     kinds = layout.required_parts - set(without)
     return ArchivedPartition(
         where=WHERE,
-        segments=tuple(
-            ArchivedSegment(
-                base_offset=one.start_offset,
-                segment_id=format_uuid(one.segment_id),
-                parts={
-                    kind: StoredObject(
-                        key=f"p/{kind.value}",
-                        size_bytes=(one.size_bytes if size is None else size) if kind is PartKind.LOG else 8,
-                    )
-                    for kind in kinds
-                },
-            )
-            for one in sorted(segments, key=lambda one: (one.start_offset, format_uuid(one.segment_id)))
+        segments=SegmentTable.of(
+            "p/",
+            (
+                ArchivedSegment(
+                    base_offset=one.start_offset,
+                    segment_id=format_uuid(one.segment_id),
+                    parts={
+                        kind: StoredObject(
+                            key=f"p/{kind.value}",
+                            size_bytes=(one.size_bytes if size is None else size)
+                            if kind is PartKind.LOG
+                            else 8,
+                        )
+                        for kind in kinds
+                    },
+                )
+                for one in sorted(segments, key=lambda one: (one.start_offset, format_uuid(one.segment_id)))
+            ),
         ),
     )
 
@@ -181,7 +181,7 @@ def test_each_damage_of_the_sample_is_found(of_sample):
             segments[with_aborts] = replace(segments[with_aborts], parts=parts)
         if topic == "plain" and partition.where.partition == 1:
             segments[2] = replace(segments[2], segment_id=format_uuid(UUID(int=99)))
-        return replace(partition, segments=tuple(segments))
+        return replace(partition, segments=SegmentTable.of(partition.where.prefix, segments))
 
     def damage(inventory):
         return sorted(one.rule for one in inventory.findings if one.severity == "damage")

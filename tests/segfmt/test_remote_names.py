@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segfmt.kafka_uuid import format_uuid
+from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_names import (
     AIVEN_SUFFIXES,
     LOCAL_TIERED_SUFFIXES,
@@ -102,6 +102,16 @@ def test_other_folders_are_none(name):
 )
 def test_other_files_are_none(name):
     assert read_local_tiered_file(name) is None
+
+
+def test_an_id_is_one_that_comes_back_from_the_uuid_it_spells():
+    """Of its last character two bits belong to the UUID; Java passes over the others, but never writes them."""
+    for last in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_":
+        text = ID[:-1] + last
+        is_written = format_uuid(read_uuid(text)) == text
+        assert (read_local_tiered_file(f"{NAME[:21]}{text}.log") is not None) == is_written
+        assert (read_local_tiered_folder(f"t-0-{text}") is not None) == is_written
+        assert (read_aiven_topic_folder(f"t-{text}") is not None) == is_written
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_partition_is_split_over_tasks(tiered: TieredArchive) -> None:
             spool.add(one)
         tasks = list(pack(spool, task_bytes=TASK_BYTES))
     assert len(tasks) >= 8
-    shares = [sum(prefix.startswith("transactions-0") for prefix, _ in task.works) for task in tasks]
+    shares = [sum(works.prefix.startswith("transactions-0") for works in task.works) for task in tasks]
     assert sum(share > 0 for share in shares) >= 3
 
 

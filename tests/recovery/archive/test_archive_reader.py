@@ -14,19 +14,14 @@ import pytest
 from native.crc32c import crc32c_of_bytes
 from recovery.archive import read_plan
 from recovery.archive.archive_reader import read_task
-from recovery.archive.archived import (
-    ArchivedPartition,
-    ArchivedSegment,
-    PartitionPrefix,
-    PartKind,
-    StoredObject,
-)
+from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.broker_view import BrokerView
 from recovery.archive.layouts import layout_of
 from recovery.archive.read_plan import choose_segments, plan_reads
 from recovery.archive.read_request import ReadTask, Selection
 from recovery.archive.record_columns import Corrupt, LeftOut, ReadOptions
 from recovery.archive.record_schema import Include, arrow_schema
+from recovery.archive.segment_table import ArchivedPartition, SegmentTable
 from recovery.archive.stores import open_store
 from recovery.archive.tiered_layout import LocalTieredLayout
 from recovery.errors import DamagedSegmentError
@@ -159,7 +154,7 @@ class TestCopies:
             copy_of(70, "last", layout.required_parts - {PartKind.OFFSET_INDEX}, 10),
         ]
         where = PartitionPrefix(prefix="t-0-x/", topic="t", partition=0)
-        partition = ArchivedPartition(where=where, segments=tuple(segments))
+        partition = ArchivedPartition(where=where, segments=SegmentTable.of("", segments))
         planned = choose_segments(partition, layout)
         assert [(one.segment.segment_id, one.end_offset, one.is_last) for one in planned] == [
             ("whole", 50, False),
