@@ -31,15 +31,31 @@ def find_gaps(
     gaps = [gap for result in results for gap in result.gaps]
     before: SegmentResult | None = None
     for result in results:
-        first, base = result.first_offset, result.task.base_offset
-        if first is not None and first > base and (before is None or before.is_whole):
-            words = f"offsets {base} to {first - 1} are missing at its start"
-            gaps.append(_finding(result, "offset-gap", words, position=0))
-        if before is not None and before.is_whole:
-            end = _end_offset(before)
-            if _swapped_in(swaps, end) < base:
-                gaps.append(_gap_behind(before, end, base, names))
+        gaps += find_gaps_before(result, before, swaps, names)
         before = result
+    return gaps
+
+
+def find_gaps_before(
+    result: SegmentResult,
+    before: SegmentResult | None,
+    swaps: Sequence[SegmentResult],
+    names: Collection[str],
+) -> list[Finding]:
+    """Return the offsets that are missing between a segment's first batch and the segment *before* it.
+
+    Args:
+        swaps, names: as for `find_gaps`.
+    """
+    gaps = []
+    first, base = result.first_offset, result.task.base_offset
+    if first is not None and first > base and (before is None or before.is_whole):
+        words = f"offsets {base} to {first - 1} are missing at its start"
+        gaps.append(_finding(result, "offset-gap", words, position=0))
+    if before is not None and before.is_whole:
+        end = _end_offset(before)
+        if _swapped_in(swaps, end) < base:
+            gaps.append(_gap_behind(before, end, base, names))
     return gaps
 
 

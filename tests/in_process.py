@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 from recovery.archive.chain import Write
 from recovery.archive.layout import Layout
+from recovery.archive.packing import PackedTask
 from recovery.archive.partition_fold import PartitionFold, PartitionVerdict
+from recovery.archive.record import encode_record
+from recovery.archive.scan_rows import fold_rows, scan_task
 from recovery.archive.segment_map import SegmentMap
 from recovery.archive.store import Store
 from recovery.archive.stored_folder import scan_folder
@@ -28,3 +31,13 @@ def verdicts_of(
         for work in surveyed.works:
             fold.take(segments.scan(work))
         yield fold.finish()
+
+
+def log_verdicts_of(
+    store: Store, layout: Layout, partitions: Iterator[SurveyedPartition]
+) -> Iterator[PartitionVerdict]:
+    """Yield the verdicts on the logs of *partitions* alone."""
+    for surveyed in partitions:
+        task = PackedTask(heads=[encode_record(surveyed.head)], works=[surveyed.works])
+        rows = scan_task(task, store, layout, run=b"run", is_logs_only=True)
+        yield from fold_rows(rows, layout, run=b"run", is_logs_only=True)

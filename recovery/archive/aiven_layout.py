@@ -48,6 +48,7 @@ class AivenLayout:
     name = "aiven"
     required_parts = frozenset(_SUFFIXES)
     has_own_epochs = True
+    has_plain_logs = False
 
     def __init__(self, keys: AivenKeys = NO_KEYS) -> None:
         self._keys = keys

@@ -27,6 +27,10 @@ class PartKind(enum.Enum):
     __hash__ = object.__hash__  # members are compared by identity; hashing their names takes a call in Python
 
 
+OF_LOGS = frozenset({PartKind.LOG, PartKind.MANIFEST})
+"""What it takes to read a log."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
     """One object of a store, as it was listed.

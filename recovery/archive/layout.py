@@ -85,6 +85,11 @@ class Layout(Protocol):
         """Whether each segment comes with the leader epochs and producers at its end: tiered storage."""
         ...
 
+    @property
+    def has_plain_logs(self) -> bool:
+        """Whether the object of a log is the log itself, byte for byte."""
+        ...
+
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition at *path*, parts divided by `/` and none at its end; None: look further down."""
         ...

@@ -87,6 +87,10 @@ class ListedStore:
         """Return the first bytes of an object."""
         return self._store.read(key, most_bytes=most_bytes)
 
+    def read_into(self, key: str, target: memoryview) -> int:
+        """Fill *target* from the beginning of an object on; return how many bytes there were."""
+        return self._store.read_into(key, target)
+
     def open(self, key: str) -> OpenedLog:
         """Open an object for reading."""
         return self._store.open(key)

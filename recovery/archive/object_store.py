@@ -90,6 +90,12 @@ class ObjectStore:
             return b""
         return bytes(self._range(key, 0, min(size, most_bytes)))
 
+    def read_into(self, key: str, target: memoryview) -> int:
+        """Fill *target* from the beginning of an object on; return how many bytes there were."""
+        data = self.read(key, most_bytes=len(target))
+        target[: len(data)] = data
+        return len(data)
+
     def open(self, key: str) -> RangedObject:
         """Open an object for reading."""
         return RangedObject(functools.partial(self._range, key), self.stat(key).size_bytes)

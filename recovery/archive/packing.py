@@ -17,6 +17,8 @@ MOST_SEGMENTS = 5_000
 """In one task: small segments cost their own time, not that of their bytes."""
 SEGMENT_BYTES = 256 << 10
 """What a segment costs beside its bytes, as bytes that could be read in that time."""
+LOG_BYTES = 32 << 10
+"""The same where logs alone are looked at."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,13 +50,17 @@ class PackedTask:
             self.ended.append(works.prefix)
 
 
-def pack(partitions: Iterable[SpooledPartition], *, task_bytes: int) -> Iterator[PackedTask]:
+def pack(
+    partitions: Iterable[SpooledPartition], *, task_bytes: int, segment_bytes: int = SEGMENT_BYTES
+) -> Iterator[PackedTask]:
     """Yield the tasks for *partitions*, in their order.
 
     Args:
         partitions: in the order of their prefixes.
-        task_bytes: how much a task is to read, about.
+        task_bytes: how much a task is to cost, about.
+        segment_bytes: what a segment costs beside its bytes.
     """
+    most_segments = MOST_SEGMENTS * SEGMENT_BYTES // segment_bytes
     task, cost_bytes = PackedTask(), 0
     for head, works in partitions:
         sizes = works.segments.log_bytes()
@@ -62,8 +68,8 @@ def pack(partitions: Iterable[SpooledPartition], *, task_bytes: int) -> Iterator
         task.begun.append((works.prefix, len(works), sum(sizes)))
         start = 0
         for end, size_bytes in enumerate(sizes, 1):
-            cost_bytes += size_bytes + SEGMENT_BYTES
-            if cost_bytes >= task_bytes or task.segment_count + end - start >= MOST_SEGMENTS:
+            cost_bytes += size_bytes + segment_bytes
+            if cost_bytes >= task_bytes or task.segment_count + end - start >= most_segments:
                 task.take(works.between(start, end), is_last=end == len(works))
                 yield task
                 task, cost_bytes, start = PackedTask(), 0, end

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from recovery.archive.archived import PartKind, StoredObject
+from recovery.archive.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.chain import FolderChain, TieredChain, Write
+from recovery.archive.chain_ends import ChainEnds
 from recovery.archive.layout import Layout, part_kind
-from recovery.archive.lineage import OffsetRange, subtract_ranges
 from recovery.archive.scanned import PartitionHead, ScannedFolder, ScannedSegment
+from recovery.archive.sound_logs import SoundLogs
 from recovery.scrubbed_dir import kind_of
-from recovery.verdict import FileVerdict, Finding, Severity, findings_by_file
-from segfmt.filenames import log_name
+from recovery.verdict import FileVerdict, Finding, findings_by_file
 from segfmt.value_class import dataclass
 
 
@@ -45,6 +45,7 @@ class PartitionVerdict:
     Attributes:
         start_offset, end_offset: of what lies there, the end behind the last record; None where not known.
         chain_count: rows of segments that follow one another.
+        sound: logs of which there is nothing to say; empty unless logs alone were looked at.
     """
 
     head: PartitionHead
@@ -55,6 +56,7 @@ class PartitionVerdict:
     batch_count: int = 0
     log_bytes: int = 0
     chain_count: int = 0
+    sound: list[SoundLogs] = field(default_factory=list)
 
 
 class PartitionFold:
@@ -80,17 +82,18 @@ class PartitionFold:
         self._write = write
         self._scanned: list[ScannedSegment] = []
         self._chains: list[TieredChain] = []
+        self._ends = ChainEnds(head.gone)
         self._folder = None if folder is None else FolderChain(head.facts, folder.files, write)
-        self._is_end_known = True
         self._findings = list(head.findings)
 
     def take(self, scanned: ScannedSegment) -> None:
         """Take in the next segment, in the order of base offsets and ids."""
         if self._folder is not None:
             self._folder.take(scanned)
-        elif not self._is_partial(scanned):
-            self._chain_of(scanned).take(scanned)
-            self._is_end_known = scanned.end_offset is not None
+        elif not is_partial(scanned.segment, self._head, self._layout):
+            place = self._chain_of(scanned)
+            self._chains[place].take(scanned)
+            self._ends.reach(place, scanned.end_offset)
         scanned.small = {}
         if scanned.result is not None:
             scanned.result.pieces = []
@@ -126,41 +129,19 @@ class PartitionFold:
 
     # -- chains ----------------------------------------------------------------------------------------------
 
-    def _is_partial(self, scanned: ScannedSegment) -> bool:
-        """Return whether a segment was never whole, so that others have its offsets, or there is a gap."""
-        segment = scanned.segment
-        is_unfinished = (segment.base_offset, segment.segment_id) in self._head.unfinished
-        return is_unfinished and PartKind.MANIFEST in self._layout.required_parts - segment.parts.keys()
-
-    def _chain_of(self, scanned: ScannedSegment) -> TieredChain:
-        """Return the chain that goes on with a segment, a new one where none does."""
+    def _chain_of(self, scanned: ScannedSegment) -> int:
+        """Return the place of the chain that goes on with a segment, a new one where none does."""
         base = scanned.segment.base_offset
-        for chain in self._chains:
-            if chain.end_offset == base and self._scanned:
-                return chain
-        ends = [chain.end_offset for chain in self._chains if chain.end_offset is not None]
-        if ends and max(ends) < base and self._is_end_known:
-            scanned.findings.append(self._gap(max(ends), base))
-        elif ends and max(ends) > base:
-            words = f"it begins at {base}, and offsets up to {max(ends) - 1} are in other segments, too"
-            scanned.findings.append(
-                Finding(file=log_name(base), position=None, rule="overlap", detail=words, severity="note")
-            )
+        place = self._ends.find(base)
+        if place is not None:
+            return place
+        found = self._ends.begin(base)
+        if found is not None:
+            scanned.findings.append(found)
         known = (chain.snapshot_at(base) for chain in self._chains)
         snapshot = next((data for data in known if data is not None), None)
-        chain = TieredChain(self._head.facts, base, snapshot, self._write)
-        self._chains.append(chain)
-        return chain
-
-    def _gap(self, start: int, base: int) -> Finding:
-        """Return what is to be said of offsets that are missing before the segment at *base*."""
-        gone = [OffsetRange(start_offset=first, end_offset=last) for first, last in self._head.gone]
-        missing = subtract_ranges(OffsetRange(start_offset=start, end_offset=base - 1), gone)
-        words = f"offsets {start} to {base - 1} are missing before this segment"
-        if not missing:
-            words += ": they are deleted, or below the log start"
-        severity: Severity = "damage" if missing else "note"
-        return Finding(file=log_name(base), position=None, rule="offset-gap", detail=words, severity=severity)
+        self._chains.append(TieredChain(self._head.facts, base, snapshot, self._write))
+        return len(self._chains) - 1
 
     # -- verdicts --------------------------------------------------------------------------------------------
 
@@ -203,7 +184,7 @@ class PartitionFold:
         findings = [*scanned.findings, *(result.findings if result is not None else ())]
         by_kind: dict[PartKind, list[Finding]] = {}
         for found in findings:
-            by_kind.setdefault(_part_of(found.file), []).append(found)
+            by_kind.setdefault(part_of(found.file), []).append(found)
         checked = result.checked_bytes if result is not None else {}
         verdicts = []
         for kind in sorted({*segment.parts, *by_kind, *scanned.rebuilt}, key=lambda one: one.value):
@@ -236,14 +217,20 @@ class PartitionFold:
         for file, findings in findings_by_file(self._findings).items():
             place = places.get(prefix + file)
             if place is None:
-                verdict.objects.append(_of_nothing(prefix + file, findings))
+                verdict.objects.append(verdict_of_nothing(prefix + file, findings))
                 continue
             one = verdict.objects[place]
             both = replace(one.verdict, findings=(*one.verdict.findings, *findings))
             verdict.objects[place] = replace(one, verdict=both)
 
 
-def _of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:
+def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:
+    """Return whether a segment was never whole, so that others have its offsets, or there is a gap."""
+    is_unfinished = (segment.base_offset, segment.segment_id) in head.unfinished
+    return is_unfinished and PartKind.MANIFEST in layout.required_parts - segment.parts.keys()
+
+
+def verdict_of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:
     """Return the verdict of an object that nobody has seen."""
     return ObjectVerdict(
         base_offset=-1,
@@ -263,7 +250,7 @@ def _make_notes(scanned: ScannedSegment) -> None:
         scanned.result.findings = [found.as_note() for found in scanned.result.findings]
 
 
-def _part_of(file: str) -> PartKind:
+def part_of(file: str) -> PartKind:
     """Return the part that a finding is about, by the name that the checks use."""
     for kind in (PartKind.MANIFEST, PartKind.INDEXES):
         if file == kind.value:

@@ -55,6 +55,7 @@ class PlainLayout:
     name = "plain"
     required_parts = frozenset({PartKind.LOG})
     has_own_epochs = False
+    has_plain_logs = True
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition whose folder is at *path*; those that wait for their deletion are none."""

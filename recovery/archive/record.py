@@ -16,6 +16,7 @@ MODULES: Final = (
     "recovery.archive.archived",
     "recovery.archive.scanned",
     "recovery.archive.segment_table",
+    "recovery.archive.sound_logs",
     "recovery.archive.survey",
     "recovery.batch_checks",
     "recovery.folder_files",

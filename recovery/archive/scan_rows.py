@@ -4,6 +4,9 @@ prefix, base_offset, segment_id    what rows are sorted by; the head of a partit
 digest                             of the segment's objects; of a head, the run that it belongs to
 log_bytes                          of the segment's log
 record                             what was found (`recovery.archive.record`)
+
+Where logs alone are looked at, the sound ones among neighbours have one row: that of the first one, with the digests of
+all of them.
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recovery.archive.chain import Write
 from recovery.archive.layout import Layout
+from recovery.archive.log_fold import LogFold
+from recovery.archive.log_scan import LogScan
 from recovery.archive.packing import PackedTask
 from recovery.archive.partition_fold import PartitionFold, PartitionVerdict
 from recovery.archive.record import decode_record, encode_record
 from recovery.archive.scanned import DIGEST_BYTES, PartitionHead, ScannedFolder, ScannedSegment
 from recovery.archive.segment_map import SegmentMap
+from recovery.archive.sound_logs import SoundLogs
 from recovery.archive.store import Store
 from recovery.archive.stored_folder import scan_folder
 from recovery.segment_task import Piece
@@ -59,17 +65,43 @@ def scan_schema() -> pa.Schema:
 
 
 def scan_task(
-    task: PackedTask, store: Store, layout: Layout, *, run: bytes, write: Write | None
+    task: PackedTask,
+    store: Store,
+    layout: Layout,
+    *,
+    run: bytes,
+    write: Write | None = None,
+    is_logs_only: bool = False,
 ) -> Iterator[ScanRow]:
     """Do one task of the map: yield the rows of its heads and segments."""
     for record in task.heads:
         head: PartitionHead = decode_record(record)
-        folder = None if layout.has_own_epochs else scan_folder(store, head)
+        folder = None if layout.has_own_epochs or is_logs_only else scan_folder(store, head)
         yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
+    if is_logs_only:
+        yield from _log_rows(task, LogScan(store, layout))
+        return
     segments = SegmentMap(store, layout, write=write)
     for works in task.works:
         for work in works:
             yield _row(works.prefix, segments.scan(work), work.digest)
+
+
+def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
+    """Yield the rows of logs alone."""
+    for works in task.works:
+        for found in logs.scan(works):
+            if isinstance(found, SoundLogs):
+                yield ScanRow(
+                    prefix=works.prefix,
+                    base_offset=found.segments.base_offsets[0],
+                    segment_id=found.segments.segment_ids[0],
+                    digest=found.digests,
+                    log_bytes=int(found.log_bytes.sum()),
+                    record=encode_record(found),
+                )
+            else:
+                yield _row(works.prefix, *found)
 
 
 def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
@@ -92,7 +124,12 @@ def _tells(piece: Piece) -> bool:
 
 
 def fold_rows(
-    rows: Iterable[ScanRow], layout: Layout, *, run: bytes, write: Write | None
+    rows: Iterable[ScanRow],
+    layout: Layout,
+    *,
+    run: bytes,
+    write: Write | None = None,
+    is_logs_only: bool = False,
 ) -> Iterator[PartitionVerdict]:
     """Fold sorted *rows*: yield the verdict of each partition.
 
@@ -104,7 +141,7 @@ def fold_rows(
         if current is None or row.prefix != current.prefix:
             if current is not None:
                 yield from current.finish()
-            current = _Folding(row.prefix, layout, run, write)
+            current = _Folding(row.prefix, layout, run, write, is_logs_only=is_logs_only)
         current.take(row)
     if current is not None:
         yield from current.finish()
@@ -113,12 +150,15 @@ def fold_rows(
 class _Folding:
     """One partition while its rows come in."""
 
-    def __init__(self, prefix: str, layout: Layout, run: bytes, write: Write | None) -> None:
+    def __init__(
+        self, prefix: str, layout: Layout, run: bytes, write: Write | None, *, is_logs_only: bool
+    ) -> None:
         self.prefix = prefix
         self._layout = layout
         self._run = run
         self._write = write
-        self._fold: PartitionFold | None = None
+        self._is_logs_only = is_logs_only
+        self._fold: PartitionFold | LogFold | None = None
         self._wanted: set[bytes] = set()
 
     def take(self, row: ScanRow) -> None:
@@ -126,16 +166,25 @@ class _Folding:
             if row.digest == self._run and self._fold is None:
                 self._begin(*decode_record(row.record))
             return
-        if self._fold is None or row.digest not in self._wanted:
+        if self._fold is None:
             return
-        self._wanted.discard(row.digest)
-        scanned: ScannedSegment = decode_record(row.record)
-        self._fold.take(scanned)
+        digests = _cut(row.digest)
+        known = [place for place, digest in enumerate(digests) if digest in self._wanted]
+        if not known:
+            return
+        self._wanted.difference_update(digests)
+        found: ScannedSegment | SoundLogs = decode_record(row.record)
+        if isinstance(found, ScannedSegment):
+            self._fold.take(found)
+        elif isinstance(self._fold, LogFold):
+            self._fold.take_sound(found.take(known))
 
     def _begin(self, head: PartitionHead, folder: ScannedFolder | None) -> None:
-        self._fold = PartitionFold(head, self._layout, folder=folder, write=self._write)
-        digests = head.digests
-        self._wanted = {digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)}
+        if self._is_logs_only:
+            self._fold = LogFold(head, self._layout)
+        else:
+            self._fold = PartitionFold(head, self._layout, folder=folder, write=self._write)
+        self._wanted = set(_cut(head.digests))
 
     def finish(self) -> Iterator[PartitionVerdict]:
         if self._fold is None:
@@ -146,6 +195,11 @@ class _Folding:
                 Finding(file="", position=None, rule="unreadable", detail=words, severity="unchecked")
             )
         yield self._fold.finish()
+
+
+def _cut(digests: bytes) -> list[bytes]:
+    """Return the digests that stand back to back in *digests*."""
+    return [digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)]
 
 
 def rows_to_batches(rows: Iterable[ScanRow]) -> Iterator[pa.RecordBatch]:

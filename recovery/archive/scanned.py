@@ -194,6 +194,7 @@ class ScanOptions:
         keys: for encrypted segments.
         is_deep: whether records are opened.
         now_ms: by which producers expire in plain copies.
+        is_logs_only: whether nothing is looked at beside the logs.
     """
 
     url: str
@@ -204,6 +205,7 @@ class ScanOptions:
     keys: AivenKeys = NO_KEYS
     is_deep: bool = False
     now_ms: int = 0
+    is_logs_only: bool = False
 
     def digests(
         self, segments: SegmentTable, settings: LogSettings, remote: Mapping[str, RemoteSegment]
@@ -216,7 +218,8 @@ class ScanOptions:
             remote: what the metadata topic says of them, by id.
         """
         rebuilds = (self.is_in_place, settings) if self.rebuilds else ()
-        same = f"{VERSION} {self.layout} {self.is_deep} {rebuilds}\0{segments.objects.prefix}\0"
+        depth = "logs" if self.is_logs_only else self.is_deep
+        same = f"{VERSION} {self.layout} {depth} {rebuilds}\0{segments.objects.prefix}\0"
         start = hashlib.blake2b(same.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
         found = []
         for text, segment_id in zip(segments.identities(), segments.segment_ids, strict=True):

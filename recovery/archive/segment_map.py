@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.archived import OF_LOGS, ArchivedSegment, PartKind, StoredObject
 from recovery.archive.index_rebuild import rebuild_indexes
 from recovery.archive.layout import ArchivedFiles, Layout, part_kind
 from recovery.archive.scanned import ScannedSegment, SegmentWork
@@ -48,6 +49,7 @@ class SegmentMap:
         layout: its layout.
         write: takes what was rebuilt, by segment and part, and returns the object; None: nothing is rebuilt.
         on_bytes: told how many bytes of a log were read.
+        is_logs_only: whether nothing is looked at beside the logs.
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class SegmentMap:
         *,
         write: Callable[[ArchivedSegment, PartKind, bytes], StoredObject] | None = None,
         on_bytes: Callable[[int], None] = lambda _: None,
+        is_logs_only: bool = False,
     ) -> None:
         self._store = store
         self._layout = layout
         self._write = write
+        self._is_logs_only = is_logs_only
         self._reading = Reading(limit=RateLimit(None), on_bytes=on_bytes, one_at_a_time=threading.Lock())
 
     def scan(self, work: SegmentWork) -> ScannedSegment:
@@ -73,19 +77,20 @@ class SegmentMap:
         for kind, words in files.contradictions():
             _find(scanned, self._canonical(scanned, kind), "object-size", words)
         self._scrub(work, files, scanned)
-        if self._layout.has_own_epochs:
+        if self._layout.has_own_epochs and not self._is_logs_only:
             self._read_small(files, scanned)
         for source, remote in (("metadata", work.remote), ("manifest", files.described())):
             if remote is not None:
-                _check_description(scanned, source, remote)
+                _check_description(scanned, source, remote, has_epochs=not self._is_logs_only)
         if self._write is not None:
             self._rebuild(work, files, scanned)
         return scanned
 
     def _find_missing(self, scanned: ScannedSegment) -> None:
-        for kind in sorted(
-            self._layout.required_parts - scanned.segment.parts.keys(), key=lambda one: one.value
-        ):
+        required = (
+            self._layout.required_parts & OF_LOGS if self._is_logs_only else self._layout.required_parts
+        )
+        for kind in sorted(required - scanned.segment.parts.keys(), key=lambda one: one.value):
             words = f"{self._layout.name_of(scanned.segment, kind)} is not there"
             _find(scanned, self._canonical(scanned, kind), "missing-object", words)
 
@@ -107,8 +112,9 @@ class SegmentMap:
         if log is None:
             return
         scanned.log_bytes = files.log_bytes()
+        task = replace(work.task, has_indexes=False) if self._is_logs_only else work.task
         try:
-            result = scrub_segment(work.task, self._reading, _GuardedFiles(files, scanned))
+            result = scrub_segment(task, self._reading, _GuardedFiles(files, scanned))
         except MissingKeyError as error:
             _find(scanned, work.task.log, "missing-key", str(error), severity="unchecked")
             return
@@ -255,7 +261,9 @@ def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:
     scanned.findings += found
 
 
-def _check_description(scanned: ScannedSegment, source: str, remote: RemoteSegment) -> None:
+def _check_description(
+    scanned: ScannedSegment, source: str, remote: RemoteSegment, *, has_epochs: bool
+) -> None:
     """Compare a segment with what the metadata topic, or its manifest, says of it."""
     segment, result = scanned.segment, scanned.result
     log = log_name(segment.base_offset)
@@ -277,6 +285,8 @@ def _check_description(scanned: ScannedSegment, source: str, remote: RemoteSegme
         differs(f"ends at offset {result.last_offset}, {remote.end_offset}", severity=severity)
     if result.max_timestamp_ms != remote.max_timestamp_ms:
         differs(f"the largest timestamp is {result.max_timestamp_ms}, {remote.max_timestamp_ms}")
+    if not has_epochs:
+        return
     known = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
     for run in result.epoch_runs:
         at = [epoch for epoch, start in known if start <= run.first_offset]

@@ -6,10 +6,10 @@ through all segments of an archive uses the columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, compress, pairwise
 from typing import Final, Self, overload
 
 from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
@@ -168,6 +168,31 @@ class SegmentTable(Sequence[ArchivedSegment]):
             ends=ends,
             kinds="".join([self.kinds[at] for at in objects]),
             objects=self.objects.take(objects),
+        )
+
+    def logs(self) -> ObjectTable:
+        """Return the logs of those that have one."""
+        letter = LETTERS[PartKind.LOG]
+        return self.objects.take([at for at, kind in enumerate(self.kinds) if kind == letter])
+
+    def further_snapshots(self) -> list[StoredObject]:
+        """Return the snapshots that are not at a segment's end."""
+        if FURTHER_SNAPSHOT not in self.kinds:
+            return []
+        return [self.objects[at] for at, letter in enumerate(self.kinds) if letter == FURTHER_SNAPSHOT]
+
+    def only(self, kinds: Collection[PartKind]) -> Self:
+        """Return the same segments with no other objects than those of *kinds*."""
+        letters = {LETTERS[kind] for kind in kinds}
+        is_kept = [letter in letters for letter in self.kinds]
+        totals = [0, *accumulate(is_kept)]
+        return type(self)(
+            base_offsets=self.base_offsets,
+            segment_ids=self.segment_ids,
+            next_base_offsets=self.next_base_offsets,
+            ends=[totals[end] for end in self.ends],
+            kinds="".join(compress(self.kinds, is_kept)),
+            objects=self.objects.take(list(compress(range(len(is_kept)), is_kept))),
         )
 
     def spans(self) -> list[tuple[int, int]]:

@@ -48,6 +48,10 @@ class Store(Protocol):
         """Return the first *most_bytes* of an object."""
         ...
 
+    def read_into(self, key: str, target: memoryview) -> int:
+        """Fill *target* from the beginning of an object on; return how many bytes there were."""
+        ...
+
     def open(self, key: str) -> OpenedLog:
         """Open an object for reading."""
         ...

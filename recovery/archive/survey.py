@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.archived import OF_LOGS, ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.inventory import RULES_OF_READING, take_inventory
 from recovery.archive.inventory_entry import PartitionInventory, SegmentStatus
 from recovery.archive.layout import Layout
 from recovery.archive.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.scanned import PartitionHead, PartitionWork, ScanOptions
-from recovery.archive.segment_table import ArchivedPartition, SegmentTable
+from recovery.archive.segment_table import ArchivedPartition, ObjectTable, SegmentTable
 from recovery.archive.store import Store
 from recovery.archive.walk import Walked, walk
 from recovery.config import BrokerConfig
@@ -113,10 +113,12 @@ def _surveyed(
         remote = remote_segments(archived.where)
     else:
         segments = _with_others(archived, is_metadata_log=facts.is_metadata_log)
+    if options.is_logs_only:
+        segments = segments.only(OF_LOGS)
     digests = options.digests(segments, settings, remote)
     inventory = judge(archived, layout)
     head = PartitionHead(
-        archived=replace(archived, segments=SegmentTable()) if layout.has_own_epochs else archived,
+        archived=_kept(archived, layout, options),
         facts=facts,
         findings=tuple(found for found in inventory.findings if found.rule not in RULES_OF_READING),
         unfinished=frozenset(
@@ -137,6 +139,22 @@ def _surveyed(
         remote=remote,
     )
     return SurveyedPartition(head=head, works=works)
+
+
+def _kept(archived: ArchivedPartition, layout: Layout, options: ScanOptions) -> ArchivedPartition:
+    """Return what the fold has to know of a partition's objects in front of its segments."""
+    if layout.has_own_epochs:
+        return replace(archived, segments=SegmentTable())
+    if not options.is_logs_only:
+        return archived
+    # By the files of an offset the fold tells whether a segment is missing there.
+    snapshots = archived.segments.further_snapshots()
+    others = (
+        ObjectTable.of(archived.where.prefix, [*archived.others, *snapshots])
+        if snapshots
+        else archived.others
+    )
+    return replace(archived, segments=SegmentTable(), others=others)
 
 
 def _with_others(archived: ArchivedPartition, *, is_metadata_log: bool) -> SegmentTable:

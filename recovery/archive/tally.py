@@ -53,6 +53,9 @@ class Tally:
         self.segments += verdict.segment_count
         self.batches += verdict.batch_count
         self.log_bytes += verdict.log_bytes
+        sound = sum(map(len, verdict.sound))
+        self.objects += sound
+        self.valid += sound
         for one in verdict.objects:
             is_valid = one.verdict.is_valid
             self.objects += 1

@@ -27,6 +27,7 @@ class LocalTieredLayout:
     name = "local-tiered"
     required_parts = frozenset(_SUFFIXES) - {PartKind.TXN_INDEX}
     has_own_epochs = True
+    has_plain_logs = True
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition whose folder is at *path*."""

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
+from recovery.archive.archived import PartKind
 from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.sound_logs import SoundLogs
 from recovery.printable import printable
 from recovery.verdict import Finding
 
@@ -81,7 +85,7 @@ def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
         "startOffset": partition.start_offset,
         "endOffset": partition.end_offset,
         "chains": partition.chain_count,
-        "objects": len(partition.objects),
+        "objects": len(partition.objects) + sum(map(len, partition.sound)),
         "damaged": valid.count(False),
         "unchecked": valid.count(None),
         "rebuilt": sum(one.rebuilt is not None for one in partition.objects),
@@ -153,13 +157,40 @@ def partition_schema() -> pa.Schema:
     )
 
 
-def to_parquet(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> bytes:
-    """Return *rows* as a Parquet file."""
+def sound_table(partition: PartitionVerdict, sound: SoundLogs) -> pa.Table:
+    """Return the rows of sound logs: what `object_row` would say of each."""
+    import pyarrow as pa
+
+    where, count, logs = partition.head.where, len(sound), sound.segments.logs()
+    known = {
+        "topic": pa.repeat(where.topic, count),
+        "partition": pa.repeat(pa.scalar(where.partition, pa.int32()), count),
+        "topicId": pa.repeat(where.topic_id, count),
+        "baseOffset": pa.array(sound.segments.base_offsets, pa.int64()),
+        "segmentId": pa.array(sound.segments.segment_ids, pa.string()),
+        "key": pa.array([logs.prefix + name for name in logs.names], pa.string()),
+        "kind": pa.repeat(PartKind.LOG.value, count),
+        "sizeBytes": pa.array(logs.sizes_bytes, pa.int64()),
+        "version": pa.array(logs.versions, pa.string()),
+        "valid": pa.repeat(True, count),
+        "bytesChecked": pa.array(sound.log_bytes),
+        "findings": pa.ListArray.from_arrays(
+            pa.array(np.zeros(count + 1, np.int32)),
+            pa.array([], object_schema().field("findings").type.value_type),
+        ),
+    }
+    columns = [known.get(field.name, pa.nulls(count, field.type)) for field in object_schema()]
+    return pa.Table.from_arrays(columns, schema=object_schema())
+
+
+def to_parquet(rows: Iterable[dict[str, Any]], schema: pa.Schema, tables: Iterable[pa.Table] = ()) -> bytes:
+    """Return *rows*, and behind them those of *tables*, as a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink, compression="zstd")
+    table = pa.concat_tables([pa.Table.from_pylist(list(rows), schema=schema), *tables])
+    pq.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue())
 
 

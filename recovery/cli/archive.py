@@ -75,6 +75,13 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         metavar="URL",
         help="keep verdicts here as Parquet; the next run reads what is new or changed alone",
     )
+    depth = verifying.add_mutually_exclusive_group()
+    _add_deep(depth)
+    depth.add_argument(
+        "--logs-only",
+        action="store_true",
+        help="check the batches and offsets of the logs, and nothing beside them: for very many small segments",
+    )
     verifying.set_defaults(run=run_verify)
     recovering = actions.add_parser(
         "recover",
@@ -85,6 +92,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common_arguments(recovering)
+    _add_deep(recovering)
     recovering.add_argument(
         "--output", metavar="URL", required=True, help="what was rebuilt goes here, and the verdicts"
     )
@@ -121,9 +129,12 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_deep(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
+
+
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     _add_source_arguments(parser)
-    parser.add_argument("--deep", action="store_true", help="decompress and parse every record")
     parser.add_argument(
         "--aiven-key",
         metavar="ID=FILE",
@@ -212,7 +223,9 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
         common |= {"spark": spark, "observers": observers}
         try:
             if arguments.action == "verify":
-                return archive.verify(arguments.archive, output=arguments.output, **common)
+                return archive.verify(
+                    arguments.archive, output=arguments.output, logs_only=arguments.logs_only, **common
+                )
             return archive.recover(arguments.archive, arguments.output, in_place=arguments.in_place, **common)
         finally:
             spark.stop()

@@ -72,6 +72,7 @@ def verify(
     layout: str = AUTO,
     output: str | None = None,
     deep: bool = False,
+    logs_only: bool = False,
     topics: Collection[str] = (),
     partitions: Collection[str] = (),
     aiven_keys: Mapping[str, str] | None = None,
@@ -91,6 +92,8 @@ def verify(
         layout: plain, local-tiered, aiven; auto looks at the names.
         output: URL where verdicts go as Parquet, and where the next run finds what this one has read.
         deep: decompress and parse every record.
+        logs_only: check batches and offsets of the logs, and nothing beside them: for very many small segments, and
+            for a first look.
         topics: only these; all by default.
         partitions: only these ("orders-3"), besides *topics*.
         aiven_keys: PEM files of RSA keys, by the ids that manifests call them by.
@@ -107,16 +110,21 @@ def verify(
         Counts, and the objects that are not sound; `exit_code` says it in a number.
 
     Raises:
-        UsageError: the archive has no layout that is known, or a setting cannot be.
+        UsageError: the archive has no layout that is known, or a setting cannot be; *deep* and *logs_only* together.
         OSError: the archive cannot be listed.
         ExecutorError: Spark gave the job up.
     """
+    if deep and logs_only:
+        raise UsageError(
+            "--deep and --logs-only exclude each other: without records there is nothing to open"
+        )
     options = ScanOptions(
         url=_absolute(url),
         layout=_layout(layout),
         output=None if output is None else _absolute(output),
         keys=NO_KEYS if aiven_keys is None else load_aiven_keys(aiven_keys),
         is_deep=deep,
+        is_logs_only=logs_only,
         now_ms=time.time_ns() // 1_000_000,
     )
     return ArchiveRun(

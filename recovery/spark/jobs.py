@@ -22,7 +22,7 @@ import numpy as np
 from recovery.archive.expectations import open_expectations
 from recovery.archive.layouts import layout_of
 from recovery.archive.output import VERDICTS, kept_digests
-from recovery.archive.packing import PackedTask, pack
+from recovery.archive.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.progress import ArchiveProgress, TaskShare
 from recovery.archive.report import ArchiveReport
 from recovery.archive.scanned import DIGEST_BYTES, ScanOptions
@@ -190,8 +190,11 @@ class ArchiveRun:
         )
 
     def _scan(self, spool: SurveySpool) -> None:
-        tasks = pack(spool, task_bytes=self._task_bytes(spool.log_bytes))
-        for wave in _waves(tasks, self._tasks_a_wave(spool.log_bytes)):
+        segment_bytes = LOG_BYTES if self._options.is_logs_only else SEGMENT_BYTES
+        cost_bytes = spool.log_bytes + spool.segment_count * segment_bytes
+        task_bytes = self._task_bytes(cost_bytes)
+        tasks = pack(spool, task_bytes=task_bytes, segment_bytes=segment_bytes)
+        for wave in _waves(tasks, max(_LEAST_WAVE_TASKS, -(-cost_bytes // task_bytes // _WAVES))):
             self._stop.check()
             self._scan_wave(wave)
 
@@ -222,15 +225,11 @@ class ArchiveRun:
         kept = b"".join(digests for _, digests in kept_digests(open_store(self._options.output)))
         return np.unique(np.frombuffer(kept, f"S{DIGEST_BYTES}"))
 
-    def _task_bytes(self, log_bytes: int) -> int:
+    def _task_bytes(self, cost_bytes: int) -> int:
         if self._given_task_bytes is not None:
             return self._given_task_bytes
-        share = log_bytes // (_TASKS_A_CORE * self._cores)
+        share = cost_bytes // (_TASKS_A_CORE * self._cores) + 1
         return max(_LEAST_TASK_BYTES, min(_MOST_TASK_BYTES, share))
-
-    def _tasks_a_wave(self, log_bytes: int) -> int:
-        count = log_bytes // self._task_bytes(log_bytes) + 1
-        return max(_LEAST_WAVE_TASKS, -(-count // _WAVES))
 
     # -- fold ------------------------------------------------------------------------------------------------
 

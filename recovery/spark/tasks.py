@@ -21,6 +21,7 @@ from recovery.archive.verdict_rows import (
     object_schema,
     partition_row,
     partition_schema,
+    sound_table,
     to_parquet,
 )
 from recovery.spark.worker import prepare_worker
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from recovery.archive.chain import Write
     from recovery.archive.layout import Layout
     from recovery.archive.packing import PackedTask
+    from recovery.archive.partition_fold import PartitionVerdict
 
 SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, record binary"
 FOLD_DDL = "kind string, payload string"
@@ -71,7 +73,9 @@ def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         for number in batch.column(0).to_pylist():
             task: PackedTask = pickle.loads(plan.tasks[number])
-            rows = scan_task(task, store, layout, run=plan.run, write=write)
+            rows = scan_task(
+                task, store, layout, run=plan.run, write=write, is_logs_only=options.is_logs_only
+            )
             if options.output is not None:
                 rows = keep_scans(open_store(options.output), rows)
             yield from rows_to_batches(rows)
@@ -98,9 +102,9 @@ def fold_partitions(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterat
     verdicts = _Verdicts(plan)
     rows: Iterator[ScanRow] = batches_to_rows(batches)
     schema = pa.schema([("kind", pa.string()), ("payload", pa.string())])
-    for partition in fold_rows(rows, layout, run=plan.run, write=write):
-        verdicts.add([object_row(partition, one) for one in partition.objects], partition_row(partition))
-        verdicts.tally.add(partition)
+    is_logs_only = plan.options.is_logs_only
+    for partition in fold_rows(rows, layout, run=plan.run, write=write, is_logs_only=is_logs_only):
+        verdicts.add(partition)
     bad = [("object", json.dumps(row)) for row in verdicts.bad]
     found = [*bad, ("left_out", str(verdicts.left_out)), ("tally", json.dumps(verdicts.tally.to_json()))]
     verdicts.close()
@@ -115,13 +119,16 @@ class _Verdicts:
     def __init__(self, plan: FoldPlan) -> None:
         self._plan = plan
         self._objects: list[dict[str, object]] = []
+        self._sound: list[pa.Table] = []
         self._partitions: list[dict[str, object]] = []
         self._files = 0
         self.tally = Tally()
         self.bad: list[dict[str, object]] = []
         self.left_out = 0
 
-    def add(self, objects: list[dict[str, object]], partition: dict[str, object]) -> None:
+    def add(self, partition: PartitionVerdict) -> None:
+        self.tally.add(partition)
+        objects = [object_row(partition, one) for one in partition.objects]
         for row in objects:
             if row["valid"] is True and row["rebuilt"] is None:
                 continue
@@ -131,8 +138,9 @@ class _Verdicts:
                 self.left_out += 1
         if self._plan.options.output is not None:
             self._objects += objects
-            self._partitions.append(partition)
-            if len(self._objects) >= _ROWS_IN_A_FILE:
+            self._sound += [sound_table(partition, sound) for sound in partition.sound]
+            self._partitions.append(partition_row(partition))
+            if len(self._objects) + sum(table.num_rows for table in self._sound) >= _ROWS_IN_A_FILE:
                 self.close()
 
     def close(self) -> None:
@@ -142,11 +150,12 @@ class _Verdicts:
         output = open_store(self._plan.options.output)
         name = _task_name(self._files)
         folder = f"{VERDICTS}{self._plan.run.hex()}/"
-        output.create(f"{folder}objects/part-{name}.parquet", to_parquet(self._objects, object_schema()))
+        objects = to_parquet(self._objects, object_schema(), self._sound)
+        output.create(f"{folder}objects/part-{name}.parquet", objects)
         output.create(
             f"{folder}partitions/part-{name}.parquet", to_parquet(self._partitions, partition_schema())
         )
-        self._objects, self._partitions = [], []
+        self._objects, self._sound, self._partitions = [], [], []
         self._files += 1
 
 

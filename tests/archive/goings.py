@@ -15,7 +15,7 @@ from recovery.archive.stores import open_store
 from recovery.archive.survey import SurveyedPartition, survey
 from recovery.config import BrokerConfig
 from recovery.topic_configs import TopicConfigs
-from tests.in_process import verdicts_of
+from tests.in_process import log_verdicts_of, verdicts_of
 from tests.samples import Sample
 
 NOW_MS = 1_795_400_000_000
@@ -28,13 +28,19 @@ def gone_through(
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     metadata: Sequence[Path] = (),
     is_deep: bool = False,
+    is_logs_only: bool = False,
     now_ms: int = NOW_MS,
 ) -> list[PartitionVerdict]:
     """Return the verdict of each partition in the archive at *root*, path or URL; what is rebuilt goes to *output*."""
     store = open_store(str(root))
     layout = layout_of(store)
     options = ScanOptions(
-        url=store.url, layout=layout.name, rebuilds=output is not None, is_deep=is_deep, now_ms=now_ms
+        url=store.url,
+        layout=layout.name,
+        rebuilds=output is not None,
+        is_deep=is_deep,
+        now_ms=now_ms,
+        is_logs_only=is_logs_only,
     )
     configs = TopicConfigs(
         broker=BrokerConfig.from_layers(()),
@@ -53,6 +59,8 @@ def gone_through(
             missing=lambda: expected.unlisted(layout),
         )
         partitions = (one for one in found if isinstance(one, SurveyedPartition))
+        if is_logs_only:
+            return list(log_verdicts_of(store, layout, partitions))
         return list(verdicts_of(store, layout, partitions, write=write))
 
 

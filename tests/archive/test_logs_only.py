@@ -1,0 +1,279 @@
+"""The logs of an archive alone: what is found is what a whole verify finds of them, and each log has its row."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+from recovery.archive import log_scan
+from recovery.archive.archived import PartKind
+from recovery.archive.local_store import LocalStore
+from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.verdict_rows import object_row, object_schema, sound_table
+from recovery.cli.main import main
+from recovery.verdict import FileVerdict
+from tests.archive.goings import gone_through, log_dir_configs
+from tests.samples import Sample, unpack
+from tests.tiered_broker import TieredArchive, unpack_tiered
+
+Found = set[tuple[str, str, int | None, str, bool]]
+"""Key, rule, position, severity, and whether it is flushed, of each finding."""
+
+BESIDE_LOGS = {"cut-end", "late-end", "leader-epoch", "epoch-content", "missing-epochs"}
+"""Rules that may name a log, and are about what other files say of it."""
+
+
+ENDS = {"unclean-tail", "lying-marker"}
+DAMAGED_LENGTHS = {"checksum", "batch-length", "torn-batch"}
+
+
+def found_in(verdicts: Iterable[PartitionVerdict]) -> Found:
+    return {
+        (one.verdict.path, found.rule, found.position, found.severity, found.is_flushed)
+        for verdict in verdicts
+        for one in verdict.objects
+        for found in one.verdict.findings
+    }
+
+
+def of_logs(found: Found) -> Found:
+    """What is about logs: objects that are there, or should be."""
+    return {
+        one
+        for one in found
+        if one[0].endswith((".log", ".log.swap", ".checkpoint")) and one[1] not in BESIDE_LOGS | {"leftover"}
+    }
+
+
+def without_lost_ends(mine: Found, others: Found) -> Found:
+    """Return *mine*, and of logs where a length is damaged what *others* have.
+
+    Only an index says where a sound batch follows there. Without it the log ends at the damage.
+    """
+    agreed: Found = set()
+    for path in {one[0] for one in mine}:
+        own, other = ({one for one in some if one[0] == path} for some in (mine, others))
+        ends = [one for one in own - other if one[1] in ENDS]
+        is_lost = ends and any(one[2:] == ends[0][2:] and one[1] in DAMAGED_LENGTHS for one in other - own)
+        agreed |= other if is_lost else own
+    return agreed
+
+
+def assert_agreement(
+    root: Path,
+    *,
+    topic_configs: Mapping[str, Mapping[str, str]],
+    now_ms: int,
+    metadata: Iterable[Path] = (),
+) -> list[PartitionVerdict]:
+    """Hold the verdicts on the logs against those of a whole verify; return them."""
+    known = {"topic_configs": topic_configs, "now_ms": now_ms, "metadata": list(metadata)}
+    whole = gone_through(root, **known)  # type: ignore[arg-type]  # its own arguments
+    logs = gone_through(root, is_logs_only=True, **known)  # type: ignore[arg-type]  # the same
+    assert without_lost_ends(of_logs(found_in(logs)), of_logs(found_in(whole))) == of_logs(found_in(whole))
+    assert of_logs(found_in(logs)) == {one for one in found_in(logs) if one[1] not in ("foreign-file",)}
+    for mine, other in zip(logs, whole, strict=True):
+        if of_logs(found_in([mine])) != of_logs(found_in([other])):
+            continue  # a lost end, and with it the batches behind
+        assert (mine.segment_count, mine.batch_count, mine.log_bytes) == (
+            other.segment_count,
+            other.batch_count,
+            other.log_bytes,
+        )
+        assert (mine.start_offset, mine.end_offset, mine.chain_count) == (
+            other.start_offset,
+            other.end_offset,
+            other.chain_count,
+        )
+    return logs
+
+
+def flip(path: Path, rng: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    if len(data) > 70:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+
+
+def cut(path: Path, rng: random.Random) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: rng.randrange(len(data) + 1)])
+
+
+def zeros(path: Path, rng: random.Random) -> None:
+    path.write_bytes(path.read_bytes() + bytes(rng.choice([5, 100, 4096])))
+
+
+def remove(path: Path, _rng: random.Random) -> None:
+    path.unlink()
+
+
+DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
+    "flipped bits": flip,
+    "cut logs": cut,
+    "zeros behind": zeros,
+    "missing logs": remove,
+}
+
+
+@pytest.fixture(scope="module", params=["crashed", "crashed-v0-v1", "intact", "stopped"])
+def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    found = unpack(request.param, tmp_path_factory.mktemp("sample"))
+    shutil.rmtree(found.root / "remote", ignore_errors=True)  # tiered storage, which has a layout of its own
+    return found
+
+
+def test_logs_of_a_sound_copy_are_sound(sample: Sample) -> None:
+    verdicts = assert_agreement(sample.root, topic_configs=log_dir_configs(sample), now_ms=sample.now_ms)
+    assert sum(len(one) for verdict in verdicts for one in verdict.sound) > 10
+    assert sum(len(verdict.objects) for verdict in verdicts) < 5
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_found_as_by_a_whole_verify(name: str, sample: Sample, tmp_path: Path) -> None:
+    root, rng = Path(shutil.copytree(sample.root, tmp_path / "copy")), random.Random(3)
+    logs = sorted(root.glob("d?/*/*.log"))
+    for path in logs[::3]:
+        DAMAGES[name](path, rng)
+    verdicts = assert_agreement(root, topic_configs=log_dir_configs(sample), now_ms=sample.now_ms)
+    assert of_logs(found_in(verdicts))
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
+    return unpack_tiered(tmp_path_factory.mktemp("tiered"))
+
+
+@pytest.mark.parametrize("has_metadata", [False, True], ids=["by names", "by the metadata topic"])
+@pytest.mark.parametrize(
+    "name", ["nothing", *DAMAGES, "segments that are gone", "segments that are there twice"]
+)
+def test_tiered_storage(name: str, has_metadata: bool, tiered: TieredArchive, tmp_path: Path) -> None:
+    root, rng = Path(shutil.copytree(tiered.path, tmp_path / "copy")), random.Random(7)
+    for path in rng.sample(sorted(root.rglob("*.log")), 15):
+        beside = sorted(path.parent.glob(f"{path.stem}.*"))
+        if name in DAMAGES:
+            DAMAGES[name](path, rng)
+        elif name == "segments that are gone":
+            for one in beside:
+                one.unlink()
+        elif name == "segments that are there twice":
+            other = path.stem[:-1] + ("A" if path.stem[-1] != "A" else "Q")
+            for one in beside:
+                shutil.copy2(one, one.with_name(other + one.suffix))
+    metadata = tiered.log_dirs if has_metadata else ()
+    verdicts = assert_agreement(root, topic_configs={}, now_ms=1, metadata=metadata)
+    assert (not any(one[3] == "damage" for one in found_in(verdicts))) == (
+        name in ("nothing", "segments that are there twice")
+    )
+
+
+def test_a_sound_log_has_the_row_of_any_sound_object(tiered: TieredArchive) -> None:
+    rows, others = {}, set()
+    for verdict in gone_through(tiered.path, is_logs_only=True):
+        others |= {one.verdict.path for one in verdict.objects}
+        for sound in verdict.sound:
+            table = sound_table(verdict, sound)
+            table.validate(full=True)
+            assert table.schema == object_schema()
+            for row, segment, read_bytes in zip(
+                table.to_pylist(), sound.segments, sound.log_bytes.tolist(), strict=True
+            ):
+                log = segment.parts[PartKind.LOG]
+                alone = ObjectVerdict(
+                    base_offset=segment.base_offset,
+                    segment_id=segment.segment_id,
+                    size_bytes=log.size_bytes,
+                    version=log.version,
+                    verdict=FileVerdict(path=log.key, kind="log", checked_bytes=read_bytes),
+                )
+                assert row == object_row(verdict, alone)
+                rows[row["key"]] = row
+    assert len(others) < 5
+    assert not others & set(rows)
+    assert others | set(rows) == {str(path.relative_to(tiered.path)) for path in tiered.path.rglob("*.log")}
+
+
+def test_logs_that_share_no_buffer_are_judged_alike(
+    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in a group, some in a row, and large ones in windows."""
+    expected = found_in(gone_through(sample.root, is_logs_only=True))
+    for name, value in {"_SEGMENTS_IN_A_ROW": 3, "_BUFFER_BYTES": 1 << 20, "MOST_SMALL_BYTES": 4000}.items():
+        monkeypatch.setattr(log_scan, name, value)
+        monkeypatch.setattr(log_scan, "_buffers", type(log_scan._buffers)())
+        assert found_in(gone_through(sample.root, is_logs_only=True)) == expected
+
+
+class TornStore(LocalStore):
+    """Where objects become other ones behind the listing."""
+
+    change: Callable[[Path], None] = lambda _: None
+
+    def read_into(self, key: str, target: memoryview) -> int:
+        TornStore.change(Path(self.url, key))
+        return super().read_into(key, target)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda path: path.unlink(), "unreadable"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "changing"),
+        (lambda path: path.write_bytes(path.read_bytes() + b"\0"), "changing"),
+    ],
+    ids=["gone", "shorter", "longer"],
+)
+def test_an_object_that_changes_while_it_is_read_is_not_judged(
+    change: Callable[[Path], None], rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = unpack("intact", tmp_path)
+    changed: list[Path] = []
+
+    def once(path: Path) -> None:
+        if not changed and path.stat().st_size > 100 and path.parent.name == "plain-1":
+            changed.append(path)
+            change(path)
+
+    monkeypatch.setattr(TornStore, "change", staticmethod(once))
+    monkeypatch.setattr("tests.archive.goings.open_store", TornStore)
+    found = [
+        (path, name)
+        for path, name, _, severity, _ in found_in(gone_through(sample.root / "d1", is_logs_only=True))
+        if severity == "unchecked"
+    ]
+    assert found == [(str(changed[0].relative_to(sample.root / "d1")), rule)]
+
+
+def test_a_kept_scan_of_logs_is_none_of_a_whole_verify(sample: Sample) -> None:
+    digests = [
+        {verdict.head.digests[at : at + 16] for at in range(0, len(verdict.head.digests), 16)}
+        for is_logs_only in (False, True)
+        for verdict in gone_through(sample.root, is_logs_only=is_logs_only)
+    ]
+    half = len(digests) // 2
+    assert any(digests[:half])
+    assert not set.union(*digests[:half]) & set.union(*digests[half:])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["verify", "somewhere", "--deep", "--logs-only"], "not allowed with argument"),
+        (["recover", "somewhere", "--output", "elsewhere", "--logs-only"], "unrecognized arguments"),
+        (["inventory", "somewhere", "--logs-only"], "unrecognized arguments"),
+    ],
+)
+def test_what_goes_with_logs_alone(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["archive", *arguments])
+    except SystemExit as error:
+        code = error.code  # type: ignore[assignment]  # a number here
+    assert code == 1
+    assert words in capsys.readouterr().err
