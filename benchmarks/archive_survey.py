@@ -28,7 +28,7 @@ from recovery.archive.layouts import LAYOUT_NAMES, make_layout
 from recovery.archive.local_store import LocalStore
 from recovery.archive.packing import pack
 from recovery.archive.read_plan import plan_reads
-from recovery.archive.read_request import ReadTask, Selection
+from recovery.archive.read_request import ReadRequest, Selection
 from recovery.archive.record_columns import ReadOptions
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.segment_table import ObjectTable
@@ -123,19 +123,19 @@ def measured_read_plan(store: MadeUpStore, layout: Layout) -> dict[str, float]:
     """Plan the reading of all records; return counts and CPU seconds."""
     from recovery.spark.data_source import Task
 
-    wanted = ReadTask(
+    wanted = ReadRequest(
         url=store.url,
         layout=layout.name,
         options=ReadOptions(),
-        selection=Selection(task_bytes=_TASK_BYTES),
+        selection=Selection(),
         needs_aborted=True,
     )
     started_s = time.process_time()
     segments = 0
     tasks = []
-    for task in plan_reads(store, layout, wanted):
-        segments += sum(len(run.segments) for run in task.runs)
-        tasks.append(Task(task))
+    for runs in plan_reads(store, layout, wanted):
+        segments += sum(len(run.segments) for run in runs)
+        tasks.append(Task(layout.name, runs))
     return {
         "segments": segments,
         "tasks": len(tasks),

@@ -6,7 +6,7 @@ Kafka: LocalLog.read, collectAbortedTransactions.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from recovery.archive.aborted_txns import AbortedTxns, collect_aborted
 from recovery.archive.archived import ArchivedSegment, PartKind
 from recovery.archive.layout import ArchivedFiles, Layout
 from recovery.archive.layouts import make_layout
-from recovery.archive.read_request import PlannedSegment, ReadTask, SegmentRun
+from recovery.archive.read_request import PlannedSegment, ReadRequest, SegmentRun
 from recovery.archive.record_columns import LeftOut, SegmentView, read_segment
 from recovery.archive.store import Store
 from recovery.archive.stores import open_store
@@ -28,24 +28,29 @@ from segfmt.time_index import check_time_index, last_entry, view_time_index
 
 
 def read_task(
-    task: ReadTask, schema: pa.Schema, *, on_left_out: Callable[[LeftOut], None]
+    request: ReadRequest,
+    runs: Iterable[SegmentRun],
+    schema: pa.Schema,
+    *,
+    on_left_out: Callable[[LeftOut], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of *task*.
+    """Yield the rows of one task.
 
     Args:
-        task: from `plan_reads`.
+        request: what is wanted.
+        runs: the task, from `plan_reads`.
         schema: the columns that are wanted.
         on_left_out: told what is left out for being damaged.
 
     Raises:
-        DamagedSegmentError: damage, as the task's options say; or a malformed manifest or transaction index.
+        DamagedSegmentError: damage, as the request's options say; or a malformed manifest or transaction index.
         UsageError: segments are encrypted with a key that was not given.
         OSError: an object cannot be read, or is gone.
     """
-    store = _store(task.url)
-    layout = make_layout(task.layout, task.keys)
-    for run in task.runs:
-        yield from _RunReader(store, layout, task, run, on_left_out).read(schema)
+    store = _store(request.url)
+    layout = make_layout(request.layout, request.keys)
+    for run in runs:
+        yield from _RunReader(store, layout, request, run, on_left_out).read(schema)
 
 
 @functools.lru_cache(maxsize=8)
@@ -59,19 +64,19 @@ class _RunReader:
         self,
         store: Store,
         layout: Layout,
-        task: ReadTask,
+        request: ReadRequest,
         run: SegmentRun,
         on_left_out: Callable[[LeftOut], None],
     ) -> None:
         self._store = store
         self._layout = layout
-        self._task = task
+        self._request = request
         self._run = run
         self._on_left_out = on_left_out
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         try:
-            aborted = self._aborted() if self._task.needs_aborted else aborted_txns.NONE
+            aborted = self._aborted() if self._request.needs_aborted else aborted_txns.NONE
             stable = self._run.last_stable_offset
             for planned in self._run.segments:
                 if stable is not None and planned.segment.base_offset >= stable:
@@ -104,7 +109,7 @@ class _RunReader:
                 log,
                 view,
                 schema,
-                self._task.options,
+                self._request.options,
                 index_positions=lambda: _index_positions(files, segment.base_offset),
                 on_left_out=self._on_left_out,
             )
@@ -120,8 +125,8 @@ class _RunReader:
 
         It has the segment's greatest timestamp in its last entry once the segment was rolled.
         """
-        lowest_ms = self._task.options.lowest_timestamp_ms
-        if lowest_ms is None or planned.is_last or not self._task.selection.uses_time_index:
+        lowest_ms = self._request.options.lowest_timestamp_ms
+        if lowest_ms is None or planned.is_last or not self._request.selection.uses_time_index:
             return False
         base_offset = planned.segment.base_offset
         try:
@@ -185,7 +190,8 @@ class _RunReader:
             ) from error
 
     def _name(self, segment: ArchivedSegment) -> str:
-        return f"{self._store.url}/{segment.parts[PartKind.LOG].key}"
+        known = segment.parts.get(PartKind.LOG) or segment.parts[PartKind.MANIFEST]
+        return f"{self._store.url}/{known.key}"
 
 
 def _index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:

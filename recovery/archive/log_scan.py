@@ -67,7 +67,7 @@ class LogScan:
         """Return a row for each segment; those that may be sound are called so until they were read."""
         segments = works.segments
         rows = np.zeros(len(segments), LOG_ROW_DTYPE)
-        rows["size_bytes"] = segments.log_bytes()
+        rows["size_bytes"] = segments.part_bytes(PartKind.LOG)
         rows["base_offset"] = segments.base_offsets
         rows["next_base_offset"] = [-1 if one is None else one for one in segments.next_base_offsets]
         if self._layout.has_plain_logs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
+from recovery.archive.archived import PartKind
 from recovery.archive.scanned import PartitionWork
 from recovery.archive.survey_spool import SpooledPartition
 from segfmt.value_class import dataclass
@@ -45,7 +46,7 @@ class PackedTask:
         if len(works):
             self.works.append(works)
         self.segment_count += len(works)
-        self.log_bytes += sum(works.segments.log_bytes())
+        self.log_bytes += sum(works.segments.part_bytes(PartKind.LOG))
         if is_last:
             self.ended.append(works.prefix)
 
@@ -63,7 +64,7 @@ def pack(
     most_segments = MOST_SEGMENTS * SEGMENT_BYTES // segment_bytes
     task, cost_bytes = PackedTask(), 0
     for head, works in partitions:
-        sizes = works.segments.log_bytes()
+        sizes = works.segments.part_bytes(PartKind.LOG)
         task.heads.append(head)
         task.begun.append((works.prefix, len(works), sum(sizes)))
         start = 0

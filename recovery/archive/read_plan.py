@@ -13,15 +13,15 @@ from __future__ import annotations
 import errno
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from recovery.archive.archived import ArchivedSegment, PartKind
+from recovery.archive.archived import PartKind
 from recovery.archive.broker_view import BrokerView
 from recovery.archive.layout import Layout
-from recovery.archive.read_request import PlannedSegment, ReadTask, SegmentRun
+from recovery.archive.read_request import PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.record_schema import Include
-from recovery.archive.segment_table import ArchivedPartition
+from recovery.archive.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
 from recovery.archive.stable_offset import last_stable_offset
 from recovery.archive.store import Store
 from recovery.archive.walk import Walked, walk
@@ -30,7 +30,9 @@ from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 from segfmt.transaction_index import encode_transaction_index
 
-MOST_FOLLOWING = 64
+MOST_FOLLOWING = 8
+"""Segments behind a task's that it knows of, for their transaction indexes. The first that is not empty nearly always
+tells all; a task that must look further lists the partition."""
 _READ_PARTS = frozenset(
     {
         PartKind.LOG,
@@ -41,17 +43,18 @@ _READ_PARTS = frozenset(
         PartKind.MANIFEST,
     }
 )
+_TXN_INDEX_PARTS = frozenset({PartKind.TXN_INDEX, PartKind.INDEXES, PartKind.MANIFEST})
 
 
 def plan_reads(
-    store: Store, layout: Layout, task: ReadTask, broker: BrokerView | None = None
-) -> Iterator[ReadTask]:
+    store: Store, layout: Layout, request: ReadRequest, broker: BrokerView | None = None
+) -> Iterator[tuple[SegmentRun, ...]]:
     """Yield the tasks that read what is wanted, each with runs of about so many bytes.
 
     Args:
         store: the archive.
         layout: its layout.
-        task: without runs: what is wanted.
+        request: what is wanted.
         broker: what the log dirs say of it, None where they are not at hand.
 
     Raises:
@@ -59,30 +62,30 @@ def plan_reads(
         UsageError, FormatError: see `last_stable_offset`.
     """
     runs: list[SegmentRun] = []
-    left_bytes = task.selection.task_bytes
-    for found in walk(store, layout, is_chosen=task.selection.has):
+    task_bytes = request.selection.task_bytes
+    left_bytes = task_bytes
+    for found in walk(store, layout, is_chosen=request.selection.has):
         if found.partition is None:
             raise OSError(errno.EIO, f"{found.prefix}: cannot be listed: {found.error}")
-        if not task.selection.has(found.partition.where):
+        if not request.selection.has(found.partition.where):
             continue
-        partition = _PlannedPartition(store, layout, task, found, broker)
+        partition = _PlannedPartition(store, layout, request, found, broker)
         places: list[int] = []
-        for place in partition.wanted():
-            size_bytes = partition.planned[place].segment.log_bytes
+        for place, size_bytes in partition.wanted():
             if size_bytes > left_bytes and (runs or places):
                 runs += partition.runs(places)
-                yield replace(task, runs=tuple(runs))
-                runs, places, left_bytes = [], [], task.selection.task_bytes
+                yield tuple(runs)
+                runs, places, left_bytes = [], [], task_bytes
             places.append(place)
             left_bytes -= size_bytes
         runs += partition.runs(places)
     if runs:
-        yield replace(task, runs=tuple(runs))
+        yield tuple(runs)
 
 
 def choose_segments(
-    partition: ArchivedPartition, layout: Layout, lineage: Sequence[str] | None = None
-) -> tuple[PlannedSegment, ...]:
+    partition: ArchivedPartition, layout: Layout, lineage: Collection[str] | None = None
+) -> PlannedSegments:
     """Return the segments that are read for records, each up to where the next one begins.
 
     Args:
@@ -90,123 +93,115 @@ def choose_segments(
         layout: its layout.
         lineage: the ids of those that a broker reads, None where that is not known.
     """
-    chosen: dict[int, ArchivedSegment] = {}
-    for segment in partition.segments:
-        if PartKind.LOG not in segment.parts or (lineage is not None and segment.segment_id not in lineage):
+    segments, required = partition.segments, layout.required_parts
+    are_whole = [parts_in(shape) >= required for shape in segments.shapes()]
+    ranks = list(zip(are_whole, segments.part_bytes(PartKind.LOG), segments.segment_ids, strict=True))
+    chosen: dict[int, int] = {}
+    for place in _with_logs(segments):
+        if lineage is not None and segments.segment_ids[place] not in lineage:
             continue
-        known = chosen.get(segment.base_offset)
-        if known is None or _rank(segment, layout) > _rank(known, layout):
-            chosen[segment.base_offset] = segment
-    segments = [chosen[base] for base in sorted(chosen)]
-    planned = []
-    for place, segment in enumerate(segments):
-        following = segments[place + 1] if place + 1 < len(segments) else None
-        planned.append(
-            PlannedSegment(
-                segment=segment,
-                end_offset=None if following is None else following.base_offset,
-                is_last=following is None and (not segment.segment_id or not _is_whole(segment, layout)),
-            )
-        )
-    return tuple(planned)
+        base_offset = segments.base_offsets[place]
+        if base_offset not in chosen or ranks[place] > ranks[chosen[base_offset]]:
+            chosen[base_offset] = place
+    bases = sorted(chosen)
+    places = [chosen[base] for base in bases]
+    return PlannedSegments(
+        segments=segments.take(places),
+        end_offsets=[*bases[1:], None][: len(bases)],
+        has_last=bool(places) and not (segments.segment_ids[places[-1]] and are_whole[places[-1]]),
+    )
 
 
-def _rank(segment: ArchivedSegment, layout: Layout) -> tuple[bool, int, str]:
-    return _is_whole(segment, layout), segment.log_bytes, segment.segment_id
-
-
-def _is_whole(segment: ArchivedSegment, layout: Layout) -> bool:
-    return segment.parts.keys() >= layout.required_parts
+def _with_logs(segments: SegmentTable) -> list[int]:
+    """Return the places of the segments that have a log."""
+    letter = LETTERS[PartKind.LOG]
+    return [place for place, shape in enumerate(segments.shapes()) if letter in shape]
 
 
 class _PlannedPartition:
     """The segments of one partition that may be read, and what each run of them must know."""
 
     def __init__(
-        self, store: Store, layout: Layout, task: ReadTask, found: Walked, broker: BrokerView | None
+        self, store: Store, layout: Layout, request: ReadRequest, found: Walked, broker: BrokerView | None
     ) -> None:
         assert found.partition is not None
-        partition, self._where, self._task = found.partition, found.partition.where, task
-        if task.options.include is Include.BATCHES:
+        partition, self._where, self._request = found.partition, found.partition.where, request
+        if request.options.include is Include.BATCHES:
             self.planned = _all_segments(partition)
         else:
             lineage = None if broker is None else broker.lineage(self._where)
-            self.planned = choose_segments(partition, layout, lineage)
+            self.planned = choose_segments(partition, layout, None if lineage is None else set(lineage))
         self._start_offset = _log_start_offset(store, layout, found, broker)
         local = None if broker is None else broker.local_log(self._where)
         self._last_stable_offset = None
-        if task.options.is_committed and self.planned and local is not None:
+        if request.options.is_committed and self.planned and local is not None:
             self._last_stable_offset = local.last_stable_offset(self._where.folder)
-        elif task.options.is_committed and self.planned:
+        elif request.options.is_committed and self.planned:
             self._last_stable_offset = last_stable_offset(
-                [one.segment for one in self.planned],
-                lambda segment: layout.files(store, segment),
-                self._where.folder,
+                self.planned.segments, lambda segment: layout.files(store, segment), self._where.folder
             )
-        self._local_aborted = local.aborted() if local is not None and task.needs_aborted else None
-        self._indexed = [
-            place
-            for place, one in enumerate(self.planned)
-            if task.needs_aborted and not _has_no_txn_index(one.segment)
-        ]
+        self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
+        segments = self.planned.segments.without_versions()
+        self._indexed = _with_txn_indexes(segments) if request.needs_aborted else []
+        self._indexes = segments.take(self._indexed).only(_TXN_INDEX_PARTS)
+        self.planned = replace(self.planned, segments=segments.only(_READ_PARTS))
 
-    def wanted(self) -> Iterator[int]:
-        """Yield the places of the segments that may have rows that are wanted, by their names."""
-        options = self._task.options
+    def wanted(self) -> Iterator[tuple[int, int]]:
+        """Yield place and bytes of the segments that may have rows that are wanted, by their names."""
+        options, segments = self._request.options, self.planned.segments
         lowest = options.lowest_offset
         if options.include is Include.RECORDS:
             lowest = max((one for one in (lowest, self._start_offset) if one is not None), default=None)
-        for place, one in enumerate(self.planned):
-            if lowest is not None and one.end_offset is not None and one.end_offset <= lowest:
+        rows = zip(
+            segments.base_offsets,
+            self.planned.end_offsets,
+            segments.part_bytes(PartKind.LOG),
+            strict=True,
+        )
+        for place, (base_offset, end_offset, size_bytes) in enumerate(rows):
+            if lowest is not None and end_offset is not None and end_offset <= lowest:
                 continue
-            if options.highest_offset is not None and one.segment.base_offset > options.highest_offset:
+            if options.highest_offset is not None and base_offset > options.highest_offset:
                 continue
-            yield place
+            yield place, size_bytes
 
     def runs(self, places: Sequence[int]) -> list[SegmentRun]:
         """Return the run of the segments in *places*, none of no segments."""
         if not places:
             return []
-        behind = self._indexed[bisect_right(self._indexed, places[-1]) :]
+        behind = bisect_right(self._indexed, places[-1])
+        segments = self.planned.take(places)
         return [
             SegmentRun(
                 where=self._where,
-                segments=tuple(
-                    replace(self.planned[place], segment=_slim(self.planned[place].segment))
-                    for place in places
-                ),
-                start_offset=self._start_offset if self._task.options.include is Include.RECORDS else None,
+                segments=segments,
+                start_offset=self._start_offset if self._request.options.include is Include.RECORDS else None,
                 last_stable_offset=self._last_stable_offset,
-                following=tuple(_slim(self.planned[place].segment) for place in behind[:MOST_FOLLOWING]),
-                follows_more=len(behind) > MOST_FOLLOWING,
-                local_aborted=self._aborted_within(places),
+                following=self._indexes[behind : behind + MOST_FOLLOWING],
+                follows_more=len(self._indexed) > behind + MOST_FOLLOWING,
+                local_aborted=self._aborted_within(segments),
             )
         ]
 
-    def _aborted_within(self, places: Sequence[int]) -> bytes:
-        """Return the entries of the broker's own indexes that reach into the segments in *places*."""
+    def _aborted_within(self, segments: PlannedSegments) -> bytes:
+        """Return the entries of the broker's own indexes that reach into *segments*."""
         entries = self._local_aborted
         if entries is None:
             return b""
-        first, last = self.planned[places[0]], self.planned[places[-1]]
-        is_within = entries["last_offset"] >= first.segment.base_offset
-        if last.end_offset is not None:
-            is_within &= entries["first_offset"] < last.end_offset
+        is_within = entries["last_offset"] >= segments.segments.base_offsets[0]
+        if (end_offset := segments.end_offsets[-1]) is not None:
+            is_within &= entries["first_offset"] < end_offset
         return encode_transaction_index(entries[is_within])
 
 
-def _all_segments(partition: ArchivedPartition) -> tuple[PlannedSegment, ...]:
+def _all_segments(partition: ArchivedPartition) -> PlannedSegments:
     """Return all copies of all segments."""
-    segments = [segment for segment in partition.segments if PartKind.LOG in segment.parts]
-    bases = sorted({segment.base_offset for segment in segments})
-    following = dict(itertools.pairwise(bases))
-    return tuple(
-        PlannedSegment(
-            segment=segment,
-            end_offset=following.get(segment.base_offset),
-            is_last=segment.base_offset not in following and not segment.segment_id,
-        )
-        for segment in segments
+    segments = partition.segments.take(_with_logs(partition.segments))
+    following = dict(itertools.pairwise(sorted(set(segments.base_offsets))))
+    return PlannedSegments(
+        segments=segments,
+        end_offsets=[following.get(base_offset) for base_offset in segments.base_offsets],
+        has_last=bool(segments) and not segments.segment_ids[-1],
     )
 
 
@@ -223,14 +218,8 @@ def _log_start_offset(store: Store, layout: Layout, found: Walked, broker: Broke
     return checkpoint.get((where.topic, where.partition))
 
 
-def _has_no_txn_index(segment: ArchivedSegment) -> bool:
-    if PartKind.INDEXES in segment.parts:
-        return False  # the manifest tells
-    index = segment.parts.get(PartKind.TXN_INDEX)
-    return index is None or index.size_bytes == 0
-
-
-def _slim(segment: ArchivedSegment) -> ArchivedSegment:
-    """Return *segment* with the objects that are read for its records."""
-    parts = {kind: one for kind, one in segment.parts.items() if kind in _READ_PARTS}
-    return replace(segment, parts=parts, snapshots={})
+def _with_txn_indexes(segments: SegmentTable) -> list[int]:
+    """Return the places of the segments that may have aborted transactions in their index, by the listing."""
+    letter = LETTERS[PartKind.INDEXES]  # the manifest tells
+    rows = zip(segments.shapes(), segments.part_bytes(PartKind.TXN_INDEX), strict=True)
+    return [place for place, (shape, size_bytes) in enumerate(rows) if size_bytes or letter in shape]

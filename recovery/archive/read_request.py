@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Self, overload
+
 from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.archived import ArchivedSegment, PartitionPrefix
 from recovery.archive.record_columns import ReadOptions
+from recovery.archive.segment_table import SegmentTable
 from segfmt.value_class import dataclass
 
 TASK_BYTES = 256 << 20
@@ -48,29 +53,71 @@ class PlannedSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegments(Sequence[PlannedSegment]):
+    """Segments of one partition to be read, as columns.
+
+    Attributes:
+        end_offsets: see `PlannedSegment`.
+        has_last: whether that is so of the last one.
+    """
+
+    segments: SegmentTable
+    end_offsets: Sequence[int | None]
+    has_last: bool
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.segments)
+
+    @overload
+    def __getitem__(self, place: int) -> PlannedSegment: ...
+    @overload
+    def __getitem__(self, place: slice) -> Self: ...
+    def __getitem__(self, place: int | slice) -> PlannedSegment | Self:
+        """Return one segment, or some of them."""
+        places = range(len(self))[place]
+        if isinstance(places, range):
+            return self.take(places)
+        return PlannedSegment(
+            segment=self.segments[places],
+            end_offset=self.end_offsets[places],
+            is_last=self.has_last and places == len(self) - 1,
+        )
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the segments at *places*, ascending."""
+        return type(self)(
+            segments=self.segments.take(places),
+            end_offsets=[self.end_offsets[place] for place in places],
+            has_last=self.has_last and bool(places) and places[-1] == len(self) - 1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:
     """Segments of one partition that follow one another.
 
     Attributes:
         start_offset: the log start offset, None where it is not known.
         last_stable_offset: see `SegmentView`.
-        following: the next segments behind it that may have a transaction index, as many as go with a task.
+        following: the next segments behind it that may have a transaction index, as many as go with a task; with what
+            that is read from.
         follows_more: there are further ones.
         local_aborted: entries of transaction indexes (as in a file) that the broker has itself.
     """
 
     where: PartitionPrefix
-    segments: tuple[PlannedSegment, ...]
+    segments: PlannedSegments
     start_offset: int | None = None
     last_stable_offset: int | None = None
-    following: tuple[ArchivedSegment, ...] = ()
+    following: SegmentTable = field(default_factory=SegmentTable)
     follows_more: bool = False
     local_aborted: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadTask:
-    """What one task reads.
+class ReadRequest:
+    """What is asked for: the same for all tasks. A task is some `SegmentRun`s.
 
     Attributes:
         url: of the archive.
@@ -85,4 +132,3 @@ class ReadTask:
     options: ReadOptions
     selection: Selection
     needs_aborted: bool
-    runs: tuple[SegmentRun, ...] = ()

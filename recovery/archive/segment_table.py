@@ -7,7 +7,7 @@ through all segments of an archive uses the columns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import accumulate, compress, pairwise
 from typing import Final, Self, overload
@@ -78,8 +78,8 @@ class ObjectTable(Sequence[StoredObject]):
 
     def take(self, places: Sequence[int]) -> Self:
         """Return the table of the objects at *places*, in their order."""
-        if list(places) == list(range(len(self))):
-            return self
+        if are_neighbours(places):
+            return self[places[0] : places[-1] + 1]
         return type(self)(
             prefix=self.prefix,
             names=[self.names[place] for place in places],
@@ -136,7 +136,8 @@ class SegmentTable(Sequence[ArchivedSegment]):
     def __getitem__(self, place: int | slice) -> ArchivedSegment | Self:
         """Return one segment, or the table of some neighbours."""
         if isinstance(place, slice):
-            return self._neighbours(*place.indices(len(self)))
+            start, stop, step = place.indices(len(self))
+            return self._neighbours(start, stop) if step == 1 else self.take(range(start, stop, step))
         place = range(len(self))[place]
         parts, snapshots = {}, {}
         for at in range(self.ends[place - 1] if place else 0, self.ends[place]):
@@ -155,6 +156,8 @@ class SegmentTable(Sequence[ArchivedSegment]):
 
     def take(self, places: Sequence[int]) -> Self:
         """Return the table of the segments at *places*, in their order."""
+        if are_neighbours(places):
+            return self._neighbours(places[0], places[-1] + 1)
         spans = self.spans()
         objects = [at for place in places for at in range(*spans[place])]
         ends, end = [], 0
@@ -195,6 +198,10 @@ class SegmentTable(Sequence[ArchivedSegment]):
             objects=self.objects.take(list(compress(range(len(is_kept)), is_kept))),
         )
 
+    def without_versions(self) -> Self:
+        """Return the same segments, for whoever reads the objects as they are then."""
+        return replace(self, objects=replace(self.objects, versions=[""] * len(self.objects)))
+
     def spans(self) -> list[tuple[int, int]]:
         """Return where the objects of each segment begin and end."""
         return list(pairwise((0, *self.ends)))
@@ -209,11 +216,11 @@ class SegmentTable(Sequence[ArchivedSegment]):
         sizes_bytes = self.objects.sizes_bytes
         return [sum(sizes_bytes[start:end]) for start, end in self.spans()]
 
-    def log_bytes(self) -> list[int]:
-        """Return the bytes of each segment's log, 0 without one."""
-        sizes_bytes, find, letter = self.objects.sizes_bytes, self.kinds.find, LETTERS[PartKind.LOG]
-        logs = [find(letter, start, end) for start, end in self.spans()]
-        return [0 if at < 0 else sizes_bytes[at] for at in logs]
+    def part_bytes(self, kind: PartKind) -> list[int]:
+        """Return the bytes of one part of each segment, 0 of those that have no such part."""
+        sizes_bytes, find, letter = self.objects.sizes_bytes, self.kinds.find, LETTERS[kind]
+        places = [find(letter, start, end) for start, end in self.spans()]
+        return [0 if at < 0 else sizes_bytes[at] for at in places]
 
     def identities(self) -> list[str]:
         """Return of each segment a text that changes with any of its objects."""
@@ -232,9 +239,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
             for base, segment_id, following, (start, end) in ids
         ]
 
-    def _neighbours(self, start: int, stop: int, step: int) -> Self:
-        if step != 1:
-            return self.take(range(start, stop, step))
+    def _neighbours(self, start: int, stop: int) -> Self:
         ends = self.ends[start:stop]
         first = self.ends[start - 1] if start else 0
         end = ends[-1] if ends else first
@@ -246,6 +251,11 @@ class SegmentTable(Sequence[ArchivedSegment]):
             kinds=self.kinds[first:end],
             objects=self.objects[first:end],
         )
+
+
+def are_neighbours(places: Sequence[int]) -> bool:
+    """Return whether *places* are some, one behind the other."""
+    return bool(places) and list(places) == list(range(places[0], places[-1] + 1))
 
 
 @lru_cache(1 << 10)

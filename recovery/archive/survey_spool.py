@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from recovery.archive.archived import PartKind
 from recovery.archive.record import decode_record, encode_record
 from recovery.archive.scanned import PartitionWork
 from recovery.archive.survey import SurveyedPartition
@@ -51,7 +52,7 @@ class SurveySpool:
         """Keep one more partition."""
         self.partition_count += 1
         self.segment_count += len(partition.works)
-        self.log_bytes += sum(partition.works.segments.log_bytes())
+        self.log_bytes += sum(partition.works.segments.part_bytes(PartKind.LOG))
         for record in (encode_record(partition.head), encode_record(partition.works)):
             self._file.write(len(record).to_bytes(_LENGTH_BYTES, "big"))
             self._file.write(record)

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import logging
 import pickle
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import cramjam
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
 from recovery.archive.broker_view import BrokerView
 from recovery.archive.layouts import layout_of
 from recovery.archive.read_plan import plan_reads
-from recovery.archive.read_request import ReadTask
+from recovery.archive.read_request import ReadRequest, SegmentRun
 from recovery.archive.record_columns import LeftOut
 from recovery.archive.record_schema import Include, column_called, sql_schema
 from recovery.archive.stores import open_store
@@ -80,16 +80,21 @@ class KafkaLogSegments(DataSource):
 
 
 class Task(InputPartition):
-    """One task's share, packed: Spark wants all of them in a list, and a million segments have many names."""
+    """One task's share, packed: Spark wants all of them in a list, and a million segments have many names.
 
-    def __init__(self, task: ReadTask) -> None:
-        super().__init__(zlib.compress(pickle.dumps(task), 1))
+    Args:
+        layout: name of the archive's layout, which the reader does not know: Spark pickles it before it has it plan.
+        runs: what is to be read.
+    """
+
+    def __init__(self, layout: str, runs: tuple[SegmentRun, ...]) -> None:
+        super().__init__(bytes(cramjam.snappy.compress_raw(pickle.dumps((layout, runs), protocol=5))))
 
     @property
-    def task(self) -> ReadTask:
-        """The share."""
-        task: ReadTask = pickle.loads(zlib.decompress(self.value))
-        return task
+    def share(self) -> tuple[str, tuple[SegmentRun, ...]]:
+        """Layout and runs."""
+        share: tuple[str, tuple[SegmentRun, ...]] = pickle.loads(cramjam.snappy.decompress_raw(self.value))
+        return share
 
 
 class SegmentReader(DataSourceReader):
@@ -109,19 +114,12 @@ class SegmentReader(DataSourceReader):
         options = self._options
         store = open_store(options.path)
         layout = layout_of(store, options.layout, options.keys)
-        wanted = ReadTask(
-            url=options.path,
-            layout=layout.name,
-            keys=options.keys,
-            options=options.read,
-            selection=options.selection,
-            needs_aborted=options.read.is_committed or "aborted" in self._schema.names,
-        )
+        wanted = self._request(layout.name)
         with ExitStack() as stack:
             broker = None
             if options.metadata:
                 broker = stack.enter_context(BrokerView(open_store(url) for url in options.metadata))
-            return [Task(task) for task in plan_reads(store, layout, wanted, broker)]
+            return [Task(layout.name, runs) for runs in plan_reads(store, layout, wanted, broker)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
@@ -131,8 +129,21 @@ class SegmentReader(DataSourceReader):
         from recovery.archive.archive_reader import read_task
 
         left_out = _LeftOutCount()
-        yield from read_task(partition.task, _arrow_schema(self._schema), on_left_out=left_out.add)
+        layout, runs = partition.share
+        schema = _arrow_schema(self._schema)
+        yield from read_task(self._request(layout), runs, schema, on_left_out=left_out.add)
         left_out.log()
+
+    def _request(self, layout: str) -> ReadRequest:
+        options = self._options
+        return ReadRequest(
+            url=options.path,
+            layout=layout,
+            keys=options.keys,
+            options=options.read,
+            selection=options.selection,
+            needs_aborted=options.read.is_committed or "aborted" in self._schema.names,
+        )
 
 
 class PushingReader(SegmentReader):

@@ -14,6 +14,7 @@ from recovery.archive.aiven_layout import AivenLayout
 from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.layout import Layout, part_kind
 from recovery.archive.plain_layout import PlainLayout
+from recovery.archive.read_plan import choose_segments
 from recovery.archive.record import decode_record, encode_record
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.segment_table import ArchivedPartition, ObjectTable, SegmentTable, parts_in
@@ -165,9 +166,34 @@ def test_neighbours_and_others_are_the_segments_that_they_were(partition: Archiv
     assert pickle.loads(pickle.dumps(partition)) == partition
 
 
+def test_only_some_parts_are_these_parts(partition: ArchivedPartition) -> None:
+    kinds = {PartKind.LOG, PartKind.TXN_INDEX}
+    assert list(partition.segments.only(kinds).without_versions()) == [
+        replace(
+            one,
+            parts={kind: replace(part, version="") for kind, part in one.parts.items() if kind in kinds},
+            snapshots={},
+        )
+        for one in partition.segments
+    ]
+    assert [one.parts for one in partition.segments.only([])] == [{}] * 4
+
+
+def test_what_is_planned_of_some_segments_is_what_was_planned(partition: ArchivedPartition) -> None:
+    planned = choose_segments(partition, PlainLayout())
+    every = list(planned)
+    assert [one.is_last for one in every] == [False, False, False, True]
+    assert [one.end_offset for one in every] == [7, 8, 500, None]
+    for start in range(5):
+        for end in range(start, 5):
+            assert list(planned[start:end]) == every[start:end]
+    assert list(planned.take([0, 3])) == [every[0], every[3]]
+    assert planned[-1] == every[-1]
+
+
 def test_columns_are_those_of_the_segments(partition: ArchivedPartition) -> None:
     segments = list(partition.segments)
-    assert partition.segments.log_bytes() == [one.log_bytes for one in segments]
+    assert partition.segments.part_bytes(PartKind.LOG) == [one.log_bytes for one in segments]
     assert partition.segments.size_bytes() == [one.size_bytes for one in segments]
     assert [parts_in(shape) for shape in partition.segments.shapes()] == [
         frozenset(one.parts) for one in segments

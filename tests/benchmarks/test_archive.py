@@ -19,14 +19,26 @@ def test_small_segments_are_sound(tmp_path):
     assert 3900 < total // 25 < 4300
 
 
-def test_a_survey_is_measured(tmp_path, capsys):
-    arguments = ["--segments", "2000", "--partitions", "4", "--json", str(tmp_path / "out.json")]
-    assert archive_survey.main(arguments) == 0
+@pytest.mark.parametrize("layout", ["local-tiered", "plain", "aiven"])
+def test_a_survey_is_measured(tmp_path, capsys, layout):
+    arguments = ["--segments", "2000", "--partitions", "4", "--layout", layout]
+    assert archive_survey.main([*arguments, "--json", str(tmp_path / "out.json")]) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     assert found == json.loads(capsys.readouterr().out)
     assert found["segments"] == 2000
     assert found["tasks"] > 50
     assert found["largest_task_of_mean"] < 1.4
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("layout", ["local-tiered", "plain", "aiven"])
+def test_a_plan_to_read_is_measured(capsys, layout):
+    arguments = ["--what", "read-plan", "--segments", "2000", "--partitions", "4", "--layout", layout]
+    assert archive_survey.main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["segments"] == 2000
+    assert 1000 < found["tasks"] <= 2000
+    assert 100 < found["task_bytes_a_segment"] < 1000
 
 
 def test_partitions_are_linked_as_often_as_asked(tmp_path):

@@ -18,7 +18,7 @@ from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.broker_view import BrokerView
 from recovery.archive.layouts import layout_of
 from recovery.archive.read_plan import choose_segments, plan_reads
-from recovery.archive.read_request import ReadTask, Selection
+from recovery.archive.read_request import ReadRequest, Selection
 from recovery.archive.record_columns import Corrupt, LeftOut, ReadOptions
 from recovery.archive.record_schema import Include, arrow_schema
 from recovery.archive.segment_table import ArchivedPartition, SegmentTable
@@ -57,7 +57,7 @@ def read(
     store = open_store(str(url))
     layout = layout_of(store)
     options = options or ReadOptions()
-    wanted = ReadTask(
+    wanted = ReadRequest(
         url=str(url),
         layout=layout.name,
         options=options,
@@ -68,7 +68,7 @@ def read(
     found = [] if left_out is None else left_out
     with BrokerView(open_store(str(log_dir)) for log_dir in metadata) as broker:
         tasks = list(plan_reads(store, layout, wanted, broker if metadata else None))
-    batches = [batch for task in tasks for batch in read_task(task, schema, on_left_out=found.append)]
+    batches = [batch for task in tasks for batch in read_task(wanted, task, schema, on_left_out=found.append)]
     table = pa.Table.from_batches(batches, schema)
     for place, field in enumerate(schema):
         if pa.types.is_timestamp(field.type):
