@@ -47,6 +47,9 @@ CHECK_LOGS: Final = Kernel("native._log_kernel", "check_logs", 5, has_path=True)
 LIST_RECORDS: Final = Kernel("native._row_kernel", "list_records", 5)
 LIST_HEADERS: Final = Kernel("native._row_kernel", "list_headers", 3)
 JOIN_BYTES: Final = Kernel("native._row_kernel", "join_bytes", 5)
+FOLLOW_SEQUENCES: Final = Kernel("native._sequence_kernel", "follow_sequences", 3)
+JOIN_SEQUENCES: Final = Kernel("native._sequence_kernel", "join_sequences", 10)
+PLACE_SEQUENCES: Final = Kernel("native._sequence_kernel", "place_sequences", 1)
 ALL: Final = (
     CHECKSUM,
     SCAN,
@@ -59,6 +62,9 @@ ALL: Final = (
     LIST_RECORDS,
     LIST_HEADERS,
     JOIN_BYTES,
+    FOLLOW_SEQUENCES,
+    JOIN_SEQUENCES,
+    PLACE_SEQUENCES,
 )
 
 

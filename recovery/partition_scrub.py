@@ -12,6 +12,7 @@ from dataclasses import field, replace
 import numpy as np
 import numpy.typing as npt
 
+from native.producer_sequences import Sequences
 from recovery.epoch_checks import check_epochs
 from recovery.folder_files import FolderFiles
 from recovery.index_checks import check_transaction_index
@@ -20,6 +21,7 @@ from recovery.producer_checks import ProducerChecks
 from recovery.row_checks import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
 from recovery.segment_task import SegmentResult, SegmentTask
 from recovery.segment_tasks import other_task, segment_task, unflushed_from
+from recovery.sequence_checks import SequenceChecks
 from recovery.verdict import Finding
 from segfmt import layout
 from segfmt.filenames import (
@@ -84,6 +86,9 @@ class PartitionScrub:
             now_ms=facts.now_ms,
             expiration_ms=facts.expiration_ms,
         )
+        self._sequences = SequenceChecks(
+            expiration_ms=facts.expiration_ms, log_start_offset=max(0, facts.log_start_offset or 0)
+        )
 
     def tasks(self) -> list[SegmentTask]:
         """Return the segments to be read, ascending."""
@@ -131,7 +136,10 @@ class PartitionScrub:
         aborts.end_offset = task.base_offset if result.last_offset is None else result.last_offset + 1
         if result.is_whole and aborts.end_offset > task.base_offset:
             self._producers.reach(aborts.end_offset)
+        self._sequences.take(result)
         result.pieces = []
+        if not self.facts.is_live:  # there segments that have not changed are not read at a second look
+            result.sequences = Sequences()
         self._aborts.append(aborts)
         self._results.append(result)
 
@@ -217,6 +225,7 @@ class PartitionScrub:
         swaps = [one for one in self._others if one.task.log in self.files.swaps]
         if self.facts.is_contiguous and not self._is_compacted:
             self.findings += find_gaps(self._results, swaps, self.files.names)
+            self.findings += self._sequences.finish(self._results)
         if self.facts.is_contiguous:
             self.findings += find_lossy_swaps(self._results, swaps)
         if end_offset is not None and not self.facts.is_live:

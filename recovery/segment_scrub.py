@@ -24,7 +24,8 @@ from recovery.index_checks import OffsetIndexChecks, TimeIndexChecks, size_findi
 from recovery.record_checks import RecordChecks
 from recovery.segment_files import OpenedLog, SegmentFiles
 from recovery.segment_task import Piece, Reading, SegmentResult, SegmentTask, Tail
-from recovery.segment_window import WINDOW_BYTES, first_batch_bytes, stop_words, window_buffer
+from recovery.segment_window import WINDOW_BYTES, first_batch_bytes, skipped_words, stop_words, window_buffer
+from recovery.sequence_checks import fold_of
 from recovery.source import SLACK_BYTES, decide_control
 from recovery.verdict import Finding
 from segfmt import layout
@@ -54,7 +55,10 @@ class _SegmentScrub:
         self._reading = reading
         self._result = SegmentResult(task=task)
         self._batches = BatchChecks(
-            file=task.log, base_offset=task.base_offset, next_base_offset=task.next_base_offset
+            file=task.log,
+            base_offset=task.base_offset,
+            next_base_offset=task.next_base_offset,
+            sequences=fold_of(task),
         )
         self._records = RecordChecks(task.log, reading.one_at_a_time) if task.is_deep else None
         self._scanner: SegmentScanner | None = None
@@ -93,6 +97,8 @@ class _SegmentScrub:
         gaps = self._batches.gaps if self._records is None else [*self._batches.gaps, *self._records.gaps]
         result.gaps = [replace(found, is_flushed=task.is_flushed) for found in gaps]
         result.epoch_runs = self._batches.epoch_runs
+        if self._batches.sequences is not None:
+            result.sequences = self._batches.sequences.result()
         result.has_compacted = self._batches.has_compacted
         result.first_offset, result.last_offset = self._batches.first_offset, self._batches.last_offset
         result.batch_count = self._batches.batch_count
@@ -256,17 +262,8 @@ class _SegmentScrub:
     def _find_skipped(self, scan: RawScan) -> None:
         if scan.stop is Stop.OFFSET_OVERFLOW:
             return  # its offsets are said to be out of range already
-        rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
-        words = {
-            Stop.INVALID_TXN: "a batch outside a transaction while its producer has one open",
-            Stop.INVALID_CONTROL: "a control batch that cannot be read: a recovery cuts the log behind it",
-            Stop.CONTROL_FATAL: "a control batch that a broker dies of",
-        }[scan.stop]
-        self._find(
-            scan.stop_position,
-            rule,
-            f"{words} (producer {scan.stop_detail[0]}, base offset {scan.stop_detail[1]})",
-        )
+        rule, words = skipped_words(scan)
+        self._find(scan.stop_position, rule, words)
 
     # -- pieces ----------------------------------------------------------------------------------------------
 

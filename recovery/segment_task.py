@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import field
 from enum import Enum
 
+from native.producer_sequences import Sequences
 from native.raw_scan import RawScan
 from recovery.batch_checks import EpochRun
 from recovery.rate_limit import RateLimit
@@ -37,6 +38,8 @@ class SegmentTask:
         may_be_preallocated: whether its indexes may end in zeros.
         has_indexes: whether there are indexes to look at.
         snapshot_offsets: inside the segment, ascending: where the producers' state is to be told.
+        expiration_ms: a producer that was silent so long may have been forgotten; None: sequences are not followed.
+        log_start_offset: of the log, if it lies in the segment or behind it; else 0.
     """
 
     folder: str
@@ -50,6 +53,8 @@ class SegmentTask:
     has_indexes: bool = True
     is_deep: bool = False
     snapshot_offsets: tuple[int, ...] = ()
+    expiration_ms: int | None = None
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +78,7 @@ class SegmentResult:
 
     Attributes:
         checked_bytes: by file name.
+        sequences: of producers, where they are followed.
         indexes_beyond: the indexes with an entry behind the end of the log.
         is_whole: whether the log was read to its end.
     """
@@ -82,6 +88,7 @@ class SegmentResult:
     gaps: list[Finding] = field(default_factory=list)
     epoch_runs: list[EpochRun] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
+    sequences: Sequences = Sequences()
     checked_bytes: dict[str, int] = field(default_factory=dict)
     indexes_beyond: list[str] = field(default_factory=list)
     has_compacted: bool = False

@@ -49,6 +49,7 @@ def segment_task(
     """
     is_last = next_base_offset is None
     is_flushed = base_offset < unflushed_from
+    log_start_offset = facts.log_start_offset or 0
     return SegmentTask(
         folder=facts.path,
         base_offset=base_offset,
@@ -60,6 +61,8 @@ def segment_task(
         may_be_preallocated=is_last,
         is_deep=facts.is_deep,
         snapshot_offsets=snapshot_offsets,
+        expiration_ms=facts.expiration_ms,
+        log_start_offset=log_start_offset if log_start_offset > base_offset else 0,
     )
 
 

@@ -41,3 +41,14 @@ def window_buffer(size_bytes: int) -> npt.NDArray[np.uint8]:
     if buffer is None:
         buffer = _buffers.window = np.zeros(SLACK_BYTES + WINDOW_BYTES, np.uint8)
     return buffer[:size_bytes]
+
+
+def skipped_words(scan: RawScan) -> tuple[str, str]:
+    """Return rule and words for a batch that is read and passed over, INVALID_TXN, INVALID_CONTROL or CONTROL_FATAL."""
+    rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
+    words = {
+        Stop.INVALID_TXN: "a batch outside a transaction while its producer has one open",
+        Stop.INVALID_CONTROL: "a control batch that cannot be read: a recovery cuts the log behind it",
+        Stop.CONTROL_FATAL: "a control batch that a broker dies of",
+    }[scan.stop]
+    return rule, f"{words} (producer {scan.stop_detail[0]}, base offset {scan.stop_detail[1]})"

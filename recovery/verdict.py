@@ -38,6 +38,8 @@ REMEDIES = {
     "leader-epoch": _RESTORE,
     "control-record": _RESTORE,
     "transaction-state": _RESTORE,
+    "sequence-gap": "none by itself: compare the log with another replica, or with what the producer has sent",
+    "producer-epoch": "none by itself: compare the log with another replica, or with what the producer has sent",
     "record": _RESTORE,
     "compression": _RESTORE,
     "too-large": "none: the batch was not opened, so that memory stays bounded",

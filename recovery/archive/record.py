@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 MODULES: Final = (
+    "native.producer_sequences",
     "native.raw_scan",
     "recovery.archive.archived",
     "recovery.archive.scanned",

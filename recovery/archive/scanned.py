@@ -21,7 +21,7 @@ from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.value_class import dataclass
 
 DIGEST_BYTES = 16
-VERSION = 1
+VERSION = 2
 """Of the checks and of the records that are kept of them; a kept record of another version is made again."""
 
 
@@ -130,6 +130,7 @@ class PartitionWork:
                 log=log_name(segment.base_offset),
                 next_base_offset=None,
                 is_deep=self.facts.is_deep,
+                expiration_ms=self.facts.expiration_ms,
             )
         if segment.segment_id:
             return other_task(self.facts, segment.segment_id)

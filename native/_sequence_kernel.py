@@ -1,0 +1,372 @@
+# mypy: ignore-errors
+# ^ kernels: numba infers their types, mypy cannot follow it
+"""The kernels that follow the sequences of producers: batches and summaries of batches are joined to a summary.
+
+Kafka: ProducerAppendInfo.checkProducerEpoch, checkSequence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from native._hints import rarely
+from native._jit import inlined, kernel
+from native._memory import rows_at
+from native._scan_producers import first_slot, last_sequence
+from native.batch_headers import HEADER_ROW_DTYPE
+from native.producer_sequences import (
+    BREAK_DTYPE,
+    INHERITED,
+    MOST_BREAKS,
+    SEQUENCE_DTYPE,
+    STATE_DTYPE,
+    UNKNOWN,
+    SequenceBreak,
+)
+from segfmt import layout
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_MAX_INT32 = 2**31 - 1
+_SEQUENCE, _EPOCH = int(SequenceBreak.SEQUENCE), int(SequenceBreak.EPOCH)
+
+
+@inlined
+def _next(sequence):
+    """Kafka: ProducerAppendInfo.inSequence. Behind -1 comes 0."""
+    return np.int64(0) if sequence == _MAX_INT32 else np.int64(sequence + 1)
+
+
+@inlined
+def _find(slots, rows, producer_id):
+    """Return the slot of *producer_id*, uint64, or the free one that would be its."""
+    mask = np.uint64(slots.size - 1)
+    slot = first_slot(producer_id, slots.size)
+    while slots[slot] > 0 and rows[slots[slot] - 1].producer_id != producer_id:
+        slot = (slot + np.uint64(1)) & mask
+    return slot
+
+
+@inlined
+def _copy_break(target, source):
+    target.offset = source.offset
+    target.position = source.position
+    target.producer_id = source.producer_id
+    target.sequence = source.sequence
+    target.last_sequence = source.last_sequence
+    target.epoch = source.epoch
+    target.last_epoch = source.last_epoch
+    target.kind = source.kind
+
+
+@inlined
+def _room_for_break(state, breaks, offset, position):
+    """Return the place in *breaks* of one at *offset*, made free; -1 where all that are kept stand before it."""
+    at = state.kept_break_count
+    if at == MOST_BREAKS:
+        last = breaks[at - 1]
+        if offset > last.offset or (offset == last.offset and position >= last.position):
+            return np.int64(-1)
+        at -= 1
+    else:
+        state.kept_break_count = at + 1
+    while at > 0:
+        before = breaks[at - 1]
+        if offset > before.offset or (offset == before.offset and position >= before.position):
+            break
+        _copy_break(breaks[at], before)
+        at -= 1
+    return at
+
+
+@inlined
+def _note(state, breaks, kind, producer_id, offset, position, sequence, last, epoch, last_epoch):
+    rarely()
+    state.break_count += 1
+    at = _room_for_break(state, breaks, offset, position)
+    if at >= 0:
+        new = breaks[at]
+        new.offset = offset
+        new.position = position
+        new.producer_id = producer_id
+        new.sequence = sequence
+        new.last_sequence = last
+        new.epoch = epoch
+        new.last_epoch = last_epoch
+        new.kind = kind
+
+
+@inlined
+def _check_head(state, breaks, row, new):
+    """Compare the first data batch of *new* with what stands before it, or leave that to who knows what does."""
+    is_same_epoch = new.first_epoch == row.last_epoch
+    is_said = (
+        new.first_epoch < row.last_epoch
+        and new.head_offset == new.first_offset
+        and new.head_position == new.first_position
+    )
+    last = np.int64(row.last_sequence) if is_same_epoch else np.int64(layout.NO_SEQUENCE)
+    if last == INHERITED:
+        row.head_offset = new.head_offset
+        row.head_position = new.head_position
+        row.head_sequence = new.head_sequence
+    elif last != UNKNOWN and new.head_sequence != _next(last) and not is_said:
+        _note(
+            state,
+            breaks,
+            _SEQUENCE,
+            new.producer_id,
+            new.head_offset,
+            new.head_position,
+            new.head_sequence,
+            last,
+            new.first_epoch,
+            new.first_epoch,
+        )
+
+
+@inlined
+def _join(state, breaks, row, new, is_known):
+    """Let *row* be the summary of its run and of that of *new*, which follows it.
+
+    Args:
+        is_known: whether nothing lies between the last event of *row* and the run of *new*.
+    """
+    silence_ms = new.first_timestamp_ms - row.last_timestamp_ms
+    if is_known and new.has_first and row.last_timestamp_ms >= 0 and silence_ms < state.expiration_ms:
+        if new.first_epoch < row.last_epoch:
+            _note(
+                state,
+                breaks,
+                _EPOCH,
+                new.producer_id,
+                new.first_offset,
+                new.first_position,
+                np.int64(layout.NO_SEQUENCE),
+                np.int64(layout.NO_SEQUENCE),
+                new.first_epoch,
+                row.last_epoch,
+            )
+        if new.head_sequence >= 0:
+            _check_head(state, breaks, row, new)
+        if new.last_sequence != INHERITED:
+            row.last_sequence = new.last_sequence
+        elif new.first_epoch != row.last_epoch:
+            row.last_sequence = layout.NO_SEQUENCE
+    else:
+        row.last_sequence = UNKNOWN if new.last_sequence == INHERITED else new.last_sequence
+    row.last_epoch = new.last_epoch
+    row.last_timestamp_ms = new.last_timestamp_ms
+
+
+@inlined
+def _begin(row, new, is_cut):
+    """Let *row* be *new*, which nothing is known before where *is_cut*."""
+    row.producer_id = new.producer_id
+    row.has_first = new.has_first and not is_cut
+    row.has_last = True
+    row.last_epoch = new.last_epoch
+    row.last_timestamp_ms = new.last_timestamp_ms
+    row.last_sequence = new.last_sequence
+    if row.has_first:
+        row.first_offset = new.first_offset
+        row.first_position = new.first_position
+        row.first_timestamp_ms = new.first_timestamp_ms
+        row.first_epoch = new.first_epoch
+        row.head_offset = new.head_offset
+        row.head_position = new.head_position
+        row.head_sequence = new.head_sequence
+        return
+    row.first_offset = -1
+    row.first_position = -1
+    row.first_timestamp_ms = -1
+    row.first_epoch = -1
+    row.head_offset = -1
+    row.head_position = -1
+    row.head_sequence = -1
+    if row.last_sequence == INHERITED:
+        row.last_sequence = UNKNOWN
+
+
+@inlined
+def _take(state, rows, slots, marks, breaks, new, is_cut, known_mark, new_mark):
+    """Join *new* to the row of its producer, or to none."""
+    slot = _find(slots, rows, new.producer_id)
+    place = np.int64(slots[slot]) - 1
+    if place < 0:
+        place = state.row_count
+        state.row_count = place + 1
+        slots[slot] = place + 1
+        _begin(rows[place], new, is_cut)
+    else:
+        _join(state, breaks, rows[place], new, marks[place] == known_mark)
+    marks[place] = new_mark if new.has_last else np.int64(-1)
+    return place
+
+
+@inlined
+def _summarize(batch, row):
+    """Fill *row* with the summary of one batch."""
+    is_marker = batch.attributes & layout.CONTROL_MASK != 0
+    # A batch without epoch or sequence is said to be broken; of its producer nothing is known before or behind it.
+    is_sound = batch.producer_epoch >= 0 and (
+        is_marker or (batch.base_sequence >= 0 and batch.last_offset_delta >= 0)
+    )
+    row.producer_id = batch.producer_id
+    row.has_first = is_sound
+    row.has_last = is_sound
+    row.first_offset = batch.base_offset
+    row.first_position = batch.position
+    row.first_timestamp_ms = batch.max_timestamp_ms
+    row.first_epoch = batch.producer_epoch
+    row.last_epoch = batch.producer_epoch
+    row.last_timestamp_ms = batch.max_timestamp_ms
+    row.head_offset = -1
+    row.head_position = -1
+    row.head_sequence = -1
+    if is_marker:
+        row.last_sequence = INHERITED
+    elif not is_sound:
+        row.last_sequence = UNKNOWN
+    else:
+        row.head_offset = batch.base_offset
+        row.head_position = batch.position
+        row.head_sequence = batch.base_sequence
+        row.last_sequence = last_sequence(np.int64(batch.base_sequence), np.int64(batch.last_offset_delta))
+
+
+@inlined
+def _reach(state, start_offset, end_offset, batch_count):
+    """Go on to *end_offset*; a gap before *start_offset* cuts the run, and so does the log's start."""
+    if state.batch_count == 0:
+        state.start_offset = start_offset
+    elif state.end_offset != start_offset or start_offset <= state.log_start_offset:
+        state.is_cut = 1
+        state.generation += 1
+    state.end_offset = end_offset
+    state.batch_count += batch_count
+
+
+@inlined
+def _goes_on(row, batch, expiration_ms):
+    """Say whether *batch*, of data, goes on in its epoch, as nearly all do: then it changes the end alone."""
+    silence_ms = batch.max_timestamp_ms - row.last_timestamp_ms
+    return (
+        batch.producer_epoch == row.last_epoch
+        and row.last_sequence >= 0
+        and batch.base_sequence == _next(row.last_sequence)
+        and batch.last_offset_delta >= 0
+        and row.last_timestamp_ms >= 0
+        and silence_ms < expiration_ms
+    )
+
+
+@kernel
+def follow_sequences(state_address, batches_address, batch_count):
+    """Take in batches until a producer has no room.
+
+    Args:
+        state_address: of one STATE_DTYPE, which has the tables. Written.
+        batches_address: of *batch_count* HEADER_ROW_DTYPE.
+
+    Returns:
+        How many were taken in.
+    """
+    state = rows_at(state_address, 1, STATE_DTYPE)[0]
+    rows = rows_at(state.rows_address, state.most_rows + 1, SEQUENCE_DTYPE)
+    marks = rows_at(state.marks_address, state.most_rows, _INT64)
+    slots = rows_at(state.slots_address, state.slot_count, _INT32)
+    breaks = rows_at(state.breaks_address, MOST_BREAKS, BREAK_DTYPE)
+    batches = rows_at(batches_address, batch_count, HEADER_ROW_DTYPE)
+    scratch = rows[state.most_rows]
+    known_id, place = np.int64(layout.NO_PRODUCER_ID), np.int64(-1)
+    for number in range(batch_count):
+        batch = batches[number]
+        producer_id = np.int64(batch.producer_id)
+        if producer_id >= 0 and state.row_count == state.most_rows:
+            return np.int64(number)
+        _reach(state, batch.base_offset, batch.last_offset + 1, 1)
+        is_control = batch.attributes & layout.CONTROL_MASK != 0
+        if producer_id < 0 or (is_control and batch.record_count == 0):  # emptied by compaction
+            continue
+        if producer_id != known_id:
+            known_id = producer_id
+            place = np.int64(slots[_find(slots, rows, producer_id)]) - 1
+        if place >= 0 and marks[place] == state.generation and not is_control:
+            row = rows[place]
+            if _goes_on(row, batch, state.expiration_ms):
+                row.last_sequence = last_sequence(
+                    np.int64(batch.base_sequence), np.int64(batch.last_offset_delta)
+                )
+                row.last_timestamp_ms = batch.max_timestamp_ms
+                continue
+        _summarize(batch, scratch)
+        mark = np.int64(state.generation)
+        place = _take(state, rows, slots, marks, breaks, scratch, state.is_cut != 0, mark, mark)
+    return np.int64(batch_count)
+
+
+@kernel
+def join_sequences(
+    state_address,
+    new_address,
+    new_count,
+    breaks_address,
+    kept_break_count,
+    break_count,
+    batch_count,
+    start_offset,
+    end_offset,
+    is_cut,
+):
+    """Take in the summary of the run that follows; the tables have room for all of its producers.
+
+    Args:
+        state_address: of one STATE_DTYPE, which has the tables. Written.
+        new_address: of *new_count* SEQUENCE_DTYPE.
+        breaks_address: of *kept_break_count* BREAK_DTYPE, of *break_count* that there are.
+        batch_count, start_offset, end_offset, is_cut: of the summary.
+
+    Returns:
+        0.
+    """
+    state = rows_at(state_address, 1, STATE_DTYPE)[0]
+    rows = rows_at(state.rows_address, state.most_rows, SEQUENCE_DTYPE)
+    marks = rows_at(state.marks_address, state.most_rows, _INT64)
+    slots = rows_at(state.slots_address, state.slot_count, _INT32)
+    breaks = rows_at(state.breaks_address, MOST_BREAKS, BREAK_DTYPE)
+    new = rows_at(new_address, new_count, SEQUENCE_DTYPE)
+    if batch_count > 0:
+        _reach(state, start_offset, end_offset, batch_count)
+    was_cut = state.is_cut != 0
+    known_mark = np.int64(state.generation)
+    if is_cut:
+        state.is_cut = 1
+        state.generation += 1
+    for number in range(new_count):
+        _take(state, rows, slots, marks, breaks, new[number], was_cut, known_mark, np.int64(state.generation))
+    of_new = rows_at(breaks_address, kept_break_count, BREAK_DTYPE)
+    for number in range(kept_break_count):
+        one = of_new[number]
+        at = _room_for_break(state, breaks, one.offset, one.position)
+        if at >= 0:
+            _copy_break(breaks[at], one)
+    state.break_count += break_count
+    return np.int64(0)
+
+
+@kernel
+def place_sequences(state_address):
+    """Put the rows of *state* into its slots, which are all free.
+
+    Args:
+        state_address: of one STATE_DTYPE, which has the tables. The slots are written.
+
+    Returns:
+        0.
+    """
+    state = rows_at(state_address, 1, STATE_DTYPE)[0]
+    rows = rows_at(state.rows_address, state.most_rows, SEQUENCE_DTYPE)
+    slots = rows_at(state.slots_address, state.slot_count, _INT32)
+    for place in range(state.row_count):
+        slots[_find(slots, rows, np.int64(rows[place].producer_id))] = place + 1
+    return np.int64(0)

@@ -1,0 +1,241 @@
+"""The sequences of producers in a run of batches: what they begin with, what they end with, where they do not go on.
+
+Summaries of neighbouring runs are merged into that of both. Merging is associative, and the summary of no batch is its
+unit: a log may be cut anywhere, and its parts be read in any order. A batch is a run, too, so one rule serves for
+batches, windows, segments and partitions (`native._sequence_kernel.join`).
+
+What Kafka checks when a leader takes a batch: in an epoch each batch begins where the one before ended, from 2**31 - 1
+on with 0; a higher epoch begins with 0, also after a marker that brought it; a lower one does not come again. A broker
+forgets a producer that is silent for `producer.id.expiration.ms`, and then takes anything.
+
+Kafka: ProducerAppendInfo.checkProducerEpoch, checkSequence, inSequence; ProducerStateEntry;
+ProducerStateManager.isProducerExpired. Differs: nothing is taken to be known of a producer at the start of a log, where
+Kafka may know that it has none; an open transaction does not keep a producer from being forgotten.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from native import kernels
+from native.batch_headers import HeaderRows
+from native.machine_code import address_of
+
+UNKNOWN: Final = -2
+"""In `last_sequence`: any sequence may follow."""
+INHERITED: Final = -3
+"""In `last_sequence`: what stood before the run, if that had the same epoch; the run has but markers, of one epoch."""
+
+MOST_BREAKS: Final = 20
+"""So many are kept of a run, the first ones."""
+
+SEQUENCE_DTYPE: Final = np.dtype(
+    [
+        ("producer_id", "<i8"),
+        # The first event, a data batch or a marker; -1 where `has_first` is false.
+        ("first_offset", "<i8"),
+        ("first_position", "<i8"),
+        ("first_timestamp_ms", "<i8"),
+        # The first data batch, as long as it depends on what stood before the run; else -1.
+        ("head_offset", "<i8"),
+        ("head_position", "<i8"),
+        ("last_timestamp_ms", "<i8"),  # of the last event; -1 where `has_last` is false
+        ("head_sequence", "<i4"),
+        ("last_sequence", "<i4"),  # -1: a marker has brought the epoch; UNKNOWN; INHERITED
+        ("first_epoch", "<i2"),
+        ("last_epoch", "<i2"),
+        ("has_first", "?"),  # whether nothing lies between the start of the run and the first event
+        ("has_last", "?"),  # whether nothing lies between the last event and the end of the run
+        ("_unused", "<i2"),
+    ]
+)
+"""One producer, in order of first appearance. What lies between is a gap in the offsets, or a broken batch of it."""
+
+BREAK_DTYPE: Final = np.dtype(
+    [
+        ("offset", "<i8"),  # the batch's base offset
+        ("position", "<i8"),  # of the batch in its segment
+        ("producer_id", "<i8"),
+        ("sequence", "<i4"),  # the batch's base sequence; -1 for SequenceBreak.EPOCH
+        ("last_sequence", "<i4"),  # the one before; -1: the epoch begins with this batch
+        ("epoch", "<i2"),
+        ("last_epoch", "<i2"),  # the one before, for SequenceBreak.EPOCH
+        ("kind", "u1"),  # SequenceBreak
+        ("_unused", "u1"),
+        ("_unused_too", "<i2"),
+    ]
+)
+"""One batch that no leader would have taken behind those before it."""
+
+STATE_NAMES: Final = (
+    "expiration_ms",
+    "log_start_offset",
+    "rows_address",
+    "row_count",
+    "most_rows",
+    "marks_address",
+    "slots_address",
+    "slot_count",
+    "breaks_address",
+    "kept_break_count",
+    "break_count",
+    "batch_count",
+    "start_offset",
+    "end_offset",
+    "is_cut",
+    "generation",
+)
+STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
+"""The memory of a fold between two calls. A row's `has_last` holds where its mark is the state's generation."""
+
+_PLACES: Final = {name: place for place, name in enumerate(STATE_NAMES)}
+_SLOTS_PER_ROW: Final = 4
+_ROW_BYTES: Final = SEQUENCE_DTYPE.itemsize + 8 + 4 * _SLOTS_PER_ROW
+"""A row, its mark (int64), its slots (int32: the row that is there, counted from 1; 0 for a free one)."""
+_MARK_DTYPE: Final = np.dtype(np.int64)
+_FIRST_ROWS: Final = 16
+_NOT_LAST: Final = {"last_timestamp_ms": -1, "last_epoch": -1, "last_sequence": UNKNOWN, "has_last": False}
+
+
+class SequenceBreak(enum.IntEnum):
+    """What is wrong with a batch."""
+
+    SEQUENCE = 1
+    """It does not begin where its producer ended."""
+    EPOCH = 2
+    """Its producer had a higher epoch before."""
+
+
+class Sequences(NamedTuple):
+    """The summary of a run of batches: one row a producer that is in it.
+
+    Attributes:
+        rows: SEQUENCE_DTYPE, as bytes: an array would bring the names of its fields along wherever it is sent.
+        breaks: BREAK_DTYPE, as bytes; the first MOST_BREAKS by offset.
+        break_count: how many there are.
+        batch_count: of all producers, and of none.
+        start_offset: base offset of the first batch; 0 without one.
+        end_offset: behind the last batch; 0 without one.
+        is_cut: whether there is a gap in the run, over which nothing is known of any producer.
+    """
+
+    rows: bytes = b""
+    breaks: bytes = b""
+    break_count: int = 0
+    batch_count: int = 0
+    start_offset: int = 0
+    end_offset: int = 0
+    is_cut: bool = False
+
+
+class SequenceFold:
+    """A summary in the making: batches and summaries are taken in, in their order.
+
+    Args:
+        expiration_ms: a producer that was silent so long may have been forgotten.
+        log_start_offset: nothing is known of any producer before it.
+    """
+
+    def __init__(self, expiration_ms: int, log_start_offset: int = 0) -> None:
+        self._state = (ctypes.c_int64 * len(STATE_NAMES))()
+        self._state_address = ctypes.addressof(self._state)
+        self._write(expiration_ms=expiration_ms, log_start_offset=log_start_offset)
+        self._breaks = np.zeros(MOST_BREAKS, BREAK_DTYPE)
+        self._write(breaks_address=address_of(self._breaks))
+        self._allocate(_FIRST_ROWS)
+
+    def take_batches(self, batches: HeaderRows) -> None:
+        """Take in batches.
+
+        Args:
+            batches: HEADER_ROW_DTYPE, shape (n,), in file order, C-contiguous.
+        """
+        follow = kernels.entry(kernels.FOLLOW_SEQUENCES)
+        address, left = address_of(batches), len(batches)
+        while (taken := follow(self._state_address, address, left)) < left:
+            self._reserve(self._read("row_count") + 1)
+            address += taken * batches.itemsize
+            left -= taken
+
+    def take(self, sequences: Sequences) -> None:
+        """Take in the summary of the run that follows."""
+        rows = np.frombuffer(sequences.rows, SEQUENCE_DTYPE)
+        breaks = np.frombuffer(sequences.breaks, BREAK_DTYPE)
+        self._reserve(self._read("row_count") + len(rows))
+        kernels.entry(kernels.JOIN_SEQUENCES)(
+            self._state_address,
+            address_of(rows),
+            len(rows),
+            address_of(breaks),
+            len(breaks),
+            sequences.break_count,
+            sequences.batch_count,
+            sequences.start_offset,
+            sequences.end_offset,
+            sequences.is_cut,
+        )
+
+    def result(self) -> Sequences:
+        """Return the summary of all that was taken in."""
+        count = self._read("row_count")
+        rows = self._table(0, count, SEQUENCE_DTYPE)
+        marks = self._table(self._read("marks_address") - self._read("rows_address"), count, _MARK_DTYPE)
+        is_last = marks == self._read("generation")
+        if not is_last.all():
+            rows = rows.copy()
+            for name, value in _NOT_LAST.items():
+                rows[name][~is_last] = value
+        return Sequences(
+            rows=rows.tobytes(),
+            breaks=self._breaks[: self._read("kept_break_count")].tobytes(),
+            break_count=self._read("break_count"),
+            batch_count=self._read("batch_count"),
+            start_offset=self._read("start_offset"),
+            end_offset=self._read("end_offset"),
+            is_cut=bool(self._read("is_cut")),
+        )
+
+    # -- memory ----------------------------------------------------------------------------------------------
+
+    def _read(self, name: str) -> int:
+        return self._state[_PLACES[name]]
+
+    def _write(self, **values: int) -> None:
+        for name, value in values.items():
+            self._state[_PLACES[name]] = value
+
+    def _reserve(self, row_count: int) -> None:
+        """Make room for *row_count* producers in all."""
+        size = most_rows = self._read("most_rows")
+        while size < row_count:
+            size *= 2
+        if size == most_rows:
+            return
+        kept_bytes, old = most_rows * SEQUENCE_DTYPE.itemsize, self._memory
+        marks_at = self._read("marks_address") - self._read("rows_address")
+        self._allocate(size)
+        self._memory[:kept_bytes] = old[:kept_bytes]
+        at = self._read("marks_address") - self._read("rows_address")
+        self._memory[at : at + 8 * most_rows] = old[marks_at : marks_at + 8 * most_rows]
+        kernels.entry(kernels.PLACE_SEQUENCES)(self._state_address)
+
+    def _allocate(self, row_count: int) -> None:
+        """Get memory for rows, one more for the kernel, their marks and slots."""
+        self._memory = np.zeros(SEQUENCE_DTYPE.itemsize + row_count * _ROW_BYTES, np.uint8)
+        rows_address = address_of(self._memory)
+        marks_address = rows_address + (row_count + 1) * SEQUENCE_DTYPE.itemsize
+        self._write(
+            most_rows=row_count,
+            slot_count=_SLOTS_PER_ROW * row_count,
+            rows_address=rows_address,
+            marks_address=marks_address,
+            slots_address=marks_address + 8 * row_count,
+        )
+
+    def _table(self, start: int, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        return self._memory[start : start + count * dtype.itemsize].view(dtype)
