@@ -247,16 +247,16 @@ def _reach(state, start_offset, end_offset, batch_count):
 
 
 @inlined
-def _goes_on(row, batch, expiration_ms):
-    """Say whether *batch*, of data, goes on in its epoch, as nearly all do: then it changes the end alone."""
-    silence_ms = batch.max_timestamp_ms - row.last_timestamp_ms
+def _goes_on(row, batch):
+    """Say whether *batch*, of data, goes on in its epoch, as nearly all do: then it changes the end alone.
+
+    It would be taken after a silence, too.
+    """
     return (
         batch.producer_epoch == row.last_epoch
         and row.last_sequence >= 0
         and batch.base_sequence == _next(row.last_sequence)
         and batch.last_offset_delta >= 0
-        and row.last_timestamp_ms >= 0
-        and silence_ms < expiration_ms
     )
 
 
@@ -293,7 +293,7 @@ def follow_sequences(state_address, batches_address, batch_count):
             place = np.int64(slots[_find(slots, rows, producer_id)]) - 1
         if place >= 0 and marks[place] == state.generation and not is_control:
             row = rows[place]
-            if _goes_on(row, batch, state.expiration_ms):
+            if _goes_on(row, batch):
                 row.last_sequence = last_sequence(
                     np.int64(batch.base_sequence), np.int64(batch.last_offset_delta)
                 )

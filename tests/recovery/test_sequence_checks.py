@@ -16,7 +16,7 @@ import recovery.segment_scrub
 from native.producer_sequences import MOST_BREAKS
 from recovery.scrub import verify
 from recovery.verdict import Finding
-from segfmt.filenames import log_name, snapshot_name
+from segfmt.filenames import log_name, offset_index_name, snapshot_name, time_index_name
 from segfmt.layout import BASE_SEQUENCE_POSITION, LOG_OVERHEAD_BYTES, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.archive.goings import gone_through
@@ -118,12 +118,14 @@ class TestWhatIsSaid:
         monkeypatch.setattr("recovery.recheck._WAIT_S", 0)
         damaged = bytearray(batch(3, 7))
         damaged[-1] ^= 1
-        make_log(
-            tmp_path, [batch(0, 3)], [batch(1, 0, producer_id=8)], [batch(2, 6), bytes(damaged), batch(4, 8)]
-        )
+        last = [batch(2, 6), bytes(damaged), batch(4, 8)]
+        folder = make_log(tmp_path, [batch(0, 3)], [batch(1, 0, producer_id=8)], last)
+        for base_offset in range(3):
+            (folder / offset_index_name(base_offset)).touch()
+            (folder / time_index_name(base_offset)).write_bytes(struct.pack(">qi", BASE_TIMESTAMP_MS, 0))
         entry = np.array([(7, 0, 3, 0, 0, BASE_TIMESTAMP_MS, -1, -1)], PRODUCER_ENTRY_DTYPE)
         snapshot = encode_producer_snapshot(entry, crc32c=_crc32c)
-        (tmp_path / "orders-0" / snapshot_name(1)).write_bytes(snapshot)
+        (folder / snapshot_name(1)).write_bytes(snapshot)
         with held_lock(tmp_path):
             assert [found.file for found in said_of(tmp_path)] == [log_name(2)]
 
