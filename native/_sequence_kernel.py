@@ -19,6 +19,7 @@ from native.producer_sequences import (
     INHERITED,
     MOST_BREAKS,
     SEQUENCE_DTYPE,
+    SLOTS_PER_ROW,
     STATE_DTYPE,
     UNKNOWN,
     SequenceBreak,
@@ -28,6 +29,22 @@ from segfmt import layout
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _MAX_INT32 = 2**31 - 1
 _SEQUENCE, _EPOCH = int(SequenceBreak.SEQUENCE), int(SequenceBreak.EPOCH)
+
+
+_ROW_BYTES, _STATE_BYTES = SEQUENCE_DTYPE.itemsize, STATE_DTYPE.itemsize
+
+
+@inlined
+def _tables(state, state_address):
+    """Return rows, marks, slots and breaks."""
+    count = state.most_rows
+    marks_address = state.tables_address + (count + 1) * _ROW_BYTES
+    return (
+        rows_at(state.tables_address, count + 1, SEQUENCE_DTYPE),
+        rows_at(marks_address, count, _INT64),
+        rows_at(marks_address + count * 8, count * SLOTS_PER_ROW, _INT32),
+        rows_at(state_address + _STATE_BYTES, np.int64(MOST_BREAKS), BREAK_DTYPE),
+    )
 
 
 @inlined
@@ -272,10 +289,7 @@ def follow_sequences(state_address, batches_address, batch_count):
         How many were taken in.
     """
     state = rows_at(state_address, 1, STATE_DTYPE)[0]
-    rows = rows_at(state.rows_address, state.most_rows + 1, SEQUENCE_DTYPE)
-    marks = rows_at(state.marks_address, state.most_rows, _INT64)
-    slots = rows_at(state.slots_address, state.slot_count, _INT32)
-    breaks = rows_at(state.breaks_address, MOST_BREAKS, BREAK_DTYPE)
+    rows, marks, slots, breaks = _tables(state, state_address)
     batches = rows_at(batches_address, batch_count, HEADER_ROW_DTYPE)
     scratch = rows[state.most_rows]
     known_id, place = np.int64(layout.NO_PRODUCER_ID), np.int64(-1)
@@ -330,10 +344,7 @@ def join_sequences(
         0.
     """
     state = rows_at(state_address, 1, STATE_DTYPE)[0]
-    rows = rows_at(state.rows_address, state.most_rows, SEQUENCE_DTYPE)
-    marks = rows_at(state.marks_address, state.most_rows, _INT64)
-    slots = rows_at(state.slots_address, state.slot_count, _INT32)
-    breaks = rows_at(state.breaks_address, MOST_BREAKS, BREAK_DTYPE)
+    rows, marks, slots, breaks = _tables(state, state_address)
     new = rows_at(new_address, new_count, SEQUENCE_DTYPE)
     if batch_count > 0:
         _reach(state, start_offset, end_offset, batch_count)
@@ -365,8 +376,29 @@ def place_sequences(state_address):
         0.
     """
     state = rows_at(state_address, 1, STATE_DTYPE)[0]
-    rows = rows_at(state.rows_address, state.most_rows, SEQUENCE_DTYPE)
-    slots = rows_at(state.slots_address, state.slot_count, _INT32)
+    rows, _marks, slots, _breaks = _tables(state, state_address)
     for place in range(state.row_count):
         slots[_find(slots, rows, np.int64(rows[place].producer_id))] = place + 1
+    return np.int64(0)
+
+
+@kernel
+def end_sequences(state_address):
+    """Let the rows say what is not known at the end of the run.
+
+    Args:
+        state_address: of one STATE_DTYPE. Its rows are written.
+
+    Returns:
+        0.
+    """
+    state = rows_at(state_address, 1, STATE_DTYPE)[0]
+    rows, marks, _slots, _breaks = _tables(state, state_address)
+    for place in range(state.row_count):
+        row = rows[place]
+        if marks[place] != state.generation:
+            row.has_last = False
+            row.last_timestamp_ms = layout.NO_TIMESTAMP_MS
+            row.last_epoch = layout.NO_PRODUCER_EPOCH
+            row.last_sequence = UNKNOWN
     return np.int64(0)

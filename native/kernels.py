@@ -50,6 +50,7 @@ JOIN_BYTES: Final = Kernel("native._row_kernel", "join_bytes", 5)
 FOLLOW_SEQUENCES: Final = Kernel("native._sequence_kernel", "follow_sequences", 3)
 JOIN_SEQUENCES: Final = Kernel("native._sequence_kernel", "join_sequences", 10)
 PLACE_SEQUENCES: Final = Kernel("native._sequence_kernel", "place_sequences", 1)
+END_SEQUENCES: Final = Kernel("native._sequence_kernel", "end_sequences", 1)
 ALL: Final = (
     CHECKSUM,
     SCAN,
@@ -65,6 +66,7 @@ ALL: Final = (
     FOLLOW_SEQUENCES,
     JOIN_SEQUENCES,
     PLACE_SEQUENCES,
+    END_SEQUENCES,
 )
 
 
