@@ -2,7 +2,7 @@
 
 Summaries of neighbouring runs are merged into that of both. Merging is associative, and the summary of no batch is its
 unit: a log may be cut anywhere, and its parts be read in any order. A batch is a run, too, so one rule serves for
-batches, windows, segments and partitions (`native._sequence_kernel.join`).
+batches, windows, segments and partitions (`native._sequence_rules.join`).
 
 What Kafka checks when a leader takes a batch: in an epoch each batch begins where the one before ended, from 2**31 - 1
 on with 0; a higher epoch begins with 0, also after a marker that brought it; a lower one does not come again. A broker
