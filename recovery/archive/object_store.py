@@ -1,8 +1,8 @@
 """A bucket as a store: S3, GCS, Azure, through obstore. Read in ranges of 8 MiB, some of them on their way at a time.
 
 Credentials come from where the usual tools have them: the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), the instance's
-role, and for S3 the profile files. Throttling (503) and lost connections are tried again by the library, for minutes;
-what fails after that is an error of the one object.
+role, and for S3 the profile files. Throttling (503) and lost connections are tried again by the library, for minutes, a
+listing that breaks off here; what fails after that is an error of the one object, or prefix.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import configparser
 import errno
 import functools
 import os
+import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,6 +34,10 @@ RANGE_BYTES = 8 << 20
 """How much one request asks for."""
 RANGES_AHEAD = 4
 """Requests on their way for one object."""
+LISTING_WAITS_S = (0.2, 1.0, 5.0)
+"""How long to wait before a listing that broke off is begun anew."""
+LISTING_SECONDS = 60.0
+"""After so long it is not."""
 _S3_NAMES = {"s3a": "s3", "gcs": "gs", "azure": "az"}
 _PROFILE_KEYS = {
     "aws_access_key_id": "access_key_id",
@@ -40,6 +46,13 @@ _PROFILE_KEYS = {
     "region": "region",
     "endpoint_url": "endpoint",
 }
+_STATUS = re.compile(r"status code: ([0-9]{3})")
+_ERRORS_OF_LISTINGS = {
+    "401": (PermissionError, errno.EACCES),
+    "403": (PermissionError, errno.EACCES),
+    "404": (FileNotFoundError, errno.ENOENT),
+}
+"""Of a listing the library says what was wrong in words alone."""
 
 
 class ObjectStore:
@@ -64,10 +77,7 @@ class ObjectStore:
 
     def list_level(self, prefix: str) -> Level:
         """Return prefixes and objects directly below *prefix*."""
-        import obstore
-
-        with _errors(self._url, prefix):
-            found = obstore.list_with_delimiter(self._client, prefix or None)
+        found = self._listed(prefix)
         start = len(prefix)
         rows = [(meta["path"][start:], meta["size"], _version(meta)) for meta in found["objects"]]
         return Level(
@@ -117,6 +127,24 @@ class ObjectStore:
 
         with _errors(self._url, key):
             obstore.put(self._client, key, data)
+
+    def _listed(self, prefix: str) -> Any:  # noqa: ANN401 - obstore.ListResult, a dict
+        """List a prefix; a listing that breaks off is begun anew, which the library does for single objects alone."""
+        import obstore
+
+        give_up_s = time.monotonic() + LISTING_SECONDS
+        for wait_s in LISTING_WAITS_S:
+            try:
+                with _errors(self._url, prefix):
+                    return obstore.list_with_delimiter(self._client, prefix or None)
+            except (FileNotFoundError, PermissionError):
+                raise
+            except OSError:
+                if time.monotonic() + wait_s > give_up_s:  # the library has tried long enough
+                    raise
+            time.sleep(wait_s)
+        with _errors(self._url, prefix):
+            return obstore.list_with_delimiter(self._client, prefix or None)
 
     def _range(self, key: str, start: int, end: int) -> Any:  # noqa: ANN401 - obstore.Bytes, a buffer
         import obstore
@@ -246,7 +274,9 @@ def _errors(url: str, key: str) -> Iterator[None]:
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, _short(error), path) from error
     except exceptions.BaseError as error:
-        raise OSError(errno.EIO, _short(error), path) from error
+        found = _STATUS.search(str(error))
+        kind, number = _ERRORS_OF_LISTINGS.get(found[1] if found else "", (OSError, errno.EIO))
+        raise kind(number, _short(error), path) from error
 
 
 def _short(error: BaseException) -> str:

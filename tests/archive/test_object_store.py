@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 from recovery.archive import object_store
 from recovery.archive.partition_fold import PartitionVerdict
+from recovery.archive.store import Level
 from recovery.archive.stores import open_store
 from tests.archive.goings import bad_objects, gone_through, objects_of
 from tests.s3_faults import BROKEN_OFF, FORBIDDEN, THROTTLED, Fault, FaultyProxy, Request
@@ -88,6 +89,54 @@ def test_a_name_is_taken_once(served: S3Server) -> None:
     assert store.read("a/b", most_bytes=3) == b"thi"
     with pytest.raises(FileNotFoundError, match="a/c"):
         store.stat("a/c")
+
+
+def noting(asked: list[Request], fault: Fault) -> Callable[[Request], Fault]:
+    """A rule that all requests are answered by, and that notes them."""
+
+    def rule(one: Request) -> Fault:
+        asked.append(one)
+        return fault
+
+    return rule
+
+
+class TestListing:
+    """The library asks again when a server refuses a listing for now, and not when its answer breaks off."""
+
+    @staticmethod
+    def listed(server: S3Server, rule: Callable[[Request], Fault | None]) -> tuple[Level, FaultyProxy]:
+        with FaultyProxy(server, rule) as proxy, in_environment(server.environment(endpoint=proxy.endpoint)):
+            return open_store(server.url("backups/kafka")).list_level(""), proxy
+
+    def test_one_that_breaks_off_is_begun_anew(self, served: S3Server, archive: Path) -> None:
+        level, proxy = self.listed(served, lambda one: BROKEN_OFF if one.attempt <= 2 else None)
+        assert level.prefixes == sorted(f"{path.name}/" for path in archive.iterdir())
+        assert (proxy.faults, proxy.requests["GET"]) == (2, 3)
+
+    def test_one_that_always_breaks_off_is_an_error(
+        self, served: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(object_store, "LISTING_WAITS_S", (0.0, 0.0))
+        asked: list[Request] = []
+        with pytest.raises(OSError, match="backups/kafka"):
+            self.listed(served, noting(asked, BROKEN_OFF))
+        assert len(asked) == 3
+
+    def test_nothing_is_begun_anew_after_the_last_second(
+        self, served: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(object_store, "LISTING_SECONDS", 0.1)
+        asked: list[Request] = []
+        with pytest.raises(OSError, match="backups/kafka"):
+            self.listed(served, noting(asked, BROKEN_OFF))
+        assert len(asked) == 1
+
+    def test_one_that_is_forbidden_is_not_asked_for_again(self, served: S3Server) -> None:
+        asked: list[Request] = []
+        with pytest.raises(PermissionError, match="backups/kafka"):
+            self.listed(served, noting(asked, FORBIDDEN))
+        assert len(asked) == 1
 
 
 class TestFaults:
