@@ -36,6 +36,11 @@ TOPICS = {
     "preallocated": {"segment.bytes": "1048576", "preallocate": "true"},
 }
 MOST_LOOKS = 12
+RULES_OF_SEQUENCES = {"sequence-gap", "producer-epoch"}
+
+
+def rules_of_notes(report: ScrubReport) -> set[str]:
+    return {found.rule for file in report.files for found in file.findings if found.severity == "note"}
 
 
 def create_topics(broker: Broker) -> None:
@@ -82,7 +87,9 @@ def test_a_broker_under_load_has_no_damage(ram_path: Path) -> None:
     for number, report in enumerate(reports):
         assert all(one.is_live for one in report.log_dirs)
         assert report.exit_code == 0, (number, lines_of(report))
+        assert rules_of_notes(report).isdisjoint(RULES_OF_SEQUENCES), number
     assert sum(one.batch_count for one in reports[-1].log_dirs) > 1000
     stopped = verify([str(log_dir) for log_dir in log_dirs], deep=True)
     assert stopped.exit_code == 0, lines_of(stopped)
     assert not any(one.is_live for one in stopped.log_dirs)
+    assert rules_of_notes(stopped).isdisjoint(RULES_OF_SEQUENCES)
