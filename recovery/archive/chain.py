@@ -147,6 +147,7 @@ class TieredChain(Chain):
         if snapshot is not None:
             files.snapshots[base_offset] = snapshot
         super().__init__(replace(facts, is_contiguous=True, had_clean_shutdown=False), files, write)
+        self._last_epoch: int | None = None
         self._owners: dict[str, ScannedSegment] = {}
         self._entries: tuple[LeaderEpochEntry, ...] | None = () if base_offset == 0 else None
         self._entries_before: tuple[LeaderEpochEntry, ...] | None = self._entries
@@ -156,6 +157,7 @@ class TieredChain(Chain):
         base = scanned.segment.base_offset
         if base != self._files.base_offsets[-1]:
             self._files.base_offsets.append(base)
+        self._last_epoch = _last_epoch(scanned)
         self._own(scanned)
         self._entries_before, self._entries = self._entries, _epochs(scanned)
         if self._entries is not None:
@@ -177,6 +179,15 @@ class TieredChain(Chain):
     def snapshot_at(self, offset: int) -> bytes | None:
         """Return the producers at *offset*, None where they are not known."""
         return self._files.snapshots.get(offset)
+
+    def is_of_lineage(self, scanned: ScannedSegment) -> bool:
+        """Return whether a segment that begins where the chain ends has the chain's history, as far as it is known.
+
+        The epoch of the offset before it says so: Kafka's replicas that have a record of the same offset and epoch have
+        the same records before it. After an unclean election two leaders may have archived the same offsets.
+        """
+        before = _epoch_before(scanned)
+        return None in (before, self._last_epoch) or before == self._last_epoch
 
     def _own(self, scanned: ScannedSegment) -> None:
         """Note the segment's files by the names that a broker gives them."""
@@ -217,6 +228,19 @@ def _epochs(scanned: ScannedSegment) -> tuple[LeaderEpochEntry, ...] | None:
     data = scanned.small.get(PartKind.LEADER_EPOCHS)
     is_wrong = PartKind.LEADER_EPOCHS in damaged_parts(scanned)
     return None if data is None or is_wrong else read_leader_epoch_checkpoint(data)
+
+
+def _epoch_before(scanned: ScannedSegment) -> int | None:
+    """Return the leader epoch of the offset before a segment, None where it does not tell."""
+    base = scanned.segment.base_offset
+    before = [entry.epoch for entry in _epochs(scanned) or () if entry.start_offset < base]
+    return before[-1] if before else None
+
+
+def _last_epoch(scanned: ScannedSegment) -> int | None:
+    """Return the leader epoch of a segment's last batch, None where it has none."""
+    runs = scanned.result.epoch_runs if scanned.result is not None else []
+    return runs[-1].epoch if runs and runs[-1].epoch >= 0 else None
 
 
 def _rebuilt_epochs(scanned: ScannedSegment, before: tuple[LeaderEpochEntry, ...] | None) -> bytes | None:

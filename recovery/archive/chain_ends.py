@@ -6,7 +6,7 @@ leads to is a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from recovery.archive.lineage import OffsetRange, subtract_ranges
 from recovery.verdict import Finding, Severity
@@ -29,9 +29,19 @@ class ChainEnds:
         self._is_end_known = True
         self.offsets: list[int | None] = []
 
-    def find(self, base_offset: int) -> int | None:
-        """Return the place of the first chain that ends at *base_offset*, None without one."""
-        return self.offsets.index(base_offset) if base_offset in self.offsets else None
+    def find(self, base_offset: int, is_of: Callable[[int], bool] = lambda _: True) -> int | None:
+        """Return the place of the chain that a segment at *base_offset* goes on with, None without one.
+
+        Args:
+            base_offset: of the segment.
+            is_of: whether it has the history of the chain at a place. Where none has it that ends there, the segment
+                is another leader's if offsets behind its start are in others, too; else it is taken for the next one.
+        """
+        places = [place for place, end in enumerate(self.offsets) if end == base_offset]
+        found = next(filter(is_of, places), None)
+        if found is None and places and max(end for end in self.offsets if end is not None) == base_offset:
+            return places[0]
+        return found
 
     def begin(self, base_offset: int) -> Finding | None:
         """Begin a chain that no other one leads to; return what is to be said of its first segment's log."""

@@ -132,7 +132,7 @@ class PartitionFold:
     def _chain_of(self, scanned: ScannedSegment) -> int:
         """Return the place of the chain that goes on with a segment, a new one where none does."""
         base = scanned.segment.base_offset
-        place = self._ends.find(base)
+        place = self._ends.find(base, lambda place: self._chains[place].is_of_lineage(scanned))
         if place is not None:
             return place
         found = self._ends.begin(base)
