@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.kafka_jars import KAFKA_VERSION, ORACLE_DIR, class_path, clock_classes, oracle_classes
+from tests.s3_server import free_port
 
 # What keeps a broker from writing to its logs of its own accord, so that its tree can be compared.
 QUIET_PROPERTIES = {
@@ -97,6 +97,8 @@ class Broker:
         version: a released Kafka version.
         now_ms: the time the broker believes it is when it starts; None: the machine's clock.
         plugins: folders of classes for the broker itself.
+        ports: of loopback, of the listener for clients and of the controller, where it is one of several nodes, whose
+            roles the properties tell; None: it is a cluster by itself, with ports of its own.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Broker:
         now_ms: int | None = None,
         heap: str = "1g",
         plugins: Sequence[Path] = (),
+        ports: tuple[int, int] | None = None,
     ) -> None:
         self.log_dirs = tuple(Path(log_dir).absolute() for log_dir in log_dirs)
         self.log_path = work_dir / "broker.log"
@@ -117,11 +120,14 @@ class Broker:
         self._heap = heap
         self._now_ms = now_ms
         self._plugins = tuple(plugins)
-        self._isolated = can_isolate()
+        self._isolated = ports is None and can_isolate()
         self._process: subprocess.Popen[bytes] | None = None
-        ports = (_CLIENT_PORT, _CONTROLLER_PORT) if self._isolated else (_free_port(), _free_port())
+        if ports is None:
+            ports = (_CLIENT_PORT, _CONTROLLER_PORT) if self._isolated else (free_port(), free_port())
         self.bootstrap_servers = f"localhost:{ports[0]}"
-        all_properties = _MINIMAL_PROPERTIES | dict(properties or {}) | _network_properties(*ports)
+        all_properties = _MINIMAL_PROPERTIES | dict(properties or {})
+        self._roles = all_properties["process.roles"].split(",")
+        all_properties |= _network_properties(*ports, self._roles)
         all_properties.pop("log.dir", None)
         all_properties["log.dirs"] = ",".join(map(str, self.log_dirs))
         work_dir.mkdir(parents=True, exist_ok=True)
@@ -149,14 +155,18 @@ class Broker:
 
     def format(self, cluster_id: str = "c2FtcGxlLWxvZ3MtMDAwMQ", *, ignore_formatted: bool = False) -> None:
         """Write meta.properties and the metadata snapshot of a new one-node cluster (kafka-storage)."""
-        arguments = ["format", "-t", cluster_id, "-c", str(self.config), "--standalone"]
+        arguments = ["format", "-t", cluster_id, "-c", str(self.config)]
+        arguments += ["--standalone"] if "controller" in self._roles else []
         self._run_java("kafka.tools.StorageTool", *arguments, *(["-g"] if ignore_formatted else []))
 
     def start(self, *, wait_seconds: float = 120) -> None:
         """Start the broker, wait until it is RUNNING and its tiered storage, if it has one, is ready."""
         self.launch()
-        lines = [_RUNNING, _STARTED]
-        if "remote.log.storage.system.enable=true" in self.config.read_text().splitlines():
+        lines = [_RUNNING, _STARTED] if "broker" in self._roles else [_STARTED]
+        if (
+            "broker" in self._roles
+            and "remote.log.storage.system.enable=true" in self.config.read_text().splitlines()
+        ):
             # A broker that is stopped before that hangs for minutes.
             lines.append(_TIERING_READY)
         try:
@@ -344,15 +354,14 @@ def _complaints(output: str, return_code: int) -> tuple[str, ...]:
     return (*found, *(line for line in lines if _COMPLAINT.search(line)))
 
 
-def _network_properties(client_port: int, controller_port: int) -> dict[str, str]:
+def _network_properties(client_port: int, controller_port: int, roles: Sequence[str]) -> dict[str, str]:
+    places = {
+        "broker": f"PLAINTEXT://localhost:{client_port}",
+        "controller": f"CONTROLLER://localhost:{controller_port}",
+    }
+    listeners = ",".join(places[role] for role in roles)
     return {
-        "listeners": f"PLAINTEXT://localhost:{client_port},CONTROLLER://localhost:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://localhost:{client_port},CONTROLLER://localhost:{controller_port}",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
         "controller.quorum.bootstrap.servers": f"localhost:{controller_port}",
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

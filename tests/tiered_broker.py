@@ -106,18 +106,18 @@ def make_tiered(root: Path, *, size: int) -> TieredArchive:
         broker.format(CLUSTER_ID)
         broker.start()
         _write(broker, "first", size)
-        _wait_until_still(archive)
+        wait_until_still(archive)
         broker.stop()
     with _broker(archive, work_dir, {"rsm.config.stuck.copy.topic": _STUCK_COPY}) as broker:
         broker.start()
         _write(broker, "second", size)
         _wait_until(lambda: _interrupted(archive) > 0, broker)
-        _wait_until_still(archive)
+        wait_until_still(archive)
         broker.kill()
     with _broker(archive, work_dir, {}) as broker:
         broker.start()
         _write(broker, "last", size)
-        _wait_until_still(archive)
+        wait_until_still(archive)
         printed = broker.run_tool("TieredView", broker.bootstrap_servers, before=[oracle_classes()])
         broker.stop()
     expected = {"kafka_version": KAFKA_VERSION, **json.loads(printed.splitlines()[-1])}
@@ -159,7 +159,7 @@ def _wait_until(holds: Callable[[], bool], broker: Broker, *, wait_seconds: floa
         time.sleep(0.1)
 
 
-def _wait_until_still(archive: TieredArchive, *, wait_seconds: float = 90) -> None:
+def wait_until_still(archive: TieredArchive, *, wait_seconds: float = 90) -> None:
     """Wait until nothing is left to copy, to expire or to delete: the same files for some seconds."""
     deadline = time.monotonic() + wait_seconds
     seen: object = None

@@ -1,7 +1,6 @@
 """What brokers know of the partitions of an archive: the metadata topic, log start offsets, leader epochs.
 
-All of it from log dirs, or copies of them; any part of it may be missing. A partition's folder counts if its
-`partition.metadata` has the id of the archived topic: another topic of that name may have come since.
+All of it from log dirs, or copies of them; any part of it may be missing.
 """
 
 from __future__ import annotations
@@ -17,16 +16,13 @@ from recovery.archive.inventory_entry import Expectation, PartitionInventory
 from recovery.archive.layout import Layout
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.archive.remote_metadata import MetadataProblem, RemoteMetadata, read_remote_metadata
+from recovery.archive.replicas import Replicas
 from recovery.archive.segment_table import ArchivedPartition
 from recovery.archive.store import Store
 from recovery.archive.stores import open_store
-from recovery.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.verdict import Finding
-from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
 from segfmt.errors import FormatError
-from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid, read_uuid
-from segfmt.partition_metadata import read_partition_metadata
 from segfmt.remote_log_metadata import RemotePartition, RemoteSegment
 from segfmt.remote_names import LocalTieredFolder, format_aiven_folder
 
@@ -43,7 +39,7 @@ class Expectations:
 
     def __init__(self, metadata: RemoteMetadata | None = None, log_dirs: Sequence[Store] = ()) -> None:
         self._metadata = metadata
-        self._log_dirs = [(store, _log_starts(store)) for store in log_dirs]
+        self._replicas = Replicas(log_dirs)
         self._seen: set[tuple[UUID, int]] = set()
         self._last: tuple[tuple[UUID, int], RemoteLogCache] | None = None
         self._lock = threading.Lock()
@@ -51,14 +47,14 @@ class Expectations:
     def of(self, where: PartitionPrefix) -> Expectation:
         """Return what is known of one partition."""
         topic_id = _read_id(where.topic_id)
-        log_start_offset, epochs = (None, None) if topic_id is None else self._local(where, topic_id)
+        replica = self._replicas.of(where)
         cache = None
         if self._metadata is not None and topic_id is not None:
             cache = self._cache(topic_id, where.partition)
         return Expectation(
             cache=cache,
-            epochs=epochs,
-            log_start_offset=log_start_offset,
+            epochs=None if replica is None else replica.epochs or None,
+            log_start_offset=None if replica is None else replica.log_start_offset,
             hides_records=self._metadata is not None
             and not _HIDING.isdisjoint(self._metadata.problem_counts),
         )
@@ -128,26 +124,6 @@ class Expectations:
             last = self._last = (topic_id, partition), self._metadata.cache(topic_id, partition)
         return last[1]
 
-    def _local(
-        self, where: PartitionPrefix, topic_id: UUID
-    ) -> tuple[int | None, tuple[LeaderEpochEntry, ...] | None]:
-        """Return log start offset and leader epochs, of the replica that has come furthest."""
-        starts: list[int] = []
-        epochs: list[tuple[LeaderEpochEntry, ...]] = []
-        for store, log_starts in self._log_dirs:
-            folder = f"{where.topic}-{where.partition}"
-            if _topic_id_at(store, folder) != topic_id:
-                continue
-            start = log_starts.get((where.topic, where.partition))
-            starts += [] if start is None else [start]
-            try:
-                data = _read(store, f"{folder}/{LEADER_EPOCH_CHECKPOINT}")
-                epochs.append(read_leader_epoch_checkpoint(data))
-            except (OSError, FormatError):
-                continue
-        found = max(epochs, key=lambda entries: entries[-1:], default=None)
-        return max(starts, default=None), found
-
 
 def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations:
     """Return what the log dirs at the URLs *metadata* know of an archive; its files go when *stack* is closed.
@@ -165,24 +141,6 @@ def _prefix(owner: RemotePartition, layout: Layout) -> str:
     if PartKind.MANIFEST in layout.required_parts:
         return format_aiven_folder(owner.topic, owner.topic_id, owner.partition)
     return f"{LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)}/"
-
-
-def _log_starts(store: Store) -> dict[tuple[str, int], int]:
-    try:
-        return read_offset_checkpoint(_read(store, LOG_START_OFFSET_CHECKPOINT))
-    except (OSError, FormatError):
-        return {}
-
-
-def _topic_id_at(store: Store, folder: str) -> UUID | None:
-    try:
-        return read_partition_metadata(_read(store, f"{folder}/{PARTITION_METADATA}")).topic_id
-    except (OSError, FormatError):
-        return None
-
-
-def _read(store: Store, key: str) -> bytes:
-    return store.read(key, most_bytes=MOST_SMALL_FILE_BYTES)
 
 
 def _read_id(text: str) -> UUID | None:

@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from native.crc32c import crc32c_of_bytes
 from recovery.archive import read_plan
-from recovery.archive.archive_reader import read_task
 from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
-from recovery.archive.broker_view import BrokerView
-from recovery.archive.layouts import layout_of
-from recovery.archive.read_plan import choose_segments, plan_reads
-from recovery.archive.read_request import ReadRequest, Selection
+from recovery.archive.read_plan import choose_segments
+from recovery.archive.read_request import Selection
 from recovery.archive.record_columns import Corrupt, LeftOut, ReadOptions
-from recovery.archive.record_schema import Include, arrow_schema
+from recovery.archive.record_schema import Include
 from recovery.archive.segment_table import ArchivedPartition, SegmentTable
-from recovery.archive.stores import open_store
 from recovery.archive.tiered_layout import LocalTieredLayout
 from recovery.errors import DamagedSegmentError
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError
 from segfmt.record_batch import read_record_batch_header, walk_batches
+from tests.archive.readings import SMALL_TASK, checksum, of_partition, read
 from tests.s3_server import S3Server, in_environment
 from tests.samples import unpack, unpack_aiven
 from tests.tiered_broker import TieredArchive, unpack_tiered
-
-SMALL_TASK = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -43,53 +35,6 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack("crashed", tmp_path_factory.mktemp("crashed")).root
-
-
-def read(
-    url: Path | str,
-    *names: str,
-    options: ReadOptions | None = None,
-    selection: Selection | None = None,
-    metadata: tuple[Path, ...] = (),
-    left_out: list[LeftOut] | None = None,
-) -> list[dict[str, Any]]:
-    """The rows, by several tasks."""
-    store = open_store(str(url))
-    layout = layout_of(store)
-    options = options or ReadOptions()
-    wanted = ReadRequest(
-        url=str(url),
-        layout=layout.name,
-        options=options,
-        selection=selection or Selection(task_bytes=SMALL_TASK),
-        needs_aborted=options.is_committed or "aborted" in names,
-    )
-    schema = arrow_schema(options.include, *names)
-    found = [] if left_out is None else left_out
-    with BrokerView(open_store(str(log_dir)) for log_dir in metadata) as broker:
-        tasks = list(plan_reads(store, layout, wanted, broker if metadata else None))
-    batches = [batch for task in tasks for batch in read_task(wanted, task, schema, on_left_out=found.append)]
-    table = pa.Table.from_batches(batches, schema)
-    for place, field in enumerate(schema):
-        if pa.types.is_timestamp(field.type):
-            table = table.set_column(place, field.name, table.column(place).cast(pa.int64()))
-    return table.to_pylist()
-
-
-def of_partition(rows: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    return [row for row in rows if f"{row['topic']}-{row['partition']}" == name]
-
-
-def checksum(rows: list[dict[str, Any]]) -> int:
-    """As tests/oracle/src/ReadCounts.java has it."""
-    parts = []
-    for row in rows:
-        parts.append(struct.pack(">qq", row["offset"], row["timestamp"]))
-        contents = [row["key"], row["value"]]
-        for header in row["headers"]:
-            contents += [header["key"].encode(), header["value"]]
-        parts += [struct.pack(">i", -1 if one is None else len(one)) + (one or b"") for one in contents]
-    return crc32c_of_bytes(b"".join(parts))
 
 
 class TestTieredArchive:
