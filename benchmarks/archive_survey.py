@@ -27,9 +27,6 @@ from recovery.archive.layout import Layout
 from recovery.archive.layouts import LAYOUT_NAMES, make_layout
 from recovery.archive.local_store import LocalStore
 from recovery.archive.packing import pack
-from recovery.archive.read_plan import plan_reads
-from recovery.archive.read_request import ReadRequest, Selection
-from recovery.archive.record_columns import ReadOptions
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
@@ -121,6 +118,9 @@ def measured_survey(store: MadeUpStore, layout: Layout) -> dict[str, float]:
 
 def measured_read_plan(store: MadeUpStore, layout: Layout) -> dict[str, float]:
     """Plan the reading of all records; return counts and CPU seconds."""
+    from recovery.archive.read_plan import plan_reads
+    from recovery.archive.read_request import ReadRequest, Selection
+    from recovery.archive.record_columns import ReadOptions
     from recovery.spark.data_source import Task
 
     wanted = ReadRequest(

@@ -72,6 +72,16 @@ def test_what_is_gone_since_is_not_there(tmp_path: Path) -> None:
     assert (found.key, found.size_bytes) == ("here", 4)
 
 
+def test_of_what_is_named_twice_the_last_line_counts(tmp_path: Path) -> None:
+    lines = ["a/x\t1\tone", "a/y\t5\tfive", "a/x\t2\ttwo", "z\t9\tnine"]
+    (tmp_path / "list").write_text("\n".join(lines))
+    level = open_archive(str(tmp_path), str(tmp_path / "list")).list_level("a/")
+    assert [(one.key, one.size_bytes, one.version) for one in level.objects] == [
+        ("a/x", 2, "two"),
+        ("a/y", 5, "five"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from recovery.model import LogSettings
 from segfmt.filenames import log_name, read_offset, snapshot_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import read_aiven_file, read_local_tiered_file
+from tests.archive.remote_logs import SimulatedLog
 
 WHERE = PartitionPrefix(prefix="a/orders-0/", topic="orders", partition=0)
 KINDS = {
@@ -35,22 +37,17 @@ KINDS = {
     ".indexes": PartKind.INDEXES,
     ".rsm-manifest": PartKind.MANIFEST,
 }
-OFFSETS = st.sampled_from([0, 7, 8, 9, 500, 2**63 - 1, 2**63, -1, -8])
-IDS = st.sampled_from(
-    [
-        "azWoOhPLTY2ie0GUqzeQ_A",
-        "9HqOfWiVQFGS77rn8k-ghw",
-        "azWoOhPLTY2ie0GUqzeQ_B",
-        "azWoOhPLTY2ie0GUqzeQ_",
-    ]
+OFFSETS = (0, 7, 8, 9, 500, 2**63 - 1, 2**63, -1, -8)
+IDS = ("azWoOhPLTY2ie0GUqzeQ_A", "9HqOfWiVQFGS77rn8k-ghw", "azWoOhPLTY2ie0GUqzeQ_B", "azWoOhPLTY2ie0GUqzeQ_")
+SUFFIXES = (*KINDS, ".log.swap", ".deleted", "", ".log\n")
+REMOTE_NAMES = st.sampled_from(
+    [f"{offset:020d}-{one}{suffix}" for offset in OFFSETS for one in IDS for suffix in SUFFIXES]
 )
-SUFFIXES = st.sampled_from([*KINDS, ".log.swap", ".deleted", "", ".log\n"])
-REMOTE_NAMES = st.builds(lambda offset, one, suffix: f"{offset:020d}-{one}{suffix}", OFFSETS, IDS, SUFFIXES)
-PLAIN_NAMES = st.builds(
-    lambda offset, width, suffix: f"{offset:0{width}d}{suffix}",
-    OFFSETS,
-    st.sampled_from([19, 20, 21]),
-    SUFFIXES,
+PLAIN_NAMES = st.one_of(
+    st.sampled_from([f"{offset:020d}{suffix}" for offset in OFFSETS for suffix in (".log", ".snapshot")]),
+    st.sampled_from(
+        [f"{offset:0{width}d}{suffix}" for offset in OFFSETS for width in (19, 20, 21) for suffix in SUFFIXES]
+    ),
 )
 FOREIGN = st.sampled_from(
     ["leader-epoch-checkpoint", "partition.metadata", ".log", "x.log", "+0000000000000000001.log"]
@@ -240,6 +237,10 @@ def test_a_segment_has_another_digest_with_anything_that_its_record_depends_on(
     others = (replace(options, is_deep=True), replace(options, layout="y"), rebuilding)
     digests += [one.digests(table[1:2], settings, {}) for one in others]
     digests.append(rebuilding.digests(table[1:2], LogSettings(index_interval_bytes=1), {}))
+    named = SegmentTable.of(WHERE.prefix, [replace(first, segment_id="x")])
+    log = SimulatedLog(rng=random.Random(1), end=10)
+    for remote in (log.copy(0, 3), log.copy(0, 4)):
+        digests.append(options.digests(named, settings, {"x": remote}))
     assert len(set(digests)) == len(digests)
     assert b"".join(options.digests(table[n : n + 1], settings, {}) for n in range(4)) == options.digests(
         table, settings, {}
