@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -196,28 +195,3 @@ def end_in_epoch(segment: RemoteSegment, epoch: int) -> int:
     """Return the last offset of *segment* that is of *epoch*."""
     behind = [start for number, start in segment.leader_epochs if number > epoch]
     return behind[0] - 1 if behind else segment.end_offset
-
-
-def cache_of(segments: Iterable[RemoteSegment]) -> RemoteLogCache:
-    """Return what a broker would know if *segments* had come to their states in order of their event times.
-
-    For archives whose metadata topic is not at hand: manifests have those times.
-    """
-    cache = RemoteLogCache()
-    for segment in sorted(segments, key=lambda one: (one.event_timestamp_ms, one.start_offset)):
-        if segment.owner is None:
-            continue
-        cache.apply(replace(segment, state=_STARTED))
-        path = {_STARTED: [], _FINISHED: [_FINISHED], _DELETING: [_FINISHED, _DELETING]}
-        for state in path.get(segment.state, [_FINISHED, _DELETING, _DELETED]):
-            cache.apply(
-                RemoteSegmentUpdate(
-                    owner=segment.owner,
-                    segment_id=segment.segment_id,
-                    broker_id=segment.broker_id,
-                    event_timestamp_ms=segment.event_timestamp_ms,
-                    state=state,
-                    custom_metadata=segment.custom_metadata,
-                )
-            )
-    return cache

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.archive.remote_cache import DroppedRecord, RemoteLogCache, cache_of
+from recovery.archive.remote_cache import DroppedRecord, RemoteLogCache
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (
@@ -151,22 +151,6 @@ def test_what_is_finished_is_somewhere(seed):
             assert not (is_read and segment.segment_id in cache.unreferenced(epoch))
             assert not is_read or segment.state is FINISHED
             assert segment.state is FINISHED or segment.segment_id in cache.unreferenced(epoch)
-
-
-@given(st.integers(0, 2**32))
-def test_a_cache_of_segments_is_that_of_their_records(seed):
-    """Where copies are finished one after another, their event times say all."""
-    rng = random.Random(seed)
-    log = a_log(end=500)
-    log.rng = rng
-    for _ in range(rng.randrange(12)):
-        start = rng.randrange(400)
-        log.copy(start, start + rng.randrange(100), finish=rng.random() < 0.8)
-    cache, _ = cache_after(log.records)
-    again = cache_of(cache.segments.values())
-    assert again.segments == cache.segments
-    assert again.referenced(0) == cache.referenced(0)
-    assert again.unreferenced(0) == cache.unreferenced(0)
 
 
 @pytest.mark.java
