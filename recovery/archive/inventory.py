@@ -7,8 +7,9 @@ place in the lineage (`lineage`). Segments on their way are no damage: a broker 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from recovery.archive.archived import ArchivedSegment, PartKind
@@ -30,7 +31,7 @@ from recovery.archive.lineage import (
     trace_lineage,
 )
 from recovery.archive.remote_cache import RemoteLogCache
-from recovery.archive.segment_table import ArchivedPartition, parts_in
+from recovery.archive.segment_table import ArchivedPartition, SegmentTable, parts_in
 from recovery.verdict import Finding, Severity
 from segfmt.aiven_custom_metadata import read_remote_size
 from segfmt.errors import FormatError
@@ -68,37 +69,47 @@ def _foreign(archived: ArchivedPartition, layout: Layout) -> tuple[Finding, ...]
     )
 
 
+class _Listed(NamedTuple):
+    """What lies there of one segment."""
+
+    base_offset: int
+    segment_id: str
+    present: frozenset[PartKind] = frozenset()
+    log_bytes: int = 0
+    size_bytes: int = 0
+
+
+def _listed(segments: SegmentTable) -> Iterator[_Listed]:
+    """Yield what lies there of each of *segments*."""
+    return map(
+        _Listed,
+        segments.base_offsets,
+        segments.segment_ids,
+        map(parts_in, segments.shapes()),
+        segments.part_bytes(PartKind.LOG),
+        segments.size_bytes(),
+    )
+
+
 def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
     """Return what names alone tell: parts that are missing, offsets that are there twice."""
     entries: list[InventoryEntry] = []
     findings: list[Finding] = []
-    segments, required = archived.segments, layout.required_parts
-    rows = zip(
-        segments.base_offsets, segments.segment_ids, segments.shapes(), segments.size_bytes(), strict=True
-    )
-    for place, (base_offset, segment_id, shape, size_bytes) in enumerate(rows):
-        present, status = parts_in(shape), SegmentStatus.ARCHIVED
-        if not present >= required:
-            status, finding = _incomplete(layout, segments[place])
+    for segment in _listed(archived.segments):
+        status = SegmentStatus.ARCHIVED
+        if not segment.present >= layout.required_parts:
+            status, finding = _incomplete(layout, segment)
             findings.append(finding)
-        if entries and segment_id and entries[-1].base_offset == base_offset:
+        if entries and segment.segment_id and entries[-1].base_offset == segment.base_offset:
             words = f"segment {entries[-1].segment_id} begins at the same offset"
-            findings.append(_finding(layout, segments[place], "duplicate", words, severity="note"))
-        entries.append(
-            InventoryEntry(
-                base_offset=base_offset,
-                segment_id=segment_id,
-                status=status,
-                present=present,
-                size_bytes=size_bytes,
-            )
-        )
+            findings.append(_finding(layout, segment, "duplicate", words, severity="note"))
+        entries.append(_entry(segment, status))
     return PartitionInventory(entries=tuple(entries), findings=tuple(findings))
 
 
-def _incomplete(layout: Layout, segment: ArchivedSegment) -> tuple[SegmentStatus, Finding]:
+def _incomplete(layout: Layout, segment: _Listed) -> tuple[SegmentStatus, Finding]:
     """Return what is to be said of a segment that lacks parts, as far as names tell."""
-    missing = layout.required_parts - segment.parts.keys()
+    missing = layout.required_parts - segment.present
     if PartKind.MANIFEST not in missing:
         return SegmentStatus.INCOMPLETE, _missing_parts(layout, segment, missing, "damage")
     words = "there is no manifest: its upload or its deletion was not finished, or the manifest is lost"
@@ -128,7 +139,7 @@ class _Comparison:
         places = _places(lineage)
         entries = []
         there: set[UUID] = set()
-        for segment in self._archived.segments:
+        for segment in _listed(self._archived.segments):
             segment_id = _read_id(segment.segment_id)
             known = self._known(segment_id)
             if segment_id is None or known is None:
@@ -163,14 +174,14 @@ class _Comparison:
             return None
         return self._cache.segments.get(segment_id) or self._cache.deleted.get(segment_id)
 
-    def _orphan(self, segment: ArchivedSegment) -> InventoryEntry:
+    def _orphan(self, segment: _Listed) -> InventoryEntry:
         words = "the metadata topic does not know this segment"
         if self._expected.hides_records:
             words += ", but some of its records are missing or damaged"
         self._find(segment, "orphan", words, severity="note")
         return _entry(segment, SegmentStatus.ORPHAN)
 
-    def _present(self, segment: ArchivedSegment, known: RemoteSegment, place: LineagePlace) -> InventoryEntry:
+    def _present(self, segment: _Listed, known: RemoteSegment, place: LineagePlace) -> InventoryEntry:
         status = _STATUS[known.state]
         missing = self._missing(segment, known)
         if known.start_offset != segment.base_offset:
@@ -186,15 +197,13 @@ class _Comparison:
                 )
         else:
             rule, words = _ON_ITS_WAY[status]
-            there = "none is missing" if not missing else f"missing: {_listed(missing)}"
+            there = "none is missing" if not missing else f"missing: {_in_words(missing)}"
             self._find(segment, rule, f"{words}; of its objects {there}", severity="note")
         return _entry(segment, status, known, place)
 
     def _absent(self, known: RemoteSegment, place: LineagePlace) -> InventoryEntry | None:
         """Return the entry of a segment of which nothing is there."""
-        segment = ArchivedSegment(
-            base_offset=known.start_offset, segment_id=format_uuid(known.segment_id), parts={}
-        )
+        segment = _named(known)
         status = _STATUS[known.state]
         if status is SegmentStatus.ARCHIVED:
             status = SegmentStatus.MISSING
@@ -209,16 +218,16 @@ class _Comparison:
             self._find(segment, rule, f"{words}; none of its objects is there", severity="note")
         return _entry(segment, status, known, place)
 
-    def _missing(self, segment: ArchivedSegment, known: RemoteSegment) -> frozenset[PartKind]:
-        missing = self._layout.required_parts - segment.parts.keys()
-        has_index = PartKind.TXN_INDEX in segment.parts or PartKind.MANIFEST in self._layout.required_parts
+    def _missing(self, segment: _Listed, known: RemoteSegment) -> frozenset[PartKind]:
+        missing = self._layout.required_parts - segment.present
+        has_index = PartKind.TXN_INDEX in segment.present or PartKind.MANIFEST in self._layout.required_parts
         if self._says_transactions and not known.has_no_transactions and not has_index:
             missing |= {PartKind.TXN_INDEX}
         return missing
 
-    def _check_size(self, segment: ArchivedSegment, known: RemoteSegment) -> None:
+    def _check_size(self, segment: _Listed, known: RemoteSegment) -> None:
         """Compare the sizes of objects with what was said of them when they were copied."""
-        if PartKind.LOG not in segment.parts:
+        if PartKind.LOG not in segment.present:
             return
         if PartKind.MANIFEST not in self._layout.required_parts:
             if segment.log_bytes != known.size_bytes:
@@ -229,7 +238,7 @@ class _Comparison:
         if (
             stored is not None
             and stored != segment.size_bytes
-            and segment.parts.keys() >= self._layout.required_parts
+            and segment.present >= self._layout.required_parts
         ):
             words = f"its objects have {segment.size_bytes} bytes, the plugin told the brokers of {stored}"
             self._find(segment, "object-size", words)
@@ -279,9 +288,7 @@ class _Comparison:
         below = [OffsetRange(start_offset=0, end_offset=start - 1)] if start else []
         return tuple(merge_ranges([*self._deleted(), *below]))
 
-    def _find(
-        self, segment: ArchivedSegment, rule: str, words: str, *, severity: Severity = "damage"
-    ) -> None:
+    def _find(self, segment: _Listed, rule: str, words: str, *, severity: Severity = "damage") -> None:
         self._findings.append(_finding(self._layout, segment, rule, words, severity=severity))
 
 
@@ -309,7 +316,7 @@ def _places(lineage: Lineage) -> dict[UUID, LineagePlace]:
 
 
 def _entry(
-    segment: ArchivedSegment,
+    segment: _Listed,
     status: SegmentStatus,
     known: RemoteSegment | None = None,
     place: LineagePlace = LineagePlace.UNKNOWN,
@@ -320,26 +327,29 @@ def _entry(
         status=status,
         place=place,
         end_offset=None if known is None else known.end_offset,
-        present=frozenset(segment.parts),
+        present=segment.present,
         size_bytes=segment.size_bytes,
         leader_epochs=() if known is None else known.leader_epochs,
     )
 
 
-def _named(segment: RemoteSegment) -> ArchivedSegment:
+def _named(segment: RemoteSegment) -> _Listed:
     """Return a segment with the names of *segment*, and no objects."""
-    return ArchivedSegment(
-        base_offset=segment.start_offset, segment_id=format_uuid(segment.segment_id), parts={}
-    )
+    return _Listed(segment.start_offset, format_uuid(segment.segment_id))
+
+
+def _name(layout: Layout, segment: _Listed, kind: PartKind) -> str:
+    named = ArchivedSegment(base_offset=segment.base_offset, segment_id=segment.segment_id, parts={})
+    return layout.name_of(named, kind)
 
 
 def _missing_parts(
-    layout: Layout, segment: ArchivedSegment, missing: frozenset[PartKind], severity: Severity
+    layout: Layout, segment: _Listed, missing: frozenset[PartKind], severity: Severity
 ) -> Finding:
     kind = min(missing, key=lambda one: list(PartKind).index(one))
-    words = f"there is no {_listed(missing)} of a segment that is finished"
+    words = f"there is no {_in_words(missing)} of a segment that is finished"
     return Finding(
-        file=layout.name_of(segment, kind),
+        file=_name(layout, segment, kind),
         position=None,
         rule="missing-object",
         detail=words,
@@ -348,13 +358,13 @@ def _missing_parts(
 
 
 def _finding(
-    layout: Layout, segment: ArchivedSegment, rule: str, words: str, *, severity: Severity = "damage"
+    layout: Layout, segment: _Listed, rule: str, words: str, *, severity: Severity = "damage"
 ) -> Finding:
-    name = layout.name_of(segment, PartKind.LOG)
+    name = _name(layout, segment, PartKind.LOG)
     return Finding(file=name, position=None, rule=rule, detail=words, severity=severity)
 
 
-def _listed(kinds: Iterable[PartKind]) -> str:
+def _in_words(kinds: Iterable[PartKind]) -> str:
     return ", ".join(sorted(kind.value for kind in kinds))
 
 
