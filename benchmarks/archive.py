@@ -1,7 +1,7 @@
 """CPU of `archive verify` on Spark against that of the local `verify`, on the same files.
 
     python -m benchmarks.archive --scratch DIR [--bytes 8GiB] [--repeats 5] [--where local|standalone]
-        [--store folder|s3] [--small-segments 100000] [--rounds 3] [--json FILE]
+        [--store folder|s3] [--small-segments 100000 [--logs-only]] [--rounds 3] [--json FILE]
 
 The archive is a log dir whose partitions are there `--repeats` times, by hard links, so that the work takes long beside
 Spark's own. What is measured is CPU, of all processes together: this one, the JVMs, the Python workers; of the local
@@ -11,7 +11,9 @@ divided by Spark's. Both read with `pread`, in windows, through the same code.
 With `--store s3` the archive lies in a real S3 server (versitygw) on loopback, whose CPU does not count, and Spark is
 measured against the same reader in this process, on two threads.
 
-With `--small-segments` the archive is that many segments of 4 KiB instead, and what is told is CPU a segment.
+With `--small-segments` the archive is that many segments of 4 KiB instead, and what is told is CPU a segment; with
+`--logs-only`, too, that of `archive verify --logs-only`: of the survey on the driver, of the scan and of the fold, each
+in all processes, beside a plain loop that reads the same logs and calls the same kernel.
 """
 
 from __future__ import annotations
@@ -26,11 +28,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import machine
+from benchmarks import machine, small_logs
 from benchmarks.generate import Shape, generate, read_size
 from benchmarks.small_segments import make_small_segments
 from recovery.archive.layouts import make_layout
@@ -49,6 +52,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK_SECONDS = 0.2
 _SMALL_BYTES = 4096
 _THREADS = 2
+_STAGES = ("survey", "scan", "fold")
 
 
 class TreeCpu:
@@ -180,9 +184,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--where", choices=("local", "standalone"), default="local")
     parser.add_argument("--store", choices=("folder", "s3"), default="folder")
     parser.add_argument("--small-segments", type=int, default=0, help="so many of 4 KiB instead")
+    parser.add_argument("--logs-only", action="store_true", help="verify the logs alone")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
+    if options.logs_only and (not options.small_segments or options.store != "folder"):
+        parser.error("--logs-only goes with --small-segments, in a folder")
     machine.end_cleanly_when_told()
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix="archive-") as folder, ExitStack() as stack:
         work_dir = Path(folder)
@@ -197,6 +204,9 @@ def main(arguments: list[str] | None = None) -> None:
         log_bytes, segments = _make(options, work_dir, root)
         beside = partial(in_this_process, url) if options.store == "s3" else partial(locally, root)
         spark = stack.enter_context(session(options.where, work_dir))
+        if options.logs_only:
+            _tell_logs(options, _rounds_of_logs(options, spark, root, cpu), log_bytes)
+            return
         on_spark(spark, url), beside()  # page cache, kernels, JVM
         rounds = []
         for _ in range(options.rounds):
@@ -210,6 +220,41 @@ def main(arguments: list[str] | None = None) -> None:
             )
             print(json.dumps(rounds[-1]), flush=True)
         _tell(options, rounds, log_bytes, segments)
+
+
+def _rounds_of_logs(
+    options: argparse.Namespace, spark: SparkSession, root: Path, cpu: TreeCpu
+) -> list[dict[str, Any]]:
+    """Verify the logs below *root* as often as asked, and twice before that, for page cache, kernels and JVM."""
+    rounds: list[dict[str, Any]] = []
+    chosen = replace(_options(str(root)), is_logs_only=True)
+    for number in range(2 + options.rounds):
+        meter = machine.CpuMeter()
+        found = {
+            "loop": small_logs.in_a_loop(root),
+            "spark": small_logs.on_spark(spark, chosen, cpu.seconds),
+            "foreign": meter.foreign_share(),
+        }
+        if number >= 2:
+            rounds.append(found)
+            print(json.dumps(found), flush=True)
+    return rounds
+
+
+def _tell_logs(options: argparse.Namespace, rounds: list[dict[str, Any]], log_bytes: int) -> None:
+    def us_a_segment(side: str, what: str) -> float:
+        return statistics.median(one[side][what] / one[side]["segments"] for one in rounds) * 1e6
+
+    found: dict[str, Any] = {
+        "where": options.where,
+        "log_bytes": log_bytes,
+        "segments": options.small_segments,
+        "loop_cpu_us_a_segment": us_a_segment("loop", "cpu_s"),
+        **{f"{stage}_cpu_us_a_segment": us_a_segment("spark", f"{stage}_cpu_s") for stage in _STAGES},
+        "foreign_share": max(one["foreign"] for one in rounds),
+        "machine": machine.describe(options.scratch),
+    }
+    _print(options, found, rounds)
 
 
 def _make(options: argparse.Namespace, work_dir: Path, root: Path) -> tuple[int, int]:
@@ -240,6 +285,10 @@ def _tell(options: argparse.Namespace, rounds: list[dict[str, Any]], log_bytes: 
         "foreign_share": max(one["foreign"] for one in rounds),
         "machine": machine.describe(options.scratch),
     }
+    _print(options, found, rounds)
+
+
+def _print(options: argparse.Namespace, found: dict[str, Any], rounds: list[dict[str, Any]]) -> None:
     print(json.dumps(found, indent=1, default=str))
     if options.json is not None:
         options.json.write_text(json.dumps({**found, "rounds": rounds}, indent=1, default=str) + "\n")

@@ -59,3 +59,18 @@ def test_spark_is_measured_beside_one_process(tmp_path, capsys):
     assert found["efficiency_cpu"] == only["local"]["cpu_s"] / only["spark"]["cpu_s"] < 1
     assert found["segments"] == 30
     assert [path.name for path in Path(tmp_path).iterdir()] == ["out.json"]
+
+
+@pytest.mark.spark
+def test_logs_alone_are_measured_stage_by_stage(tmp_path, capsys):
+    options = ["--scratch", str(tmp_path), "--small-segments", "30", "--logs-only", "--rounds", "1"]
+    archive.main([*options, "--json", str(tmp_path / "out.json")])
+    found = json.loads((tmp_path / "out.json").read_text())
+    (only,) = found["rounds"]
+    assert only["loop"]["segments"] == only["spark"]["segments"] == 30
+    assert only["loop"]["damaged"] == only["spark"]["damaged"] == 0
+    assert found["scan_cpu_us_a_segment"] == only["spark"]["scan_cpu_s"] / 30 * 1e6 > 0
+    assert found["survey_cpu_us_a_segment"] > 0
+    assert found["fold_cpu_us_a_segment"] > 0
+    with pytest.raises(SystemExit):
+        archive.main(["--scratch", str(tmp_path), "--logs-only"])
