@@ -109,7 +109,8 @@ def find_no_segment(start_offset: int, *, has_traces: bool) -> Finding:
 def _gap_behind(before: SegmentResult, end: int, base: int, names: Collection[str]) -> Finding:
     words = f"offsets {end} to {base - 1} are missing before the next segment"
     makers = (snapshot_name, offset_index_name, time_index_name, txn_index_name)
-    if before.last_offset is not None and any(name_of(end) in names for name_of in makers):
+    has_traces = log_name(end) not in names and any(name_of(end) in names for name_of in makers)
+    if before.last_offset is not None and has_traces:
         found = _finding(before, "offset-gap", f"the file is missing: {words}")
         return replace(found, file=log_name(end))
     return _finding(before, "offset-gap", words, position=_size(before))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.archive.log_findings import of_logs, with_found_ends
 from tests.archive_campaign import ArchiveBench, is_found
 from tests.archive_damage import AIVEN_DAMAGES, ARCHIVE_DAMAGES
 from tests.archives import LAYOUTS, doubled, write_archive
@@ -22,6 +23,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory, stored_archive: TieredArchiv
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_nothing_is_found_in_sound_archives(layout: str, bench: ArchiveBench) -> None:
     assert bench.found_in(bench.sound(layout), is_deep=True) == []
+    assert bench.found_in(bench.sound(layout), is_logs_only=True) == []
 
 
 @pytest.mark.parametrize("layout", ["local-tiered", "aiven, zstd"])
@@ -36,6 +38,7 @@ def test_offsets_that_were_archived_twice_are_no_damage(
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_damage_is_found(layout: str, bench: ArchiveBench) -> None:
     missed, bitten = [], set()
+    missed_in_logs = []
     for name in ARCHIVE_DAMAGES:
         case = bench.damaged(name, layout, SEED)
         if case is not None:
@@ -43,7 +46,11 @@ def test_damage_is_found(layout: str, bench: ArchiveBench) -> None:
             found = bench.found_in(case[0])
             if not is_found(found, case[1]):
                 missed.append((name, case[1], found))
+            alone = of_logs(bench.found_in(case[0], is_logs_only=True))
+            if with_found_ends(alone, of_logs(found)) != of_logs(found):
+                missed_in_logs.append((name, alone, of_logs(found)))
     assert missed == []
+    assert missed_in_logs == []
     if layout == "local-tiered":
         assert bitten == ARCHIVE_DAMAGES.keys() - AIVEN_DAMAGES
     elif layout != "plain":

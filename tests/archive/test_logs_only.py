@@ -15,52 +15,22 @@ from recovery.archive.local_store import LocalStore
 from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
 from recovery.archive.verdict_rows import object_row, object_schema, sound_table
 from recovery.cli.main import main
-from recovery.verdict import FileVerdict
+from recovery.verdict import FileVerdict, Finding
 from tests.archive.goings import gone_through, log_dir_configs
+from tests.archive.log_findings import of_logs, with_found_ends
+from tests.archives import batch_positions
 from tests.samples import Sample, unpack
 from tests.tiered_broker import TieredArchive, unpack_tiered
 
-Found = set[tuple[str, str, int | None, str, bool]]
-"""Key, rule, position, severity, and whether it is flushed, of each finding."""
 
-BESIDE_LOGS = {"cut-end", "late-end", "leader-epoch", "epoch-content", "missing-epochs"}
-"""Rules that may name a log, and are about what other files say of it."""
-
-
-ENDS = {"unclean-tail", "lying-marker"}
-DAMAGED_LENGTHS = {"checksum", "batch-length", "torn-batch"}
-
-
-def found_in(verdicts: Iterable[PartitionVerdict]) -> Found:
-    return {
-        (one.verdict.path, found.rule, found.position, found.severity, found.is_flushed)
+def found_in(verdicts: Iterable[PartitionVerdict]) -> list[tuple[str, Finding]]:
+    """Key and finding of everything that is to be said."""
+    return [
+        (one.verdict.path, found)
         for verdict in verdicts
         for one in verdict.objects
         for found in one.verdict.findings
-    }
-
-
-def of_logs(found: Found) -> Found:
-    """What is about logs: objects that are there, or should be."""
-    return {
-        one
-        for one in found
-        if one[0].endswith((".log", ".log.swap", ".checkpoint")) and one[1] not in BESIDE_LOGS | {"leftover"}
-    }
-
-
-def without_lost_ends(mine: Found, others: Found) -> Found:
-    """Return *mine*, and of logs where a length is damaged what *others* have.
-
-    Only an index says where a sound batch follows there. Without it the log ends at the damage.
-    """
-    agreed: Found = set()
-    for path in {one[0] for one in mine}:
-        own, other = ({one for one in some if one[0] == path} for some in (mine, others))
-        ends = [one for one in own - other if one[1] in ENDS]
-        is_lost = ends and any(one[2:] == ends[0][2:] and one[1] in DAMAGED_LENGTHS for one in other - own)
-        agreed |= other if is_lost else own
-    return agreed
+    ]
 
 
 def assert_agreement(
@@ -74,8 +44,10 @@ def assert_agreement(
     known = {"topic_configs": topic_configs, "now_ms": now_ms, "metadata": list(metadata)}
     whole = gone_through(root, **known)  # type: ignore[arg-type]  # its own arguments
     logs = gone_through(root, is_logs_only=True, **known)  # type: ignore[arg-type]  # the same
-    assert without_lost_ends(of_logs(found_in(logs)), of_logs(found_in(whole))) == of_logs(found_in(whole))
-    assert of_logs(found_in(logs)) == {one for one in found_in(logs) if one[1] not in ("foreign-file",)}
+    assert with_found_ends(of_logs(found_in(logs)), of_logs(found_in(whole))) == of_logs(found_in(whole))
+    assert len(of_logs(found_in(logs))) == len(
+        [one for _, one in found_in(logs) if one.rule != "foreign-file"]
+    )
     for mine, other in zip(logs, whole, strict=True):
         if of_logs(found_in([mine])) != of_logs(found_in([other])):
             continue  # a lost end, and with it the batches behind
@@ -108,6 +80,14 @@ def zeros(path: Path, rng: random.Random) -> None:
     path.write_bytes(path.read_bytes() + bytes(rng.choice([5, 100, 4096])))
 
 
+def without_a_batch(path: Path, rng: random.Random) -> None:
+    data = path.read_bytes()
+    places = batch_positions(data) if data else []
+    if len(places) > 3:
+        at = rng.randrange(1, len(places) - 2)
+        path.write_bytes(data[: places[at]] + data[places[at + 1] :])
+
+
 def remove(path: Path, _rng: random.Random) -> None:
     path.unlink()
 
@@ -116,6 +96,7 @@ DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
     "flipped bits": flip,
     "cut logs": cut,
     "zeros behind": zeros,
+    "missing batches": without_a_batch,
     "missing logs": remove,
 }
 
@@ -167,7 +148,7 @@ def test_tiered_storage(name: str, has_metadata: bool, tiered: TieredArchive, tm
                 shutil.copy2(one, one.with_name(other + one.suffix))
     metadata = tiered.log_dirs if has_metadata else ()
     verdicts = assert_agreement(root, topic_configs={}, now_ms=1, metadata=metadata)
-    assert (not any(one[3] == "damage" for one in found_in(verdicts))) == (
+    assert (not any(one.severity == "damage" for _, one in found_in(verdicts))) == (
         name in ("nothing", "segments that are there twice")
     )
 
@@ -241,11 +222,8 @@ def test_an_object_that_changes_while_it_is_read_is_not_judged(
 
     monkeypatch.setattr(TornStore, "change", staticmethod(once))
     monkeypatch.setattr("tests.archive.goings.open_store", TornStore)
-    found = [
-        (path, name)
-        for path, name, _, severity, _ in found_in(gone_through(sample.root / "d1", is_logs_only=True))
-        if severity == "unchecked"
-    ]
+    verdicts = gone_through(sample.root / "d1", is_logs_only=True)
+    found = [(key, one.rule) for key, one in found_in(verdicts) if one.severity == "unchecked"]
     assert found == [(str(changed[0].relative_to(sample.root / "d1")), rule)]
 
 

@@ -49,7 +49,8 @@ def words_of(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:
 
 def test_a_bucket_is_judged_as_a_folder(served: S3Server, archive: Path, tmp_path: Path) -> None:
     damaged = Path(shutil.copytree(archive, tmp_path / "damaged"))
-    for place, path in enumerate(sorted(damaged.rglob("*.*"))[5::40]):
+    chosen = {*sorted(damaged.rglob("*.*"))[5::40], *sorted(damaged.rglob("*.log"))[2::12]}
+    for place, path in enumerate(sorted(chosen)):
         data = bytearray(path.read_bytes())
         data[len(data) // 2 :: 7] = b"\x5a" * len(data[len(data) // 2 :: 7])
         path.write_bytes(data) if place % 2 else path.unlink()
@@ -57,6 +58,10 @@ def test_a_bucket_is_judged_as_a_folder(served: S3Server, archive: Path, tmp_pat
     found = gone_through(served.url("damaged"), served.url("output"))
     assert words_of(found) == words_of(gone_through(damaged, tmp_path / "output"))
     assert len(bad_objects(found)) > 5
+    alone = gone_through(served.url("damaged"), is_logs_only=True)
+    assert words_of(alone) == words_of(gone_through(damaged, is_logs_only=True))
+    assert len(bad_objects(alone)) > 1
+    assert sum(len(sound) for verdict in alone for sound in verdict.sound) > 5
     output = open_store(served.url("output"))
     for key, one in objects_of(found).items():
         if one.rebuilt is not None:

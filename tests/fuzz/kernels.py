@@ -6,9 +6,12 @@ import functools
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from native import cpu
 from native.cpu import CpuPath
 from native.crc32c import crc32c
+from native.log_checks import LOG_ROW_DTYPE, check_logs
 from native.segment_scan import SegmentScanner
 from tests import builders, reference
 from tests.fuzz.choices import Choices
@@ -16,6 +19,7 @@ from tests.fuzz.guard_pages import GuardedPages
 from tests.fuzz.records import BATCHES, MESSAGES
 from tests.fuzz.seal import seal_batches
 from tests.fuzz.targets import GOLDEN, Target
+from tests.native.log_scrub import assert_as_scrubbed
 
 LONGEST_BYTES = 8192
 _MOST_SLACK = 256
@@ -97,6 +101,25 @@ def _scan_of_batches(data: bytes) -> None:
     _scan(data, is_sealed=True)
 
 
+def _sound_logs(data: bytes) -> None:
+    """What the kernel calls sound the ordinary scrub finds nothing in, and every path says the same."""
+    case = _case(Choices(data), is_sealed=True)
+    base = max(0, case.options["base_offset"])
+    following = min(base + 5, 2**63 - 1) if case.at_start else None
+    found = []
+    for path in cpu.supported():
+        logs = np.zeros(1, LOG_ROW_DTYPE)
+        logs["size_bytes"], logs["base_offset"] = len(case.data), base
+        logs["next_base_offset"] = -1 if following is None else following
+        window = _pages().place(case.data, slack=case.slack, at_start=case.at_start)
+        assert check_logs(window, logs, slack=case.slack, cpu_path=path) == logs["is_sound"][0]
+        found.append(logs[0])
+    assert len({bool(one["is_sound"]) for one in found}) == 1
+    if found[0]["is_sound"]:
+        for one in found:
+            assert_as_scrubbed(one, (case.data, base, following))
+
+
 def _checksums(data: bytes) -> None:
     expected = reference.crc32c(data)
     for path in cpu.supported():
@@ -141,6 +164,13 @@ TARGETS = [
         name="scan_of_batches",
         run=_scan_of_batches,
         instruments=_INSTRUMENTS,
+        more_seeds=_logs,
+        longest_bytes=LONGEST_BYTES,
+    ),
+    Target(
+        name="sound_logs",
+        run=_sound_logs,
+        instruments=("native.log_checks", "recovery.segment_scrub", "recovery.batch_checks"),
         more_seeds=_logs,
         longest_bytes=LONGEST_BYTES,
     ),

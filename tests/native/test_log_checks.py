@@ -3,70 +3,21 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from native.cpu import CpuPath
 from native.errors import ScanUsageError
 from native.log_checks import LOG_ROW_DTYPE, LogRows, check_logs
-from recovery.rate_limit import RateLimit
-from recovery.segment_scrub import scrub_segment
-from recovery.segment_task import Reading, SegmentResult, SegmentTask
 from segfmt import layout
-from segfmt.filenames import log_name
 from tests import builders
 from tests.builders import data_batch, marker_batch, message, recompute_crc, record_batch
+from tests.native.log_scrub import Log, assert_as_scrubbed, scrubbed
 from tests.samples import SAMPLE_NAMES, TIERED_NAME, unpack
 
-Log = tuple[bytes, int, int | None]
-"""Bytes, base offset, base offset of the next one."""
-
 _SLACK_BYTES = 256
-_READING = Reading(limit=RateLimit(None), on_bytes=lambda _: None, one_at_a_time=threading.Lock())
-
-
-class BytesLog:
-    """A log in memory; there is nothing beside it."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = np.frombuffer(data, np.uint8)
-
-    @property
-    def end_position(self) -> int:
-        return self._data.size
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        part = self._data[position : position + target.size]
-        target[: part.size] = part
-        return part.size
-
-    def approach(self, position: int) -> None:
-        del position
-
-    def leave(self, position: int) -> None:
-        del position
-
-    def close(self) -> None:
-        pass
-
-    def open(self, _name: str) -> BytesLog:
-        return self
-
-    def read_index(self, name: str, _take: Callable[[int], None]) -> tuple[bytes, int]:
-        raise FileNotFoundError(name)
-
-
-def scrubbed(log: Log) -> SegmentResult:
-    """What the ordinary scrub says of the log alone."""
-    data, base, following = log
-    task = SegmentTask(
-        folder="", base_offset=base, log=log_name(base), next_base_offset=following, has_indexes=False
-    )
-    return scrub_segment(task, _READING, BytesLog(data))
 
 
 def checked(logs: Sequence[Log], cpu_path: CpuPath) -> LogRows:
@@ -86,19 +37,8 @@ def assert_agreement(logs: Sequence[Log], cpu_path: CpuPath) -> LogRows:
     """Hold each log that is said to be sound against the ordinary scrub."""
     rows = checked(logs, cpu_path)
     for row, log in zip(rows, logs, strict=True):
-        if not row["is_sound"]:
-            continue
-        result = scrubbed(log)
-        assert result.findings == [], log
-        assert result.is_whole
-        assert row["has_compacted"] or not result.gaps, log
-        assert row["has_compacted"] == result.has_compacted
-        assert row["batch_count"] == result.batch_count
-        assert row["max_timestamp_ms"] == result.max_timestamp_ms
-        first, last = int(row["first_offset"]), int(row["last_offset"])
-        assert (first, last) == (
-            (-1, -1) if result.last_offset is None else (result.first_offset, result.last_offset)
-        )
+        if row["is_sound"]:
+            assert_as_scrubbed(row, log)
     return rows
 
 

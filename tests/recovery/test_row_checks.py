@@ -49,6 +49,12 @@ class TestGaps:
         assert verdicts(found) == [(log_name(10), "offset-gap", None)]
         assert "the file is missing: offsets 10 to 19" in found[0].detail
 
+    def test_a_segment_that_ends_before_it_begins_is_not_missing(self) -> None:
+        """It has the batches of an earlier one, and the trace is its own."""
+        names = [log_name(10), offset_index_name(10)]
+        found = find_gaps([segment(0, 9), segment(10, 9), segment(20, 29)], [], names)
+        assert verdicts(found) == [(log_name(10), "offset-gap", 500)]
+
     def test_a_missing_first_batch(self) -> None:
         for row in ([segment(0, 9, first=3)], [segment(0, 9), segment(10, 19, first=13)]):
             found = find_gaps(row, [], ())

@@ -1,0 +1,74 @@
+"""A log in memory before the ordinary scrub: what the kernel that calls logs sound is held against."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.rate_limit import RateLimit
+from recovery.segment_scrub import scrub_segment
+from recovery.segment_task import Reading, SegmentResult, SegmentTask
+from segfmt.filenames import log_name
+
+Log = tuple[bytes, int, int | None]
+"""Bytes, base offset, base offset of the next one."""
+
+_READING = Reading(limit=RateLimit(None), on_bytes=lambda _: None, one_at_a_time=threading.Lock())
+
+
+class BytesLog:
+    """A log in memory; there is nothing beside it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = np.frombuffer(data, np.uint8)
+
+    @property
+    def end_position(self) -> int:
+        return self._data.size
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        part = self._data[position : position + target.size]
+        target[: part.size] = part
+        return part.size
+
+    def approach(self, position: int) -> None:
+        del position
+
+    def leave(self, position: int) -> None:
+        del position
+
+    def close(self) -> None:
+        pass
+
+    def open(self, _name: str) -> BytesLog:
+        return self
+
+    def read_index(self, name: str, _take: Callable[[int], None]) -> tuple[bytes, int]:
+        raise FileNotFoundError(name)
+
+
+def scrubbed(log: Log) -> SegmentResult:
+    """What the ordinary scrub says of the log alone."""
+    data, base, following = log
+    task = SegmentTask(
+        folder="", base_offset=base, log=log_name(base), next_base_offset=following, has_indexes=False
+    )
+    return scrub_segment(task, _READING, BytesLog(data))
+
+
+def assert_as_scrubbed(row: np.void, log: Log) -> None:
+    """Hold a LOG_ROW_DTYPE, which is said to be sound, against the ordinary scrub."""
+    result = scrubbed(log)
+    assert result.findings == [], log
+    assert result.is_whole
+    assert row["has_compacted"] or not result.gaps, log
+    assert row["has_compacted"] == result.has_compacted
+    assert row["batch_count"] == result.batch_count
+    assert row["max_timestamp_ms"] == result.max_timestamp_ms
+    first, last = int(row["first_offset"]), int(row["last_offset"])
+    assert (first, last) == (
+        (-1, -1) if result.last_offset is None else (result.first_offset, result.last_offset)
+    )
