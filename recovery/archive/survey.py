@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from recovery.archive.archived import OF_LOGS, ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.archived import OF_LOGS, ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.inventory import RULES_OF_READING, take_inventory
 from recovery.archive.inventory_entry import PartitionInventory, SegmentStatus
 from recovery.archive.layout import Layout
@@ -17,6 +17,7 @@ from recovery.archive.walk import Walked, walk
 from recovery.config import BrokerConfig
 from recovery.segment_tasks import unflushed_from
 from recovery.topic_configs import TopicConfigs
+from segfmt.errors import FileNameError
 from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.value_class import dataclass
@@ -162,14 +163,21 @@ def _with_others(archived: ArchivedPartition, *, is_metadata_log: bool) -> Segme
 
     That is what a broker would put in place of others, and the metadata log's snapshots.
     """
-    swaps = [one for one in archived.others if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    snapshots = [
-        one for one in archived.others if is_metadata_log and one.name.endswith(KRAFT_SNAPSHOT_SUFFIX)
-    ]
-    others = [
-        ArchivedSegment(base_offset=base, segment_id=one.name, parts={PartKind.LOG: one})
-        for base, one in (*((read_offset(one.name), one) for one in swaps), *((0, one) for one in snapshots))
-    ]
+    swaps, snapshots = [], []
+    for one in archived.others:
+        if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            try:
+                base_offset = read_offset(one.name)
+            except FileNameError:
+                continue  # the fold says so
+            swaps.append(_other(base_offset, one))
+        elif is_metadata_log and one.name.endswith(KRAFT_SNAPSHOT_SUFFIX):
+            snapshots.append(_other(0, one))
+    others = [*swaps, *snapshots]
     if not others:
         return archived.segments
     return SegmentTable.of(archived.where.prefix, [*archived.segments, *others])
+
+
+def _other(base_offset: int, log: StoredObject) -> ArchivedSegment:
+    return ArchivedSegment(base_offset=base_offset, segment_id=log.name, parts={PartKind.LOG: log})

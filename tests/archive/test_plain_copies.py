@@ -64,6 +64,19 @@ def test_a_changed_byte_is_found_as_the_local_engine_finds_it(suffix: str, tmp_p
     assert len(found) > changed // 3
 
 
+def test_swaps_are_found_as_the_local_engine_finds_them_whatever_their_names(tmp_path: Path) -> None:
+    sample = unpack("stopped", tmp_path)
+    shutil.rmtree(sample.root / "remote", ignore_errors=True)
+    log = max(sample.root.glob("d?/*-0/*.log"), key=lambda path: path.stat().st_size)
+    for name in (f"{log.name}.swap", "nothing.log.swap", f"{log.stem}.log.swap.swap"):
+        (log.parent / name).write_bytes(log.read_bytes()[:-5])
+    found = archive_words(sample)
+    assert found == local_words(sample)
+    folder = log.parent.relative_to(sample.root)
+    assert any("foreign-file" in words for words in found[str(folder / "nothing.log.swap")])
+    assert len(found[str(folder / f"{log.name}.swap")]) > 1
+
+
 def test_what_cannot_be_a_partition_is_passed_over(tmp_path: Path) -> None:
     sample = unpack("intact", tmp_path)
     (sample.root / "d1" / "lost+found").mkdir()
