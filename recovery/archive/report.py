@@ -29,6 +29,7 @@ class ArchiveReport:
         unlisted: prefixes that could not be listed.
         output: where the results are; None where they were not kept.
         signal_number: of the signal that ended the run early, 0 without one.
+        is_logs_only: whether nothing was looked at beside the logs.
     """
 
     command: str
@@ -44,6 +45,7 @@ class ArchiveReport:
     run: str = ""
     duration_ms: int = 0
     signal_number: int = 0
+    is_logs_only: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -68,6 +70,7 @@ class ArchiveReport:
             "durationMs": self.duration_ms,
             "run": self.run,
             "output": self.output,
+            "logsOnly": self.is_logs_only,
             "knownSegments": self.known_segments,
             "summary": self.tally.to_json(),
             "metadataFindings": [{"place": one.file} | one.to_json() for one in self.metadata_findings],
@@ -96,8 +99,9 @@ class ArchiveReport:
             f"{tally.batches} batches, {bytes_text(tally.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
         )
         rebuilt = f", {tally.rebuilt} rebuilt" if self.command == "recover" else ""
+        kind = "logs, and nothing beside them" if self.is_logs_only else "objects"
         lines.append(
-            f"{tally.objects} objects: {tally.valid} sound, {tally.damaged} damaged, "
+            f"{tally.objects} {kind}: {tally.valid} sound, {tally.damaged} damaged, "
             f"{tally.unchecked} not checked{rebuilt}"
         )
         if tally.rules:

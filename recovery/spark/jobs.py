@@ -138,6 +138,7 @@ class ArchiveRun:
             layout=self._layout.name,
             output=self._options.output,
             run=self._run.hex(),
+            is_logs_only=self._options.is_logs_only,
         )
         self._progress.start()
         try:

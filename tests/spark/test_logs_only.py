@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +57,10 @@ def test_spark_finds_what_one_process_does(local_spark: SparkSession, damaged: P
     assert len(report.objects) > 5
     assert report.tally == tally
     assert report.exit_code == 2
+    assert " logs, and nothing beside them: " in report.to_text()
+    assert json.loads(report.to_json())["logsOnly"] is True
     whole = checked(local_spark, damaged)
+    assert json.loads(whole.to_json())["logsOnly"] is False
     firsts = {
         row["key"]: (row["rule"], row["firstBadPosition"]) for row in whole.objects if row["kind"] == "log"
     }
