@@ -32,6 +32,7 @@ def test_what_two_leaders_have_archived_is_sound(archive: TieredArchive, tmp_pat
         assert bad_objects(verdicts) == {}
         rules = Counter(found.rule for one in objects_of(verdicts).values() for found in one.verdict.findings)
         assert rules["overlap"] > 0
+        assert rules["sequence-gap"] == rules["producer-epoch"] == 0
         assert rules["outside-lineage"] == 0 if not metadata else rules["outside-lineage"] > 2
         chains = {verdict.head.where.topic: verdict.chain_count for verdict in verdicts}
         assert chains[UNCLEAN] > 1
