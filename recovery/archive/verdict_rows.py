@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from recovery.archive.archived import PartKind
+from recovery.archive.archived import PartitionPrefix, PartKind
 from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
 from recovery.archive.sound_logs import SoundLogs
 from recovery.printable import printable
@@ -157,33 +158,41 @@ def partition_schema() -> pa.Schema:
     )
 
 
-def sound_table(partition: PartitionVerdict, sound: SoundLogs) -> pa.Table:
-    """Return the rows of sound logs: what `object_row` would say of each."""
+def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
+    """Return the rows of sound logs of some partitions: what `object_row` would say of each."""
     import pyarrow as pa
 
-    where, count, logs = partition.head.where, len(sound), sound.segments.logs()
+    logs = [sound.segments.logs() for _, sound in found]
+    counts = np.array([len(one) for one in logs], np.int64)
+    total = int(counts.sum())
+
+    def of_partitions(values: Sequence[str | int], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+    def joined(columns: Iterable[Iterable[str | int]], kind: pa.DataType) -> pa.Array:
+        return pa.array(list(chain.from_iterable(columns)), kind)
+
+    schema = object_schema()
+    no_findings = pa.array([], schema.field("findings").type.value_type)
     known = {
-        "topic": pa.repeat(where.topic, count),
-        "partition": pa.repeat(pa.scalar(where.partition, pa.int32()), count),
-        "topicId": pa.repeat(where.topic_id, count),
-        "baseOffset": pa.array(sound.segments.base_offsets, pa.int64()),
-        "segmentId": pa.array(sound.segments.segment_ids, pa.string()),
-        "key": pa.array([logs.prefix + name for name in logs.names], pa.string()),
-        "kind": pa.repeat(PartKind.LOG.value, count),
-        "sizeBytes": pa.array(logs.sizes_bytes, pa.int64()),
-        "version": pa.array(logs.versions, pa.string()),
-        "valid": pa.repeat(True, count),
-        "bytesChecked": pa.array(sound.log_bytes),
-        "findings": pa.ListArray.from_arrays(
-            pa.array(np.zeros(count + 1, np.int32)),
-            pa.array([], object_schema().field("findings").type.value_type),
-        ),
+        "topic": of_partitions([where.topic for where, _ in found], pa.string()),
+        "partition": of_partitions([where.partition for where, _ in found], pa.int32()),
+        "topicId": of_partitions([where.topic_id for where, _ in found], pa.string()),
+        "baseOffset": joined((sound.segments.base_offsets for _, sound in found), pa.int64()),
+        "segmentId": joined((sound.segments.segment_ids for _, sound in found), pa.string()),
+        "key": joined(([one.prefix + name for name in one.names] for one in logs), pa.string()),
+        "kind": pa.repeat(PartKind.LOG.value, total),
+        "sizeBytes": joined((one.sizes_bytes for one in logs), pa.int64()),
+        "version": joined((one.versions for one in logs), pa.string()),
+        "valid": pa.repeat(True, total),
+        "bytesChecked": joined((sound.log_bytes.tolist() for _, sound in found), pa.int64()),
+        "findings": pa.ListArray.from_arrays(pa.array(np.zeros(total + 1, np.int32)), no_findings),
     }
-    columns = [known.get(field.name, pa.nulls(count, field.type)) for field in object_schema()]
-    return pa.Table.from_arrays(columns, schema=object_schema())
+    columns = [known.get(field.name, pa.nulls(total, field.type)) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
-def to_parquet(rows: Iterable[dict[str, Any]], schema: pa.Schema, tables: Iterable[pa.Table] = ()) -> bytes:
+def to_parquet(rows: Iterable[dict[str, Any]], schema: pa.Schema, *tables: pa.Table) -> bytes:
     """Return *rows*, and behind them those of *tables*, as a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq

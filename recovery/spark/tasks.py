@@ -30,10 +30,12 @@ from segfmt.value_class import dataclass
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from recovery.archive.archived import PartitionPrefix
     from recovery.archive.chain import Write
     from recovery.archive.layout import Layout
     from recovery.archive.packing import PackedTask
     from recovery.archive.partition_fold import PartitionVerdict
+    from recovery.archive.sound_logs import SoundLogs
 
 SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, record binary"
 FOLD_DDL = "kind string, payload string"
@@ -119,7 +121,8 @@ class _Verdicts:
     def __init__(self, plan: FoldPlan) -> None:
         self._plan = plan
         self._objects: list[dict[str, object]] = []
-        self._sound: list[pa.Table] = []
+        self._sound: list[tuple[PartitionPrefix, SoundLogs]] = []
+        self._rows = 0
         self._partitions: list[dict[str, object]] = []
         self._files = 0
         self.tally = Tally()
@@ -138,9 +141,10 @@ class _Verdicts:
                 self.left_out += 1
         if self._plan.options.output is not None:
             self._objects += objects
-            self._sound += [sound_table(partition, sound) for sound in partition.sound]
+            self._sound += [(partition.head.where, sound) for sound in partition.sound]
             self._partitions.append(partition_row(partition))
-            if len(self._objects) + sum(table.num_rows for table in self._sound) >= _ROWS_IN_A_FILE:
+            self._rows += len(objects) + sum(map(len, partition.sound))
+            if self._rows >= _ROWS_IN_A_FILE:
                 self.close()
 
     def close(self) -> None:
@@ -150,12 +154,13 @@ class _Verdicts:
         output = open_store(self._plan.options.output)
         name = _task_name(self._files)
         folder = f"{VERDICTS}{self._plan.run.hex()}/"
-        objects = to_parquet(self._objects, object_schema(), self._sound)
+        objects = to_parquet(self._objects, object_schema(), sound_table(self._sound))
         output.create(f"{folder}objects/part-{name}.parquet", objects)
         output.create(
             f"{folder}partitions/part-{name}.parquet", to_parquet(self._partitions, partition_schema())
         )
         self._objects, self._sound, self._partitions = [], [], []
+        self._rows = 0
         self._files += 1
 
 

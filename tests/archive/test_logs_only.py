@@ -155,10 +155,11 @@ def test_tiered_storage(name: str, has_metadata: bool, tiered: TieredArchive, tm
 
 def test_a_sound_log_has_the_row_of_any_sound_object(tiered: TieredArchive) -> None:
     rows, others = {}, set()
-    for verdict in gone_through(tiered.path, is_logs_only=True):
+    verdicts = gone_through(tiered.path, is_logs_only=True)
+    for verdict in verdicts:
         others |= {one.verdict.path for one in verdict.objects}
         for sound in verdict.sound:
-            table = sound_table(verdict, sound)
+            table = sound_table([(verdict.head.where, sound)])
             table.validate(full=True)
             assert table.schema == object_schema()
             for row, segment, read_bytes in zip(
@@ -174,6 +175,9 @@ def test_a_sound_log_has_the_row_of_any_sound_object(tiered: TieredArchive) -> N
                 )
                 assert row == object_row(verdict, alone)
                 rows[row["key"]] = row
+    together = sound_table([(verdict.head.where, one) for verdict in verdicts for one in verdict.sound])
+    assert together.to_pylist() == list(rows.values())
+    assert sound_table([]).num_rows == 0
     assert len(others) < 5
     assert not others & set(rows)
     assert others | set(rows) == {str(path.relative_to(tiered.path)) for path in tiered.path.rglob("*.log")}
