@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
     return make_leader_changes(tmp_path_factory.mktemp("two-leaders") / "archive")
 
 
-def test_what_two_leaders_have_archived_is_sound(archive: TieredArchive, tmp_path: Path) -> None:
+def test_what_two_leaders_have_archived_is_sound(archive: TieredArchive) -> None:
     """Each history is followed by itself; offsets that both have are an overlap, and no damage."""
     leaders = Counter(
         (segment["topic"], segment["broker_id"]) for segment in archive.expected["segments"].values()
@@ -36,6 +35,7 @@ def test_what_two_leaders_have_archived_is_sound(archive: TieredArchive, tmp_pat
         assert rules["outside-lineage"] == 0 if not metadata else rules["outside-lineage"] > 2
         chains = {verdict.head.where.topic: verdict.chain_count for verdict in verdicts}
         assert chains[UNCLEAN] > 1
+        assert bad_objects(gone_through(archive.path, metadata=metadata, is_logs_only=True)) == {}
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
