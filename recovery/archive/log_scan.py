@@ -56,6 +56,8 @@ class LogScan:
         for place in np.flatnonzero(~rows["is_sound"]).tolist():
             (work,) = works.between(place, place + 1)
             scanned = self._closely.scan(work)
+            if scanned.result is not None:
+                scanned.result.pieces = []  # of producers: nobody asks
             if not self._is_segment(work.segment.segment_id) or not _is_sound(scanned):
                 yield scanned, work.digest
             else:

@@ -112,7 +112,9 @@ class SegmentMap:
         if log is None:
             return
         scanned.log_bytes = files.log_bytes()
-        task = replace(work.task, has_indexes=False) if self._is_logs_only else work.task
+        task = work.task
+        if self._is_logs_only:
+            task = replace(task, has_indexes=False, expiration_ms=None)
         try:
             result = scrub_segment(task, self._reading, _GuardedFiles(files, scanned))
         except MissingKeyError as error:

@@ -9,7 +9,16 @@ from recovery.verdict import Finding
 Found = set[tuple[str, str, int | None, str, bool]]
 """Key, rule, position, severity, and whether it is flushed, of each finding."""
 
-BESIDE_LOGS = {"cut-end", "late-end", "leader-epoch", "epoch-content", "missing-epochs", "leftover"}
+BESIDE_LOGS = {
+    "sequence-gap",
+    "producer-epoch",
+    "cut-end",
+    "late-end",
+    "leader-epoch",
+    "epoch-content",
+    "missing-epochs",
+    "leftover",
+}
 """Rules that may name a log, and are about what other files say of it."""
 _ENDS = {"unclean-tail", "lying-marker"}
 _LENGTHS = {"checksum", "batch-length", "torn-batch"}
