@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from recovery.partition_facts import PartitionFacts
 from recovery.segment_task import SegmentTask, Tail
@@ -30,6 +31,29 @@ def unflushed_from(facts: PartitionFacts, base_offsets: Sequence[int]) -> int:
     return max((base for base in base_offsets if base <= point), default=base_offsets[0])
 
 
+class Standing(NamedTuple):
+    """What the files beside a segment make of it: the same bytes are judged by it.
+
+    Attributes:
+        log_start_offset: of the log, where the segment begins before it; else 0.
+    """
+
+    tail: Tail
+    is_flushed: bool
+    log_start_offset: int
+
+
+def standing_of(facts: PartitionFacts, base_offset: int, *, is_last: bool, unflushed_from: int) -> Standing:
+    """Return the standing of one segment; arguments as for `segment_task`."""
+    is_flushed = base_offset < unflushed_from
+    log_start_offset = facts.log_start_offset or 0
+    return Standing(
+        tail=_tail(facts, is_last=is_last, is_flushed=is_flushed),
+        is_flushed=is_flushed,
+        log_start_offset=log_start_offset if log_start_offset > base_offset else 0,
+    )
+
+
 def segment_task(
     facts: PartitionFacts,
     base_offset: int,
@@ -48,21 +72,20 @@ def segment_task(
         snapshot_offsets: inside the segment, ascending.
     """
     is_last = next_base_offset is None
-    is_flushed = base_offset < unflushed_from
-    log_start_offset = facts.log_start_offset or 0
+    standing = standing_of(facts, base_offset, is_last=is_last, unflushed_from=unflushed_from)
     return SegmentTask(
         folder=facts.path,
         base_offset=base_offset,
         log=log_name(base_offset),
         next_base_offset=next_base_offset,
-        tail=_tail(facts, is_last=is_last, is_flushed=is_flushed),
-        is_flushed=is_flushed,
+        tail=standing.tail,
+        is_flushed=standing.is_flushed,
         is_preallocated=facts.is_preallocated,
         may_be_preallocated=is_last,
         is_deep=facts.is_deep,
         snapshot_offsets=snapshot_offsets,
         expiration_ms=facts.expiration_ms,
-        log_start_offset=log_start_offset if log_start_offset > base_offset else 0,
+        log_start_offset=standing.log_start_offset,
     )
 
 

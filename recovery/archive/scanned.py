@@ -14,7 +14,7 @@ from recovery.folder_files import FolderFiles
 from recovery.model import LogSettings
 from recovery.partition_facts import PartitionFacts
 from recovery.segment_task import SegmentResult, SegmentTask
-from recovery.segment_tasks import other_task, segment_task
+from recovery.segment_tasks import other_task, segment_task, standing_of
 from recovery.verdict import Finding
 from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
@@ -209,23 +209,38 @@ class ScanOptions:
     is_logs_only: bool = False
 
     def digests(
-        self, segments: SegmentTable, settings: LogSettings, remote: Mapping[str, RemoteSegment]
+        self,
+        segments: SegmentTable,
+        facts: PartitionFacts,
+        settings: LogSettings,
+        *,
+        remote: Mapping[str, RemoteSegment],
+        unflushed_from: int | None = None,
     ) -> bytes:
         """Return DIGEST_BYTES for each of *segments*, which change with its objects and all else its record depends on.
 
         Args:
             segments: of one partition.
+            facts: of the partition.
             settings: of its log.
             remote: what the metadata topic says of them, by id.
+            unflushed_from: see `PartitionWork`.
         """
         rebuilds = (self.is_in_place, settings) if self.rebuilds else ()
         depth = "logs" if self.is_logs_only else self.is_deep
-        same = f"{VERSION} {self.layout} {depth} {rebuilds}\0{segments.objects.prefix}\0"
+        known = facts.expiration_ms, facts.is_preallocated
+        same = f"{VERSION} {self.layout} {depth} {rebuilds} {known}\0{segments.objects.prefix}\0"
         start = hashlib.blake2b(same.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
         found = []
-        for text, segment_id in zip(segments.identities(), segments.segment_ids, strict=True):
+        ids = zip(segments.base_offsets, segments.segment_ids, segments.next_base_offsets, strict=True)
+        for text, (base_offset, segment_id, following) in zip(segments.identities(), ids, strict=True):
             one = start.copy()
             one.update(text.encode("utf-8", "surrogateescape"))
+            if unflushed_from is not None:
+                tail, is_flushed, log_start_offset = standing_of(
+                    facts, base_offset, is_last=following is None, unflushed_from=unflushed_from
+                )
+                one.update(f"\0{tail.value} {is_flushed} {log_start_offset}".encode())
             if segment_id in remote:
                 one.update(f"\0{remote[segment_id]}".encode("utf-8", "surrogateescape"))
             found.append(one.digest())

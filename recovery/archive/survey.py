@@ -106,6 +106,7 @@ def _surveyed(
         facts,
         is_contiguous=facts.is_contiguous and "compact" not in config.cleanup_policy,
         is_preallocated=config.preallocate,
+        expiration_ms=topic_configs.broker.producer_id_expiration_ms,
         segment_index_bytes=config.segment_index_bytes if topic in topic_configs.overrides else None,
     )
     segments = archived.segments
@@ -116,7 +117,8 @@ def _surveyed(
         segments = _with_others(archived, is_metadata_log=facts.is_metadata_log)
     if options.is_logs_only:
         segments = segments.only(OF_LOGS)
-    digests = options.digests(segments, settings, remote)
+    first_unflushed = None if layout.has_own_epochs else unflushed_from(facts, archived.segments.base_offsets)
+    digests = options.digests(segments, facts, settings, remote=remote, unflushed_from=first_unflushed)
     inventory = judge(archived, layout)
     head = PartitionHead(
         archived=_kept(archived, layout, options),
@@ -132,9 +134,7 @@ def _surveyed(
         prefix=archived.where.prefix,
         facts=facts,
         settings=settings,
-        unflushed_from=None
-        if layout.has_own_epochs
-        else unflushed_from(facts, archived.segments.base_offsets),
+        unflushed_from=first_unflushed,
         segments=segments,
         digests=digests,
         remote=remote,

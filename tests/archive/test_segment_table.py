@@ -6,6 +6,7 @@ import pickle
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,11 +22,24 @@ from recovery.archive.scanned import ScanOptions
 from recovery.archive.segment_table import ArchivedPartition, ObjectTable, SegmentTable, parts_in
 from recovery.archive.tiered_layout import LocalTieredLayout
 from recovery.model import LogSettings
+from recovery.partition_facts import PartitionFacts
 from segfmt.filenames import log_name, read_offset, snapshot_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import read_aiven_file, read_local_tiered_file
 from tests.archive.remote_logs import SimulatedLog
 
+FACTS = PartitionFacts(
+    path="a/orders-0",
+    folder="orders-0",
+    topic="orders",
+    partition=0,
+    is_live=False,
+    had_clean_shutdown=False,
+    recovery_point=None,
+    log_start_offset=None,
+    high_watermark=None,
+    is_contiguous=True,
+)
 WHERE = PartitionPrefix(prefix="a/orders-0/", topic="orders", partition=0)
 KINDS = {
     ".log": PartKind.LOG,
@@ -232,16 +246,42 @@ def test_a_segment_has_another_digest_with_anything_that_its_record_depends_on(
     ]
     tables = [table[1:2], *(SegmentTable.of(WHERE.prefix, [one]) for one in changed)]
     tables.append(replace(table[1:2], objects=replace(table[1:2].objects, prefix="b/orders-0/")))
-    digests = [options.digests(one, settings, {}) for one in tables]
+    digests = [options.digests(one, FACTS, settings, remote={}) for one in tables]
     rebuilding = replace(options, rebuilds=True)
     others = (replace(options, is_deep=True), replace(options, layout="y"), rebuilding)
-    digests += [one.digests(table[1:2], settings, {}) for one in others]
-    digests.append(rebuilding.digests(table[1:2], LogSettings(index_interval_bytes=1), {}))
+    digests += [one.digests(table[1:2], FACTS, settings, remote={}) for one in others]
+    digests.append(rebuilding.digests(table[1:2], FACTS, LogSettings(index_interval_bytes=1), remote={}))
     named = SegmentTable.of(WHERE.prefix, [replace(first, segment_id="x")])
     log = SimulatedLog(rng=random.Random(1), end=10)
     for remote in (log.copy(0, 3), log.copy(0, 4)):
-        digests.append(options.digests(named, settings, {"x": remote}))
+        digests.append(options.digests(named, FACTS, settings, remote={"x": remote}))
     assert len(set(digests)) == len(digests)
-    assert b"".join(options.digests(table[n : n + 1], settings, {}) for n in range(4)) == options.digests(
-        table, settings, {}
-    )
+    assert b"".join(
+        options.digests(table[n : n + 1], FACTS, settings, remote={}) for n in range(4)
+    ) == options.digests(table, FACTS, settings, remote={})
+
+
+def test_a_segment_has_another_digest_when_it_is_judged_otherwise(partition: ArchivedPartition) -> None:
+    """Its objects are the same, and the checkpoints of the log dir have moved."""
+    options, settings = ScanOptions(url="x", layout="plain"), LogSettings()
+    segments = partition.segments
+    closed, last = segments[1:2], segments[len(segments) - 1 :]
+    base = closed.base_offsets[0]
+
+    def digest(table: SegmentTable, unflushed_from: int, **changes: Any) -> bytes:
+        facts = replace(FACTS, **changes)
+        return options.digests(table, facts, settings, remote={}, unflushed_from=unflushed_from)
+
+    different = [
+        digest(closed, base),
+        digest(closed, base + 1),
+        digest(closed, base + 1, log_start_offset=base + 1),
+        digest(closed, base + 1, expiration_ms=1),
+        digest(closed, base + 1, is_preallocated=True),
+    ]
+    assert len(set(different)) == len(different)
+    beyond = last.base_offsets[0] + 1
+    assert digest(last, beyond) != digest(last, beyond, had_clean_shutdown=True)
+    # What lies behind it does not count, nor does what is known of the log's end.
+    same = digest(closed, base + 1)
+    assert same == digest(closed, beyond, log_start_offset=base, had_clean_shutdown=True, high_watermark=9)
