@@ -47,7 +47,7 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 _OTHER_TOOLS_OPTIONS = {
     *("--strict", "--describe", "--branch", "--source"),
-    *("--archives", "--conf", "--py-files"),
+    *("--archives", "--conf", "--py-files", "--what"),
 }
 """Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's."""
 
