@@ -16,13 +16,12 @@ from recovery.archive.inventory_entry import Expectation, PartitionInventory
 from recovery.archive.layout import Layout
 from recovery.archive.remote_cache import RemoteLogCache
 from recovery.archive.remote_metadata import MetadataProblem, RemoteMetadata, read_remote_metadata
-from recovery.archive.replicas import Replicas
+from recovery.archive.replicas import Replicas, topic_id_of
 from recovery.archive.segment_table import ArchivedPartition
 from recovery.archive.store import Store
 from recovery.archive.stores import open_store
 from recovery.verdict import Finding
-from segfmt.errors import FormatError
-from segfmt.kafka_uuid import format_uuid, read_uuid
+from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemotePartition, RemoteSegment
 from segfmt.remote_names import LocalTieredFolder, format_aiven_folder
 
@@ -46,8 +45,8 @@ class Expectations:
 
     def of(self, where: PartitionPrefix) -> Expectation:
         """Return what is known of one partition."""
-        topic_id = _read_id(where.topic_id)
-        replica = self._replicas.of(where)
+        topic_id = topic_id_of(where)
+        replica = None if topic_id is None else self._replicas.of(where)
         cache = None
         if self._metadata is not None and topic_id is not None:
             cache = self._cache(topic_id, where.partition)
@@ -61,7 +60,7 @@ class Expectations:
 
     def remote_segments(self, where: PartitionPrefix) -> Mapping[str, RemoteSegment]:
         """Return what the metadata topic says of a partition's segments, by their ids as text."""
-        topic_id = _read_id(where.topic_id)
+        topic_id = topic_id_of(where)
         if self._metadata is None or topic_id is None:
             return {}
         cache = self._cache(topic_id, where.partition)
@@ -69,7 +68,7 @@ class Expectations:
 
     def judge(self, archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
         """Return the inventory of a partition that was listed."""
-        topic_id = _read_id(archived.where.topic_id)
+        topic_id = topic_id_of(archived.where)
         if topic_id is not None:
             with self._lock:
                 self._seen.add((topic_id, archived.where.partition))
@@ -141,10 +140,3 @@ def _prefix(owner: RemotePartition, layout: Layout) -> str:
     if PartKind.MANIFEST in layout.required_parts:
         return format_aiven_folder(owner.topic, owner.topic_id, owner.partition)
     return f"{LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)}/"
-
-
-def _read_id(text: str) -> UUID | None:
-    try:
-        return read_uuid(text)
-    except FormatError:
-        return None

@@ -1,7 +1,7 @@
 """The replicas of partitions in the log dirs of brokers, or in copies of them, and which of them counts.
 
 A partition's folder counts if its `partition.metadata` has the id of the archived topic: another topic of that name may
-have come since.
+have come since. Names of plain copies have no id, so there any folder of that name counts.
 """
 
 from __future__ import annotations
@@ -37,6 +37,14 @@ class Replica:
     epochs: tuple[LeaderEpochEntry, ...]
 
 
+def topic_id_of(where: PartitionPrefix) -> UUID | None:
+    """Return the topic's id, None where the layout's names have none or it is malformed."""
+    try:
+        return read_uuid(where.topic_id)
+    except FormatError:
+        return None
+
+
 class Replicas:
     """What log dirs have of partitions.
 
@@ -53,18 +61,19 @@ class Replicas:
         It is the one whose last epoch is the latest; of these the one that knows the most epochs: a follower that
         began anew, as after an unclean election, has forgotten what was before. This one answers all questions.
         """
-        topic_id = _read_id(where.topic_id)
-        if topic_id is None:
+        topic_id = topic_id_of(where)
+        if topic_id is None and where.topic_id:
             return None
         found = [self._replica(store, starts, where, topic_id) for store, starts in self._log_dirs]
         known = [one for one in found if one is not None]
         return max(known, key=lambda one: (one.epochs[-1:], len(one.epochs)), default=None)
 
     def _replica(
-        self, store: Store, starts: dict[tuple[str, int], int], where: PartitionPrefix, topic_id: UUID
+        self, store: Store, starts: dict[tuple[str, int], int], where: PartitionPrefix, topic_id: UUID | None
     ) -> Replica | None:
         prefix = f"{where.topic}-{where.partition}/"
-        if _topic_id_at(store, prefix) != topic_id:
+        found = _topic_id_at(store, prefix)
+        if found is None or topic_id not in (None, found):
             return None
         return Replica(
             store=store,
@@ -97,10 +106,3 @@ def _epochs_at(store: Store, prefix: str) -> tuple[LeaderEpochEntry, ...]:
 
 def _read(store: Store, key: str) -> bytes:
     return store.read(key, most_bytes=MOST_SMALL_FILE_BYTES)
-
-
-def _read_id(text: str) -> UUID | None:
-    try:
-        return read_uuid(text)
-    except FormatError:
-        return None

@@ -5,9 +5,6 @@ from __future__ import annotations
 import base64
 import json
 
-import numpy as np
-import numpy.typing as npt
-
 from recovery.archive.aiven_cipher import restore_chunk
 from recovery.archive.log_batches import LogDamage, LoggedBatch, read_batches
 from segfmt.aiven_chunks import FixedChunks, encode_chunk_sizes, variable_chunks
@@ -28,6 +25,7 @@ from segfmt.remote_log_metadata import encode_remote_log_metadata, read_remote_l
 from segfmt.remote_names import read_aiven_key, read_local_tiered_file, read_local_tiered_folder
 from tests.fuzz.seal import seal_batches
 from tests.fuzz.targets import GOLDEN, Target, assert_within
+from tests.memory_log import MemoryLog
 
 
 def _remote_log_metadata(data: bytes) -> None:
@@ -94,35 +92,11 @@ def _aiven_chunk(data: bytes) -> None:
         assert is_compressed or content == data
 
 
-class _OpenedBytes:
-    """A log in memory."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = np.frombuffer(data, np.uint8)
-
-    @property
-    def end_position(self) -> int:
-        return self._data.size
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        part = self._data[position : position + target.size]
-        target[: part.size] = part
-        return int(part.size)
-
-    def approach(self, position: int) -> None:
-        """Nothing is to be done."""
-
-    leave = approach
-
-    def close(self) -> None:
-        """Nothing is to be done."""
-
-
 def _log_batches(data: bytes) -> None:
     """As they are, and with the checksums right; in windows of any size, and the values against the plain reader."""
     for candidate in (data, seal_batches(data)):
         damage: list[LogDamage] = []
-        batches = list(read_batches(_OpenedBytes(candidate), damage.append))
+        batches = list(read_batches(MemoryLog(candidate), damage.append))
         positions = [batch.position for batch in batches]
         assert positions == sorted(set(positions))
         for batch in batches:

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from recovery.rate_limit import RateLimit
 from recovery.segment_scrub import scrub_segment
 from recovery.segment_task import Reading, SegmentResult, SegmentTask
 from segfmt.filenames import log_name
+from tests.memory_log import MemoryLog
 
 Log = tuple[bytes, int, int | None]
 """Bytes, base offset, base offset of the next one."""
@@ -19,29 +19,8 @@ Log = tuple[bytes, int, int | None]
 _READING = Reading(limit=RateLimit(None), on_bytes=lambda _: None, one_at_a_time=threading.Lock())
 
 
-class BytesLog:
+class BytesLog(MemoryLog):
     """A log in memory; there is nothing beside it."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = np.frombuffer(data, np.uint8)
-
-    @property
-    def end_position(self) -> int:
-        return self._data.size
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        part = self._data[position : position + target.size]
-        target[: part.size] = part
-        return part.size
-
-    def approach(self, position: int) -> None:
-        del position
-
-    def leave(self, position: int) -> None:
-        del position
-
-    def close(self) -> None:
-        pass
 
     def open(self, _name: str) -> BytesLog:
         return self

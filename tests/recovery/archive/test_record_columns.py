@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -29,32 +27,11 @@ from segfmt.record_batch import (
     read_record_batch_header,
     walk_batches,
 )
+from tests.memory_log import MemoryLog
 from tests.samples import SAMPLE_NAMES, unpack
 
 VIEW = SegmentView(name="t-3/00.log", topic="t", partition=3, base_offset=0)
 FIRST_MS = 1_700_000_000_000
-
-
-class Memory:
-    """A log in memory."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = np.frombuffer(data, np.uint8)
-
-    @property
-    def end_position(self) -> int:
-        return self._data.size
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        found = self._data[position : position + target.size]
-        target[: found.size] = found
-        return found.size
-
-    def approach(self, position: int) -> None: ...
-
-    def leave(self, position: int) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def rows_of(
@@ -71,7 +48,7 @@ def rows_of(
     found = [] if left_out is None else left_out
     batches = list(
         read_segment(
-            Memory(data), view, schema, wanted, index_positions=lambda: index, on_left_out=found.append
+            MemoryLog(data), view, schema, wanted, index_positions=lambda: index, on_left_out=found.append
         )
     )
     table = pa.Table.from_batches(batches, schema)
@@ -284,7 +261,7 @@ class TestRecords:
         records = [Record(offset=n, timestamp_ms=time, value=b"") for n, time in enumerate(times)]
         data = batch_of(records)
         schema = arrow_schema(Include.RECORDS, "timestamp", timestamp_unit="us")
-        (found,) = read_segment(Memory(data), VIEW, schema, ReadOptions(), on_left_out=[].append)
+        (found,) = read_segment(MemoryLog(data), VIEW, schema, ReadOptions(), on_left_out=[].append)
         assert found.column(0).cast(pa.int64()).to_pylist() == [FIRST_MS * 1000, None, None, -5000]
 
     def test_many_records_come_in_parts(self) -> None:
@@ -292,7 +269,7 @@ class TestRecords:
         data = batch_of(records[:100], base=0) + batch_of(records[100:], base=100)
         batches = list(
             read_segment(
-                Memory(data), VIEW, arrow_schema(Include.RECORDS), ReadOptions(), on_left_out=[].append
+                MemoryLog(data), VIEW, arrow_schema(Include.RECORDS), ReadOptions(), on_left_out=[].append
             )
         )
         assert max(batch.num_rows for batch in batches) <= 65536
@@ -502,7 +479,7 @@ class TestDamage:
             rows_of(data)
 
     def test_a_log_that_becomes_shorter_is_named(self) -> None:
-        class Shorter(Memory):
+        class Shorter(MemoryLog):
             @property
             def end_position(self) -> int:
                 return super().end_position + 1
