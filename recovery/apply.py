@@ -8,8 +8,11 @@ Whatever fails raises `OSError`; before the commit it leaves everything as it wa
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeGuard
 
 from recovery.actions import (
@@ -30,15 +33,19 @@ from recovery.commit import Commit
 from recovery.durable import (
     append_part,
     copy_new,
+    opened,
     remove_file,
     sync,
     sync_all,
     truncate,
     write_new,
 )
-from recovery.listing import is_of_type
+from recovery.file_system import keeps_inodes
+from recovery.listing import file_stat, list_files
 from recovery.model import FileStat, RemovalKind
 from recovery.quarantine import Quarantine
+
+_END_BYTES = 64 << 10
 
 
 def apply_partition(
@@ -84,8 +91,7 @@ def apply_partition(
         is_tidy=is_tidy,
     )
     enter(commit, saved)  # where it fails it may count all the same, so what is staged stays for the next run
-    publish(folder, commit)
-    quarantine.note_change(commit, list_files(folder))
+    quarantine.note_change(commit, publish(folder, commit))
     return saved
 
 
@@ -113,9 +119,9 @@ def stage(
     staged: dict[str, FileStat] = {}
     try:
         for action in actions:
-            if isinstance(action, WriteFile | CopyPart | RestoreFile):
+            if _is_staged(action):
                 path = f"{folder}/{action.name}"
-                staged[action.name] = _file_stat(_stage_action(folder, action, path + TEMPORARY_SUFFIX, path))
+                staged[action.name] = file_stat(_stage_action(folder, action, path + TEMPORARY_SUFFIX, path))
         is_changed = bool(staged) or has_removed
         made = [f"{folder}/{name}{TEMPORARY_SUFFIX}" for name in staged]
         bring_to_disk([*made, folder] if is_changed else [])
@@ -123,7 +129,8 @@ def stage(
         unstage(folder)
         raise
     before = {file: stat for file, stat in files.items() if not file.endswith(TEMPORARY_SUFFIX)}
-    return Commit(folder=name, before=before, staged=staged, actions=actions)
+    commit = Commit(folder=name, before=before, staged=staged, actions=actions)
+    return commit if keeps_inodes(folder) else replace(commit, contents=_contents(folder, commit, ()))
 
 
 def unstage(folder: str) -> None:
@@ -135,116 +142,119 @@ def unstage(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-def publish(folder: str, commit: Commit) -> None:
-    """Do the actions of *commit* that are not done yet, in order, and bring them to disk."""
-    with os.scandir(folder) as entries:
-        present = {entry.name: entry.inode() for entry in entries}
-    for _ in _Publication(folder, commit, present).steps():
+def publish(folder: str, commit: Commit) -> dict[str, FileStat]:
+    """Do the actions of *commit* that are not done yet, in order, bring them to disk, and return what is then there.
+
+    Raises:
+        OSError: an action failed, or the folder is not what the commit says although none did.
+    """
+    for _ in _steps(folder, commit, commit.pending(os.listdir(folder))):
         sync(folder)
+    return _checked(folder, commit)
 
 
-def publish_staged(commits: Mapping[str, Commit]) -> None:
-    """Do the actions of all *commits*, of which none is begun, and bring them to disk.
+def publish_staged(commits: Mapping[str, Commit]) -> dict[str, dict[str, FileStat]]:
+    """Do the actions of all *commits*, of which none is begun, bring them to disk, and return what is then there.
 
     Where one has to wait for the disk, all do, so that it is waited for as often as one of them needs it.
 
     Args:
         commits: by path of the folder, as `stage` has made them: nothing was there but what they say.
+
+    Raises:
+        OSError: as `publish`.
     """
-    steps = {
-        folder: _Publication(folder, commit, _present(commit)).steps() for folder, commit in commits.items()
-    }
+    steps = {folder: _steps(folder, commit, commit.actions) for folder, commit in commits.items()}
     while steps:
         waiting = [folder for folder, step in steps.items() if next(step, None) is not None]
         sync_all(waiting)
         steps = {folder: steps[folder] for folder in waiting}
+    return {folder: _checked(folder, commit) for folder, commit in commits.items()}
 
 
-def _present(commit: Commit) -> dict[str, int]:
-    """Return the inodes in a folder of which nothing is published yet."""
-    return {name: stat.inode for name, stat in commit.before.items()} | {
-        name + TEMPORARY_SUFFIX: stat.inode for name, stat in commit.staged.items()
-    }
+def _steps(folder: str, commit: Commit, actions: Iterable[Action]) -> Iterator[str]:
+    """Do *actions*, which are left of *commit*; yield the folder where that must be on disk before it goes on."""
+    has_unsynced_names = False
+    for action in actions:
+        if has_unsynced_names and _seals(action):
+            yield folder  # an index vouches for its segment
+            has_unsynced_names = False
+        _do(folder, action)
+        if isinstance(action, RenameFile | LinkFile):
+            yield folder  # a later cut must not reach the disk before the segments behind it are gone
+            has_unsynced_names = False
+        elif _is_staged(action):
+            has_unsynced_names = True
+    if commit.actions:
+        yield folder
 
 
-def list_files(folder: str) -> dict[str, FileStat]:
-    """Return the regular files in *folder*."""
-    with os.scandir(folder) as entries:
-        files = [entry for entry in entries if is_of_type(entry, os.DirEntry.is_file)]
-        return {entry.name: _file_stat(entry.stat()) for entry in files}
+def _do(folder: str, action: Action) -> None:
+    match action:
+        case RemoveFile(name=name):
+            remove_file(f"{folder}/{name}")
+        case RenameFile(old=old, new=new):
+            os.rename(f"{folder}/{old}", f"{folder}/{new}")
+        case LinkFile(old=old, new=new):
+            os.link(f"{folder}/{old}", f"{folder}/{new}")
+        case TruncateFile(name=name, size_bytes=size_bytes):
+            truncate(f"{folder}/{name}", size_bytes)
+        case AppendPart(name=name, position=position, size_bytes=size_bytes):
+            end = position + size_bytes
+            append_part(action.source, f"{folder}/{name}", position, end, mtime_ns=action.mtime_ns)
+        case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
+            os.rename(f"{folder}/{name}{TEMPORARY_SUFFIX}", f"{folder}/{name}")
 
 
-class _Publication:
-    """The state of a folder while a commit is carried out.
+def _checked(folder: str, commit: Commit) -> dict[str, FileStat]:
+    """Return what is in *folder*, which must be what *commit* leaves.
 
-    Args:
-        present: the inodes that are there, by name.
+    A file system may say that it has done what it has not: an overlay, a network, a program behind FUSE.
     """
-
-    def __init__(self, folder: str, commit: Commit, present: dict[str, int]) -> None:
-        self._folder = folder
-        self._commit = commit
-        self._present = present
-        self._has_unsynced_names = False
-
-    def steps(self) -> Iterator[str]:
-        """Do the actions that are not done; yield the folder where what was done must be on disk before it goes on."""
-        for action in self._commit.actions:
-            if self._has_unsynced_names and _seals(action) and self._is_staged(action.name):
-                yield self._folder  # an index vouches for its segment
-                self._has_unsynced_names = False
-            if self._do(action):
-                yield self._folder
-                self._has_unsynced_names = False
-        if self._commit.actions:
-            yield self._folder
-
-    def _do(self, action: Action) -> bool:
-        """Do *action* unless it is done; return whether its name must be on disk before the next one."""
-        match action:
-            case RemoveFile(name=name):
-                if self._is_first(name):
-                    remove_file(self._path(name))
-                    del self._present[name]
-            case RenameFile(old=old, new=new):
-                if self._is_first(old):
-                    self._rename(old, new)
-                    return True  # a later cut must not reach the disk before the segments behind it are gone
-            case LinkFile(old=old, new=new):
-                if self._is_first(old) and new not in self._present:
-                    os.link(self._path(old), self._path(new))
-                    self._present[new] = self._present[old]
-                    return True
-            case TruncateFile(name=name, size_bytes=size_bytes):
-                truncate(self._path(name), size_bytes)
-            case AppendPart(name=name, position=position, size_bytes=size_bytes):
-                end = position + size_bytes
-                append_part(action.source, self._path(name), position, end, mtime_ns=action.mtime_ns)
-            case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
-                if self._is_staged(name):
-                    self._rename(name + TEMPORARY_SUFFIX, name)
-        return False
-
-    def _is_staged(self, name: str) -> bool:
-        """Whether what is to be called *name* still waits for it."""
-        return self._present.get(name + TEMPORARY_SUFFIX) == self._commit.staged[name].inode
-
-    def _is_first(self, name: str) -> bool:
-        """Whether the file that is called *name* now is the one that was called so at the start."""
-        before = self._commit.before.get(name)
-        return before is not None and self._present.get(name) == before.inode
-
-    def _rename(self, old: str, new: str) -> None:
-        os.rename(self._path(old), self._path(new))
-        self._present[new] = self._present.pop(old)
-        self._has_unsynced_names = True
-
-    def _path(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+    found = list_files(folder)
+    name = commit.contradiction(found, by_inode=keeps_inodes(folder))
+    if name is None and commit.contents:
+        after = _contents(folder, commit, found)
+        name = next((last for last, digest in after.items() if digest != commit.contents.get(last)), None)
+    if name is not None:
+        raise OSError(
+            errno.EIO,
+            "not what the plan makes of it, although the file system has refused nothing. What was taken out is in "
+            "quarantine",
+            f"{folder}/{name}",
+        )
+    return found
 
 
-def _seals(action: Action) -> TypeGuard[WriteFile | CopyPart | RestoreFile]:
-    return isinstance(action, WriteFile | CopyPart | RestoreFile) and seals_segment(action.name)
+def _contents(folder: str, commit: Commit, present: Container[str]) -> dict[str, str]:
+    """Return digests of the files of the start that *commit* moves, links or cuts, by last name, as far as they stay.
+
+    Of a large file its two ends count. Those that have their last name already are among *present*.
+    """
+    kept = {action.name: action.size_bytes for action in commit.actions if isinstance(action, TruncateFile)}
+    digests = {}
+    for last, first in commit.origins().items():
+        if last != first or last in kept:
+            name = last if last in present else first
+            size_bytes = kept.get(last, commit.before[first].size_bytes)
+            with contextlib.suppress(FileNotFoundError):  # `.deleted` may be gone: quarantine has it
+                digests[last] = _digest_of_ends(f"{folder}/{name}", size_bytes)
+    return digests
+
+
+def _digest_of_ends(path: str, size_bytes: int) -> str:
+    with opened(path, os.O_RDONLY | os.O_NOFOLLOW) as descriptor:
+        head = os.pread(descriptor, min(size_bytes, _END_BYTES), 0)
+        tail = os.pread(descriptor, min(size_bytes, _END_BYTES), max(size_bytes - _END_BYTES, 0))
+    return hashlib.sha256(head + tail).hexdigest()
+
+
+def _is_staged(action: Action) -> TypeGuard[WriteFile | CopyPart | RestoreFile]:
+    return isinstance(action, WriteFile | CopyPart | RestoreFile)
+
+
+def _seals(action: Action) -> bool:
+    return _is_staged(action) and seals_segment(action.name)
 
 
 def _stage_action(
@@ -262,7 +272,3 @@ def _stage_action(
             except OSError:
                 copy_new(source, temporary, like=source)
     return os.stat(temporary)
-
-
-def _file_stat(found: os.stat_result) -> FileStat:
-    return FileStat(size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino)

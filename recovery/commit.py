@@ -2,17 +2,19 @@
 
 A plan is carried out in three steps: what it makes is staged beside its place, a `Commit` is entered in the journal,
 the actions are published. Killed before the commit, the folder is as it was. Killed behind it, the actions that are
-not done yet are done: each file is known by its inode, so that it shows which ones those are.
+not done yet are done: the names in the folder show which ones those are (`pending`).
 
 `explain` tells whether a folder is in a state that this commit can have left, or whether somebody else was at work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from recovery.actions import (
+    LOG_DIR_ITSELF,
     TEMPORARY_SUFFIX,
     Action,
     AppendPart,
@@ -51,27 +53,37 @@ State = tuple[int, int, int]
 class Commit:
     """A plan that is to be carried out whatever happens.
 
+    No action takes away what one before it has put there.
+
     Attributes:
         folder: name of the partition's folder; the log dir's own files have `actions.LOG_DIR_ITSELF`.
         before: the files as they were, by name.
         staged: what lies ready under its temporary name, by last name.
         actions: in order.
+        contents: digests of files of `before` that the actions move, link or cut, as far as they stay: taken where
+            inodes do not tell which file is which.
     """
 
     folder: str
     before: Mapping[str, FileStat]
     staged: Mapping[str, FileStat]
     actions: tuple[Action, ...]
+    contents: Mapping[str, str] = field(default_factory=dict)
 
-    def explain(self, found: Mapping[str, FileStat]) -> str | None:
+    def explain(self, found: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
         """Return the name of a file in *found* that no step of this commit can have left, None where there is none.
 
-        A `.deleted` file may be gone: quarantine has it.
+        A `.deleted` file may be gone: quarantine has it. A file that is still to be cut must not have been touched:
+        somebody may have mended it.
+
+        Args:
+            by_inode: whether files are known by their inodes there.
         """
         for name, made in self.staged.items():
-            if made not in (found.get(name), found.get(name + TEMPORARY_SUFFIX)):
+            places = (found.get(name), found.get(name + TEMPORARY_SUFFIX))
+            if not any(place is not None and _is(place, _state(made), by_inode) for place in places):
                 return name
-        allowed = self._allowed()
+        allowed = self._simulated()[0]
         for name in sorted(found.keys() | allowed.keys()):
             if name.endswith(TEMPORARY_SUFFIX) and name not in self.before:
                 continue
@@ -80,25 +92,84 @@ class Commit:
             if stat is None:
                 if None not in states and not name.endswith(DELETED_SUFFIX):
                     return name
-            elif not any(state is not None and _is(stat, state) for state in states):
+            elif not any(state is not None and _is(stat, state, by_inode) for state in states):
+                return name
+        return self._touched(found, by_inode)
+
+    def _touched(self, found: Mapping[str, FileStat], by_inode: bool) -> str | None:
+        """Return the name of a file that waits for its cut and was touched since the commit."""
+        origins = self.origins()
+        for action in self.actions:
+            if isinstance(action, TruncateFile) and origins.get(action.name) == action.name:
+                before, now = self.before[action.name], found[action.name]
+                if _is(now, _state(before), by_inode) and before.ctime_ns not in (0, now.ctime_ns):
+                    return action.name
+        return None
+
+    def contradiction(self, found: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
+        """Return the name of a file that is not in *found* as all actions leave it, None where there is none.
+
+        Among the log dir's own files there are some that no commit is about.
+
+        Args:
+            by_inode: as of `explain`.
+        """
+        last = self._simulated()[1]
+        names = last.keys() | (self.before.keys() if self.folder == LOG_DIR_ITSELF else found.keys())
+        for name in sorted(names):
+            stat, state = found.get(name), last.get(name)
+            if name.endswith(TEMPORARY_SUFFIX) and name not in self.before:
+                continue
+            if stat is None:
+                if state is not None and not name.endswith(DELETED_SUFFIX):
+                    return name
+            elif state is None or not _is(stat, state, by_inode):
                 return name
         return None
 
-    def is_published(self, found: Mapping[str, FileStat]) -> bool:
-        """Return whether *found* is the folder with all actions done."""
-        last = self._simulated()[1]
-        names = {name for name in found if not (name.endswith(TEMPORARY_SUFFIX) and name not in self.before)}
-        return names <= last.keys() and all(
-            (name in found and _is(found[name], state))
-            or (name not in found and name.endswith(DELETED_SUFFIX))
-            for name, state in last.items()
-        )
+    def pending(self, names: Collection[str]) -> tuple[Action, ...]:
+        """Return the actions that are not done, in order, by the *names* that are in the folder.
 
-    def published_files(self) -> dict[str, FileStat] | None:
-        """Return the folder with all actions done; None where the disk alone knows."""
-        last = self._simulated()[1]
-        known = {name: _stat(state) for name, state in last.items() if _ANY not in state}
-        return known if len(known) == len(last) else None
+        What an action takes away is there until it is done, or a later one has put another file in its place. Names
+        tell that on any file system, and in any order in which a power failure has kept them.
+        """
+        left: list[Action] = []
+        replaced: set[str] = set()  # names under which an action that is done has put a file
+        for action in reversed(self.actions):
+            if not self._is_done(action, names, replaced):
+                left.append(action)
+            elif (made := _made_by(action)) is not None:
+                replaced.add(made)
+        return tuple(reversed(left))
+
+    def _is_done(self, action: Action, names: Collection[str], replaced: Collection[str]) -> bool:
+        match action:
+            case RemoveFile(name=name) | RenameFile(old=name):
+                return name not in names or name in replaced
+            case LinkFile(old=old, new=new):
+                return old in replaced or (new in names and new not in self.before)
+            case TruncateFile(name=name) | AppendPart(name=name):  # as good twice
+                return name in replaced
+            case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
+                return name + TEMPORARY_SUFFIX not in names
+
+    def origins(self) -> dict[str, str]:
+        """Return the first name of each file of `before` that stays, by its last name."""
+        first = {name: name for name in self.before}
+        for action in self.actions:
+            match action:
+                case (
+                    RemoveFile(name=name)
+                    | WriteFile(name=name)
+                    | CopyPart(name=name)
+                    | RestoreFile(name=name)
+                ):
+                    first.pop(name, None)
+                case RenameFile(old=old, new=new):
+                    first[new] = first.pop(old)
+                case LinkFile(old=old, new=new):
+                    first[new] = first[old]
+        return first
 
     @property
     def made(self) -> frozenset[str]:
@@ -108,9 +179,6 @@ class Commit:
             for action in self.actions
             if not isinstance(action, RemoveFile)
         )
-
-    def _allowed(self) -> dict[str, set[State | None]]:
-        return self._simulated()[0]
 
     def _simulated(self) -> tuple[dict[str, set[State | None]], dict[str, State]]:
         """Return the states that each name goes through (None: not there), and the last ones."""
@@ -137,9 +205,10 @@ class Commit:
                 case TruncateFile(name=name, size_bytes=size_bytes):
                     inode, _, _ = now[name]
                     become(name, (inode, size_bytes, _ANY))
-                case AppendPart(name=name):
+                case AppendPart(name=name, position=position, size_bytes=size_bytes, mtime_ns=mtime_ns):
                     inode, _, _ = now[name]
-                    become(name, (inode, _ANY, _ANY))
+                    become(name, (inode, _ANY, _ANY))  # in part
+                    become(name, (inode, position + size_bytes, mtime_ns))
                 case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
                     become(name, _state(self.staged[name]))
         return seen, now
@@ -148,9 +217,10 @@ class Commit:
         """Return this commit as a JSON object."""
         return {
             "folder": self.folder,
-            "before": {name: _state(stat) for name, stat in self.before.items()},
+            "before": {name: (*_state(stat), stat.ctime_ns) for name, stat in self.before.items()},
             "staged": {name: _state(stat) for name, stat in self.staged.items()},
             "actions": [_action_to_json(action) for action in self.actions],
+            **({"contents": dict(self.contents)} if self.contents else {}),
         }
 
     @classmethod
@@ -167,8 +237,10 @@ class Commit:
                 before={plain_name(name): _stat(state) for name, state in document["before"].items()},
                 staged={plain_name(name): _stat(state) for name, state in document["staged"].items()},
                 actions=tuple(_action_from_json(action) for action in document["actions"]),
+                contents={plain_name(name): str(one) for name, one in document.get("contents", {}).items()},
             )
             commit.explain({})
+            commit.origins()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise JournalError(
                 f"not a commit of this tool ({type(error).__name__}: {error}). Nothing was changed. Remedy: "
@@ -186,6 +258,16 @@ def plain_name(name: object) -> str:
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"{name!r} is no name of a file in a folder")
     return name
+
+
+def _made_by(action: Action) -> str | None:
+    """Return the name under which *action* puts a file that was not called so before."""
+    match action:
+        case RenameFile(new=name) | LinkFile(new=name):
+            return name
+        case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
+            return name
+    return None
 
 
 def _action_to_json(action: Action) -> dict[str, Any]:
@@ -217,10 +299,12 @@ def _state(stat: FileStat) -> State:
     return stat.inode, stat.size_bytes, stat.mtime_ns
 
 
-def _stat(state: State) -> FileStat:
-    inode, size_bytes, mtime_ns = state
-    return FileStat(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns)
+def _stat(state: Sequence[int]) -> FileStat:
+    inode, size_bytes, mtime_ns, *more = state
+    return FileStat(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=more[0] if more else 0)
 
 
-def _is(stat: FileStat, state: State) -> bool:
-    return all(wanted in (_ANY, found) for found, wanted in zip(_state(stat), state, strict=True))
+def _is(stat: FileStat, state: State, by_inode: bool) -> bool:
+    known = zip(_state(stat), state, strict=True)
+    next(known) if not by_inode else None
+    return all(wanted in (_ANY, found) for found, wanted in known)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from recovery.actions import PartitionPlan, RemoveFile, WriteFile
-from recovery.apply import list_files, publish_staged, stage, unstage
+from recovery.apply import publish_staged, stage, unstage
 from recovery.commit import Commit
 from recovery.model import FileStat, RemovalKind
 from recovery.partition_result import PartitionResult
@@ -111,10 +111,8 @@ class CommitGroup:
             raise
         if ready.commits:
             self._journal.commit(ready.commits.values())  # where it fails, it may count all the same
-        publish_staged(changed)
-        self._quarantine.note_changes(
-            (commit, commit.published_files() or list_files(path)) for path, commit in changed.items()
-        )
+        found = publish_staged(changed)
+        self._quarantine.note_changes((commit, found[path]) for path, commit in changed.items())
         return [result for _, result in ready.commits.values()]
 
 

@@ -31,6 +31,19 @@ _NETWORK_MAGICS = frozenset(
 )
 """Types by statfs(2). Another machine may change or take away a file of theirs under a mapping."""
 
+_UNSTABLE_INODE_MAGICS = frozenset(
+    {
+        0x794C7630,  # overlayfs: another inode once a file is copied up
+        0x65735546,  # FUSE: what its program makes of them, perhaps anew at each look
+        0x517B,  # SMB
+        0xFE534D42,  # SMB2
+        0xFF534D42,  # CIFS
+        0x01021997,  # 9P
+        0x786F4256,  # vboxsf
+    }
+)
+"""Types by statfs(2) where a file may have another inode after a rename, a link or a write, or in the next process."""
+
 _FIRST_READ_BYTES, _READ_BYTES = 16 << 10, 1 << 20
 _STATFS_BYTES = 120  # struct statfs of 64-bit Linux; the type is its first word
 
@@ -141,9 +154,22 @@ def is_local(path: str) -> bool:
     Raises:
         OSError: the path cannot be asked.
     """
-    libc = c_library()
+    return _file_system_magic(path) not in _NETWORK_MAGICS
+
+
+def keeps_inodes(path: str) -> bool:
+    """Return whether a file below *path* is known by its inode, whatever is done to it.
+
+    Raises:
+        OSError: the path cannot be asked.
+    """
+    return _file_system_magic(path) not in _UNSTABLE_INODE_MAGICS
+
+
+def _file_system_magic(path: str) -> int:
+    """Return the type of the file system that *path* lies on, by statfs(2)."""
     buffer = (ctypes.c_ulong * (_STATFS_BYTES // 8 + 1))()
-    if libc.statfs(os.fsencode(path), ctypes.byref(buffer)) != 0:
+    if c_library().statfs(os.fsencode(path), ctypes.byref(buffer)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
-    return (buffer[0] & 0xFFFFFFFF) not in _NETWORK_MAGICS
+    return int(buffer[0]) & 0xFFFFFFFF

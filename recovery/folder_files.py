@@ -12,7 +12,7 @@ from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
 from recovery.file_system import is_there
-from recovery.listing import is_of_type, is_written_to, other_kind
+from recovery.listing import file_stat, is_of_type, is_written_to, other_kind
 from recovery.model import FileStat
 from recovery.verdict import Finding, Severity
 from segfmt import layout
@@ -119,10 +119,7 @@ def list_folder(path: str) -> tuple[dict[str, FileStat], dict[str, str]]:
         for entry in entries:
             try:
                 if is_of_type(entry, os.DirEntry.is_file):
-                    found = entry.stat()
-                    files[entry.name] = FileStat(
-                        size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino
-                    )
+                    files[entry.name] = file_stat(entry.stat())
                     if entry.is_symlink():
                         others[entry.name] = "link, through which a broker writes outside of the log dir"
                 elif is_there(entry.path):

@@ -173,7 +173,7 @@ class Journal:
 
         Args:
             folder: of the partition.
-            stat: the file as it is now; only a scan of this size, mtime and inode counts.
+            stat: the file as it is now; only a scan of this size, mtime, ctime and inode counts.
         """
         key = scan_record.scan_key(folder, request, stat)
         position = self._scans.get(_digest(key))

@@ -61,9 +61,7 @@ def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
             if entry.is_symlink() and is_written_to(entry.name):
                 contents.problems.append(_link(entry.name))
             found = entry.stat()
-            contents.files[entry.name] = FileStat(
-                size_bytes=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino
-            )
+            contents.files[entry.name] = file_stat(found)
             rights = "rw" if file_kind(entry.name) in _OPENED_FOR_WRITING else "r"
             lacking = user.lacks(found, rights)
             if lacking:
@@ -73,6 +71,24 @@ def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
                 if not lacking:
                     contents.problems.append(_unreadable(entry.name))
     return contents
+
+
+def list_files(folder: str) -> dict[str, FileStat]:
+    """Return the regular files in *folder*, and links to such."""
+    with os.scandir(folder) as entries:
+        return {
+            entry.name: file_stat(entry.stat()) for entry in entries if is_of_type(entry, os.DirEntry.is_file)
+        }
+
+
+def file_stat(found: os.stat_result) -> FileStat:
+    """Return what a task, a commit and a journal keep of *found*."""
+    return FileStat(
+        size_bytes=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        inode=found.st_ino,
+        ctime_ns=found.st_ctime_ns,
+    )
 
 
 def is_written_to(name: str) -> bool:

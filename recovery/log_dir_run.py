@@ -19,7 +19,7 @@ from functools import partial
 from typing import Literal
 
 from recovery.actions import PartitionPlan, WriteFile
-from recovery.apply import apply_partition, list_files, publish, unstage
+from recovery.apply import apply_partition, publish, unstage
 from recovery.commit_group import CommitGroup
 from recovery.committer import Committer
 from recovery.durable import sync_below
@@ -359,8 +359,7 @@ class LogDirRun:
         commit = self._journal.handoff()
         if commit is None:
             return False
-        publish(self._inventory.log_dir, commit)
-        self._quarantine.note_change(commit, list_files(self._inventory.log_dir))
+        self._quarantine.note_change(commit, publish(self._inventory.log_dir, commit))
         return True
 
     def _offline(self, error: OSError) -> LogDirReport:

@@ -30,11 +30,17 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStat:
-    """What the inventory knows of a regular file, or of a link to one."""
+    """What the inventory knows of a regular file, or of a link to one.
+
+    Attributes:
+        ctime_ns: when anything about it changed last, its names included: it says that a file was not touched, and
+            not which file it is.
+    """
 
     size_bytes: int
     mtime_ns: int = 0
     inode: int = 0
+    ctime_ns: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from native.raw_scan import RawScan
 from recovery.actions import TEMPORARY_SUFFIX, PartitionPlan
 from recovery.apply import apply_partition, publish, unstage
-from recovery.apply import list_files as list_partition
 from recovery.commit_group import CommitGroup, may_share
 from recovery.errors import PartitionRefusedError
 from recovery.forecast import bytes_to_scan, is_kept, recovery_request
@@ -289,8 +288,7 @@ class PartitionRun:
         """Do what an interrupted run had still to do, if anything, and return its result."""
         commit, result = self._journal.committed(self._task)
         if quarantine is not None and commit.actions:
-            publish(self._path, commit)
-            quarantine.note_change(commit, list_partition(self._path))
+            quarantine.note_change(commit, publish(self._path, commit))
         return result
 
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:

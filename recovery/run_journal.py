@@ -2,7 +2,7 @@
 
 The journal lies with the quarantine, outside of Kafka's own files. It says how the log dir was when the run began
 (a clean marker is taken away at the first change), which segments are scanned, and which partitions are done. What it
-says counts only while files are what they were: known by size, mtime and inode.
+says counts only while files are what they were: known by size, mtime, ctime and inode.
 
 An interrupted run is gone on with under the same configuration and by the same clock, or not at all.
 """
@@ -19,11 +19,12 @@ from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.commit import Commit, plain_name
 from recovery.durable import remove_empty_folder
 from recovery.errors import JournalError, UnsafeError
-from recovery.file_system import is_folder, is_there
+from recovery.file_system import is_folder, is_there, keeps_inodes
 from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
 from recovery.journal import Journal, listing_digest, remove_unfinished
 from recovery.journal_record import Header
+from recovery.listing import file_stat
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
 from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root
@@ -127,16 +128,16 @@ class RunJournal:
             commit = replace(begun, actions=(marker,))
         else:
             return "it had not really begun"
-        name = commit.explain(own_files(self._log_dir))
+        name = commit.explain(own_files(self._log_dir), by_inode=keeps_inodes(self._log_dir))
         return None if name is None else f"{name} has changed since"
 
     def _folders_objection(self, inventory: LogDirInventory) -> str | None:
         assert self._journal is not None
-        header = self._journal.header
+        header, by_inode = self._journal.header, keeps_inodes(self._log_dir)
         for task in inventory.tasks:
             document = self._journal.commits.get(task.folder)
             if document is not None:
-                name = Commit.from_json(document["commit"]).explain(task.files)
+                name = Commit.from_json(document["commit"]).explain(task.files, by_inode=by_inode)
                 changed = None if name is None else f"{task.folder}/{name}"
                 if changed is None:
                     self._committed.add(task.folder)
@@ -271,6 +272,5 @@ def own_files(log_dir: str) -> dict[str, FileStat]:
     own = (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS)
     for name in (*own, *(name + TEMPORARY_SUFFIX for name in HANDED_OVER_FILES)):
         with contextlib.suppress(FileNotFoundError):
-            stat = os.stat(os.path.join(log_dir, name))
-            found[name] = FileStat(size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns, inode=stat.st_ino)
+            found[name] = file_stat(os.stat(os.path.join(log_dir, name)))
     return found

@@ -1,6 +1,6 @@
 """The scan of a segment as bytes: what was scanned, and the `RawScan` itself. Opens nothing.
 
-    key     which segment, which bytes of it, how; and which file it was: size, mtime, inode
+    key     which segment, which bytes of it, how; and which file it was: size, mtime, ctime, inode
     scan    the integers of the scan, and how many rows each array has
     body    the arrays, one behind the other, little-endian, in the order of ARRAYS
 
@@ -61,6 +61,7 @@ def scan_key(folder: str, request: ScanRequest, stat: FileStat) -> dict[str, Any
         "origin_position": request.part.origin_position,
         "size_bytes": stat.size_bytes,
         "mtime_ns": stat.mtime_ns,
+        "ctime_ns": stat.ctime_ns,
         "inode": stat.inode,
     }
 

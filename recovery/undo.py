@@ -20,7 +20,7 @@ from recovery.actions import (
     RemoveFile,
     RestoreFile,
 )
-from recovery.apply import list_files, publish, stage
+from recovery.apply import publish, stage
 from recovery.commit import Commit
 from recovery.durable import (
     copy_new,
@@ -36,6 +36,7 @@ from recovery.errors import UnsafeError
 from recovery.file_system import is_file, is_there
 from recovery.journal import Journal
 from recovery.journal_record import Header
+from recovery.listing import list_files
 from recovery.lock import LogDirLocks
 from recovery.model import FileStat, RemovalKind
 from recovery.quarantine import JOURNAL, MANIFEST, UNDO_JOURNAL, quarantine_root, read_manifest

@@ -1,13 +1,12 @@
 """From the account of a change to the actions that take it back. Pure: nothing is touched here.
 
-Each file is followed by its inode: a file that was renamed gets its name back, one that was cut its tail, one that is
-gone comes back out of quarantine, and what the recovery has made goes.
+Each file is followed through the actions: one that was renamed gets its name back, one that was cut its tail, one that
+is gone comes back out of quarantine, and what the recovery has made goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from recovery.actions import (
@@ -127,18 +126,16 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
     Raises:
         UnsafeError: a file is neither there nor in quarantine.
     """
-    inodes = {change.after[name].inode: stat.inode for name, stat in found.items() if name in change.after}
-    before = {
-        name: replace(stat, inode=inodes.get(stat.inode, stat.inode))
-        for name, stat in change.commit.before.items()
-    }
-    place_of = {stat.inode: name for name, stat in found.items()}
+    place_of: dict[str, str] = {}  # of a file that stayed, by its first name
+    for last, first in change.commit.origins().items():
+        if last in found and (last == first or first not in place_of):
+            place_of[first] = last
     renames: dict[str, str] = {}
     restored: list[RestoreFile | WriteFile] = []
     appended: list[AppendPart] = []
     kept: set[str] = set()
-    for name, stat in before.items():
-        place, saved = place_of.get(stat.inode), change.saved.get(name)
+    for name, stat in change.commit.before.items():
+        place, saved = place_of.get(name), change.saved.get(name)
         is_whole = saved is not None and not saved.is_tail
         if place is not None and not (is_whole and found[place].size_bytes < stat.size_bytes):
             kept.add(place)
@@ -158,7 +155,7 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
     restored += [  # pending deletions that were kept
         RestoreFile(source=saved.path, name=name)
         for name, saved in change.saved.items()
-        if name not in before and not saved.is_tail
+        if name not in change.commit.before and not saved.is_tail
     ]
     taken = {*kept, *renames.values(), *(action.name for action in restored)}
     removals = [

@@ -79,13 +79,14 @@ def _compiled_init(cls: Any) -> Callable[..., None]:  # noqa: ANN401 - a data cl
 def _of_fields(cls: Any) -> dict[str, Any]:  # noqa: ANN401 - the same
     """Return the methods that compare objects by the values of their fields, and pickle these."""
     names = [field.name for field in dataclasses.fields(cls)]
-    get: Callable[[object], Any] = _values_of(names) if len(names) < 2 else attrgetter(*names)
+    get = _getter(names)
+    compared = _getter([field.name for field in dataclasses.fields(cls) if field.compare])
 
     def equal(self: object, other: object) -> bool:
-        return get(self) == get(other) if other.__class__ is self.__class__ else NotImplemented
+        return compared(self) == compared(other) if other.__class__ is self.__class__ else NotImplemented
 
     def digest(self: object) -> int:
-        return hash(get(self))
+        return hash(compared(self))
 
     setters = [getattr(cls, name).__set__ for name in names]  # of the slots
 
@@ -100,9 +101,9 @@ def _of_fields(cls: Any) -> dict[str, Any]:  # noqa: ANN401 - the same
     return {"__eq__": equal, "__hash__": digest, "__getstate__": get_state, "__setstate__": set_state}
 
 
-def _values_of(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
-    """Return what `attrgetter` returns for two names or more: a tuple."""
-    return lambda one: tuple(getattr(one, name) for name in names)
+def _getter(names: list[str]) -> Callable[[object], Any]:
+    """Return what gives the values of *names* as a tuple, as `attrgetter` does for two names or more."""
+    return attrgetter(*names) if len(names) > 1 else lambda one: tuple(getattr(one, name) for name in names)
 
 
 @recursive_repr()

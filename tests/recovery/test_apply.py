@@ -28,9 +28,10 @@ from recovery.actions import (
     TruncateFile,
     WriteFile,
 )
-from recovery.apply import apply_partition, list_files, publish
+from recovery.apply import apply_partition, publish
 from recovery.commit import Commit
 from recovery.errors import JournalError, PartitionRefusedError
+from recovery.listing import list_files
 from recovery.model import FileStat, PartitionTask, RemovalKind
 from recovery.partition import fold
 from recovery.plan import plan_partition
@@ -458,11 +459,11 @@ class TestCrashAfterEveryAction:
             restored = Commit.from_json(json.loads(json.dumps(commit.to_json())))
             found = list_files(str(folder.path))
             assert restored.explain(found) is None
-            assert restored.is_published(found) == (done == len(commit.actions))
+            assert (restored.contradiction(found) is None) == (done == len(commit.actions))
             publish(str(folder.path), restored)
             assert folder.files() == whole.files(), f"after {commit.actions[:done][-1:]}"
             assert restored.explain(list_files(str(folder.path))) is None
-            assert restored.is_published(list_files(str(folder.path)))
+            assert restored.contradiction(list_files(str(folder.path))) is None
 
     @staticmethod
     def killed_after(folder: Folder, count: int) -> Commit:

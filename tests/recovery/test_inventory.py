@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.apply import list_files
 from recovery.errors import LogDirOfflineError
 from recovery.inventory import LogDirInventory, list_log_dir, refuse_duplicates
+from recovery.listing import list_files
 from recovery.model import LogSettings
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"

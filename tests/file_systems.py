@@ -1,0 +1,46 @@
+"""File systems for a test: mounted by root, gone with the test."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def tmpfs(place: Path, *, size: str = "512m") -> Iterator[Path]:
+    """A file system in memory, mounted on *place*, which is made."""
+    place.mkdir(parents=True)
+    with _mounted(place, "tmpfs", f"size={size}"):
+        yield place
+
+
+@contextmanager
+def overlay(place: Path, lower: Path) -> Iterator[Path]:
+    """An overlay over a copy of *lower*, mounted below *place*: what one mounts to try something on a snapshot.
+
+    Lower and upper layer are on two file systems, and options are the default ones: a file that is written to, linked
+    or renamed is copied up, and has another inode from then on.
+    """
+    with ExitStack() as stack:
+        below = stack.enter_context(tmpfs(place / "lower-fs"))
+        above = stack.enter_context(tmpfs(place / "upper-fs"))
+        copied = below / "lower"
+        shutil.copytree(lower, copied, symlinks=True)
+        for name in ("upper", "work"):
+            (above / name).mkdir()
+        merged = place / "merged"
+        merged.mkdir()
+        options = f"lowerdir={copied},upperdir={above / 'upper'},workdir={above / 'work'}"
+        yield stack.enter_context(_mounted(merged, "overlay", options))
+
+
+@contextmanager
+def _mounted(place: Path, kind: str, options: str) -> Iterator[Path]:
+    subprocess.run(["mount", "-t", kind, "-o", options, kind, str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
