@@ -188,14 +188,18 @@ class PartitionRun:
         return scan
 
     def _scan(self, request: ScanRequest) -> RawScan:
-        """Scan a segment; one that an interrupted run has scanned is not read again."""
+        """Scan a segment; one that an interrupted run has scanned and found sound is not read again.
+
+        Damage may have been mended since, and nobody cuts by what he has not seen himself.
+        """
         stat = self._task.files.get(request.part.file)
         if not is_kept(request, stat):
             return self._read(request)
         scan = self._journal.scan_of(self._task.folder, request, stat)
         if scan is None:
             scan = self._read(request)
-            self._journal.add_scan(self._task.folder, request, stat, scan)
+            if scan.valid_bytes == request.part.size_bytes:
+                self._journal.add_scan(self._task.folder, request, stat, scan)
         return scan
 
     def _read(self, request: ScanRequest) -> RawScan:

@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from recovery.apply import apply_partition
 from recovery.errors import UnsafeError
 from recovery.journal import Journal
 from recovery.model import LogSettings
@@ -18,6 +19,7 @@ from recovery.observer import BytesScanned, Event, LogDirStarted, PartitionFinis
 from recovery.partition_run import PartitionRun
 from recovery.report import RecoveryReport
 from recovery.run_journal import RunJournal
+from tests.mutilate import Victim, make_victim
 from tests.recovery.driving import footprint, own_leftovers, quarantine_of, recover, settings_of
 from tests.recovery.killing import killed_at
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
@@ -83,6 +85,54 @@ def logs_of(tree: dict[str, bytes]) -> dict[str, bytes]:
     }
 
 
+def a_log(sample: Sample, root: Path) -> tuple[Victim, Path, bytes]:
+    """A log dir with one partition, the first of its segments that a recovery reads, and that one's bytes."""
+    folder = next(log_dir / "late-1" for log_dir in sample.log_dirs if (log_dir / "late-1").exists())
+    victim = make_victim(sample, folder, root / "victim")
+    log = victim.unflushed()[0]
+    return victim, log, log.read_bytes()
+
+
+def flipped(data: bytes) -> bytes:
+    """One bit in the last batch changed."""
+    return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Write *data* over a file as `cp -p` does: the same inode, size and time of change."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (
+        before.st_ino,
+        before.st_size,
+        before.st_mtime_ns,
+    )
+
+
+def committed_and_killed(*arguments: object, enter: Callable[..., None], **options: object) -> None:
+    """`apply_partition` of a run that is killed right behind the commit."""
+
+    def entered(*commit: object) -> None:
+        enter(*commit)
+        os._exit(7)
+
+    apply_partition(*arguments, enter=entered, **options)
+
+
+def ended(run: Callable[[], object]) -> int:
+    """Do *run* in a child, and return its exit code."""
+    child = os.fork()
+    if child == 0:
+        try:
+            run()
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 class TestGoingOn:
     @pytest.mark.parametrize("number", [1, 5, 12, 20])
     def test_finished_partitions_are_not_read_again(
@@ -134,6 +184,42 @@ class TestGoingOn:
         announced, read, _ = scanned(lambda watch: recover(sample, [log_dir], observers=[watch]))
         assert 0 < announced == read < everything
         assert differences(tree_of(untouched), tree_of(log_dir)) == []
+
+    @pytest.mark.parametrize("is_committed", [False, True])
+    def test_what_was_mended_meanwhile_is_not_cut(
+        self, sample: Sample, ram_path: Path, monkeypatch, is_committed: bool
+    ) -> None:
+        """`cp -p` keeps inode, size and time of change: damage is looked at again before anything goes by it."""
+        monkeypatch.setattr("recovery.forecast.LEAST_KEPT_SCAN_BYTES", 1)
+        victim, log, sound = a_log(sample, ram_path)
+        overwrite(log, flipped(sound))
+        if is_committed:
+            with mock.patch("recovery.partition_run.apply_partition", committed_and_killed):
+                assert ended(lambda: recover(sample, [victim.log_dir])) == 7
+        else:
+            killed_at_event(
+                SegmentRecovered,
+                1,
+                lambda watch: recover(sample, [victim.log_dir], thread_count=1, observers=[watch]),
+            )
+            journal = Journal.open(str(quarantine_of(victim.log_dir) / "journal"))
+            assert journal is not None
+            assert journal.scan_count == 0  # nor where a file system keeps no ctime
+        overwrite(log, sound)
+        assert recover(sample, [victim.log_dir]).exit_code == 0
+        assert log.read_bytes() == sound
+
+    def test_what_was_damaged_meanwhile_is_cut(self, sample: Sample, ram_path: Path, monkeypatch) -> None:
+        monkeypatch.setattr("recovery.forecast.LEAST_KEPT_SCAN_BYTES", 1)
+        victim, log, sound = a_log(sample, ram_path)
+        killed_at_event(
+            SegmentRecovered,
+            2,
+            lambda watch: recover(sample, [victim.log_dir], thread_count=1, observers=[watch]),
+        )
+        overwrite(log, flipped(sound))
+        assert recover(sample, [victim.log_dir]).exit_code == 2
+        assert len(log.read_bytes()) < len(sound)
 
     def test_small_segments_are(self, sample: Sample) -> None:
         killed_at_event(SegmentRecovered, 2, lambda watch: recover(sample, thread_count=1, observers=[watch]))
