@@ -103,11 +103,16 @@ class TruncateFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFile:
-    """Write a file in whole: *data*, and zeros up to *size_bytes*."""
+    """Write a file in whole: *data*, and zeros up to *size_bytes*.
+
+    Attributes:
+        mtime_ns: the time of change that it gets; None for now.
+    """
 
     name: str
     data: Blob
     size_bytes: int
+    mtime_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

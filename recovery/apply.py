@@ -261,8 +261,8 @@ def _stage_action(
     folder: str, action: WriteFile | CopyPart | RestoreFile, temporary: str, path: str
 ) -> os.stat_result:
     match action:
-        case WriteFile(data=data, size_bytes=size_bytes):
-            return write_new(temporary, bytes(data), size_bytes=size_bytes, like=path)
+        case WriteFile(data=data, size_bytes=size_bytes, mtime_ns=mtime_ns):
+            return write_new(temporary, bytes(data), size_bytes=size_bytes, like=path, mtime_ns=mtime_ns)
         case CopyPart(source=source, position=position, size_bytes=size_bytes):
             whole = os.path.join(folder, source)
             copy_new(whole, temporary, position=position, size_bytes=size_bytes, like=path)
@@ -270,5 +270,5 @@ def _stage_action(
             try:
                 os.link(source, temporary)
             except OSError:
-                copy_new(source, temporary, like=source)
+                copy_new(source, temporary, like=source, keeps_time=True)
     return os.stat(temporary)

@@ -53,32 +53,50 @@ def write_fully(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def write_new(
-    path: str, data: bytes, *, size_bytes: int | None = None, like: str | None = None
+    path: str,
+    data: bytes,
+    *,
+    size_bytes: int | None = None,
+    like: str | None = None,
+    mtime_ns: int | None = None,
 ) -> os.stat_result:
     """Write the file *path* from its beginning, not yet synced, and return what it then is.
 
     Args:
         size_bytes: the file's size where it is larger than *data*; the rest is zeros.
         like: the file whose owner, group and mode it takes, where that is there; else its folder's.
+        mtime_ns: the time of change that it gets; None for now.
     """
     with _new_file(path, like) as descriptor:
         write_fully(descriptor, data)
         if size_bytes is not None and size_bytes > len(data):
             os.ftruncate(descriptor, size_bytes)
+        if mtime_ns is not None:
+            os.utime(descriptor, ns=(mtime_ns, mtime_ns))
         return os.fstat(descriptor)
 
 
 def copy_new(
-    source: str, path: str, *, position: int = 0, size_bytes: int | None = None, like: str | None = None
+    source: str,
+    path: str,
+    *,
+    position: int = 0,
+    size_bytes: int | None = None,
+    like: str | None = None,
+    keeps_time: bool = False,
 ) -> None:
     """Write the file *path* as a copy of *source* from *position* on, not yet synced. Zeros stay holes.
 
     Args:
         size_bytes: how much; None for all that is there.
         like: see `write_new`.
+        keeps_time: whether it gets the time of change of *source*.
     """
     with _new_file(path, like) as descriptor:
         copy_part(source, descriptor, position=position, size_bytes=size_bytes)
+        if keeps_time:
+            mtime_ns = os.stat(source).st_mtime_ns
+            os.utime(descriptor, ns=(mtime_ns, mtime_ns))
 
 
 def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | None) -> None:
@@ -152,7 +170,7 @@ def rename_anywhere(old: str, new: str) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV or not stat.S_ISREG(os.lstat(old).st_mode):
             raise
-        copy_new(old, new + TEMPORARY_SUFFIX, like=old)
+        copy_new(old, new + TEMPORARY_SUFFIX, like=old, keeps_time=True)
         sync(new + TEMPORARY_SUFFIX)
         os.rename(new + TEMPORARY_SUFFIX, new)
         sync(os.path.dirname(new))

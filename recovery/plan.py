@@ -102,8 +102,6 @@ class _Planner:
             is_cut = last_name in self._truncations
             first_offset, last_offset = self._offsets_of(name)
             if reason is not None and size_bytes:
-                if is_derived(name) and name in self._moves:
-                    continue  # it is only renamed
                 saves.append(
                     SaveFile(
                         name=name,

@@ -19,14 +19,13 @@ from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_folder
 from recovery.journal import Journal
 from recovery.manifest import names_of
-from recovery.quarantine import JOURNAL, JOURNALS, MANIFEST
+from recovery.quarantine import JOURNAL, JOURNALS, MANIFEST, quarantine_roots
 from recovery.quarantine_runs import (
     FoundFile,
     QuarantineRun,
     Releases,
     list_runs,
     opened_folder,
-    quarantine_roots,
     walk_files,
 )
 from recovery.work_lock import WorkLocks

@@ -203,7 +203,7 @@ class Quarantine:
             return target, True
         position = 0 if isinstance(save, SaveFile) else save.position
         target = _free_name(target if isinstance(save, SaveFile) else f"{target}.from-{position}")
-        copy_new(path, target, position=position, like=path)
+        copy_new(path, target, position=position, like=path, keeps_time=True)
         return target, False
 
     def _enter_saved(self, place: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
@@ -306,13 +306,23 @@ def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
 
     Where a run was interrupted that is the one that it had, even if another would be taken today.
     """
-    if quarantine_dir is None:
-        places = (log_dir.rstrip("/") + SIBLING_SUFFIX, os.path.join(log_dir, INSIDE_FOLDER))
-        begun = (place for place in places if any(is_there(os.path.join(place, one)) for one in JOURNALS))
-        return next(begun, None) or default_root(log_dir)
-    return os.path.join(
-        quarantine_dir, quote(os.fsencode(log_dir.strip("/")), safe="")
-    )  # no two have the same
+    roots = quarantine_roots(log_dir, quarantine_dir)
+    begun = (root for root in roots if any(is_there(os.path.join(root, one)) for one in JOURNALS))
+    return next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
+
+
+def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
+    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it.
+
+    A log dir may be named by a link, and have been named by another one before: its own path comes first.
+    """
+    paths = dict.fromkeys((os.path.realpath(log_dir), log_dir.rstrip("/") or "/"))
+    if quarantine_dir is not None:  # no two log dirs have the same folder
+        return tuple(
+            os.path.join(quarantine_dir, quote(os.fsencode(one.strip("/")), safe="")) for one in paths
+        )
+    beside = tuple(path + SIBLING_SUFFIX for path in paths if path != "/")
+    return (*beside, os.path.join(log_dir, INSIDE_FOLDER))
 
 
 def default_root(log_dir: str) -> str:
@@ -321,11 +331,12 @@ def default_root(log_dir: str) -> str:
     Raises:
         OSError: the device of one of them cannot be told.
     """
-    parent = os.path.dirname(log_dir) or "/"
-    is_same_device = os.stat(parent).st_dev == os.stat(log_dir).st_dev
+    real = os.path.realpath(log_dir)
+    parent = os.path.dirname(real)
+    is_same_device = os.stat(parent).st_dev == os.stat(real).st_dev
     # The other two say no where they cannot look, which leaves inside: any of the two places will do.
-    if is_same_device and not os.path.ismount(log_dir) and os.access(parent, os.W_OK):
-        return log_dir.rstrip("/") + SIBLING_SUFFIX
+    if is_same_device and not os.path.ismount(real) and os.access(parent, os.W_OK):
+        return real + SIBLING_SUFFIX
     return os.path.join(log_dir, INSIDE_FOLDER)
 
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from recovery.file_system import is_there, raise_error
+from recovery.file_system import is_file, is_there, raise_error
 from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
-from recovery.quarantine import INSIDE_FOLDER, MANIFEST, SIBLING_SUFFIX, quarantine_root
+from recovery.quarantine import MANIFEST
 from segfmt.value_class import dataclass
 
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
@@ -105,15 +105,6 @@ def exclusive_bytes(run: QuarantineRun) -> int:
     return sum(releases.release(file) for file in run.files)
 
 
-def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
-    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it."""
-    if quarantine_dir is not None:
-        return (quarantine_root(log_dir, quarantine_dir),)
-    beside = log_dir.rstrip("/") + SIBLING_SUFFIX
-    inside = os.path.join(log_dir, INSIDE_FOLDER)
-    return (beside, inside) if log_dir.rstrip("/") else (inside,)
-
-
 def list_runs(root: str) -> list[QuarantineRun]:
     """Return the runs in the folder *root*, the oldest first; none where it is missing.
 
@@ -126,6 +117,26 @@ def list_runs(root: str) -> list[QuarantineRun]:
             return [run for name in names if (run := _read_run(root, root_descriptor, name)) is not None]
     except FileNotFoundError:
         return []
+
+
+def run_names(root: str) -> list[str]:
+    """Return the names of the runs in the folder *root* that have a manifest, the oldest first.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        names = os.listdir(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    runs = (name for name in names if is_file(os.path.join(root, name, MANIFEST)))
+    return sorted((name for name in runs if started_ms_of(name) is not None), key=run_order)
+
+
+def run_order(name: str) -> tuple[str, int]:
+    """Return what the runs of a log dir are sorted by: their time, and a number where two have the same."""
+    stamp, _, number = name.partition("-")
+    return stamp, int(number or 0)
 
 
 def started_ms_of(name: str) -> int | None:

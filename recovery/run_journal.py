@@ -27,7 +27,7 @@ from recovery.journal_record import Header
 from recovery.listing import file_stat
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
-from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root
+from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root, quarantine_roots
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
@@ -260,7 +260,7 @@ class RunJournal:
 
 def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
     """Raise UnsafeError where an undo was interrupted: half of the log dir is as it was before."""
-    if is_there(os.path.join(quarantine_root(log_dir, quarantine_dir), UNDO_JOURNAL)):
+    if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in quarantine_roots(log_dir, quarantine_dir)):
         raise UnsafeError(
             f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
         )

@@ -9,19 +9,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from recovery.actions import (
     LOG_DIR_ITSELF,
-    TEMPORARY_SUFFIX,
     Action,
     AppendPart,
     RemoveFile,
     RestoreFile,
 )
 from recovery.apply import publish, stage
-from recovery.commit import Commit
+from recovery.commit import Commit, plain_name
 from recovery.durable import (
     copy_new,
     remove_empty_folder,
@@ -33,19 +32,22 @@ from recovery.durable import (
     sync_below,
 )
 from recovery.errors import UnsafeError
-from recovery.file_system import is_file, is_there
+from recovery.file_system import is_there
 from recovery.journal import Journal
 from recovery.journal_record import Header
-from recovery.listing import list_files
 from recovery.lock import LogDirLocks
-from recovery.model import FileStat, RemovalKind
-from recovery.quarantine import JOURNAL, MANIFEST, UNDO_JOURNAL, quarantine_root, read_manifest
+from recovery.log_dir_state import LogDirState, files_in, folder_path
+from recovery.model import RemovalKind
+from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_roots, read_manifest
+from recovery.quarantine_runs import run_names, run_order
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.version import VERSION
-from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOCK_FILE
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 from segfmt.value_class import dataclass
 
 _RESTORED_NOTE = "restored"
+_LAST_RUN = "last run"
+"""In the journal of an `undo`: the last run that it takes back, which the next one needs to know to go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +78,19 @@ def undo(
     dry_run: bool = False,
     check_stop: Callable[[], None] = lambda: None,
 ) -> tuple[LogDirUndo, ...]:
-    """Take the newest recovery of each log dir back.
+    """Take recoveries of each log dir back, run by run from the newest on.
 
     Args:
         log_dirs: absolute paths.
         locked_dirs: further dirs to lock, a separate metadata.log.dir.
         quarantine_dir: as it was given to the recovery.
-        run: name of the run to take back, instead of the newest of each log dir; it has to be the newest one that
-            changed the log dir all the same.
+        run: name of the last run to take back; None for the newest that changed a partition. What came after it, a
+            hand-off or pending deletions that went, is taken back before.
         dry_run: change nothing, say what would be done.
         check_stop: raises where the run is to end; the next `undo` goes on.
+
+    Returns:
+        One for each run, in the order in which they are taken back; one without a run where there is none.
 
     Raises:
         LogDirLockedError: a broker runs, or a recovery; nothing was changed.
@@ -96,63 +101,109 @@ def undo(
     with LogDirLocks(dict.fromkeys((*log_dirs, *locked_dirs)), dry_run=dry_run) as locks:
         for error in locks.offline.values():
             raise UnsafeError(f"{error}: it cannot be locked. Nothing was changed")
-        undone = [_LogDirUndoing(log_dir, quarantine_dir, run) for log_dir in log_dirs]
-        for one in undone:
-            one.check()
-        return tuple(one.report() if dry_run else one.do(check_stop) for one in undone)
+        undone = {log_dir: _chosen(log_dir, quarantine_dir, run) for log_dir in log_dirs}
+        for log_dir, runs in undone.items():
+            state = LogDirState(log_dir)
+            for one in runs:
+                one.check(state)
+        results: list[LogDirUndo] = []
+        for log_dir, runs in undone.items():
+            state = LogDirState(log_dir)
+            results += [one.report(state) if dry_run else one.do(check_stop, runs[-1].run) for one in runs]
+            results += [] if runs else [LogDirUndo(log_dir=log_dir)]
+        return tuple(results)
 
 
-class _LogDirUndoing:
-    """The undoing of one run on one log dir."""
+def _chosen(log_dir: str, quarantine_dir: str | None, run: str | None) -> list[_RunUndoing]:
+    """Return the runs to take back, the newest first; an `undo` that was interrupted is finished as it was begun."""
+    roots = quarantine_roots(log_dir, quarantine_dir)
+    if any(is_there(os.path.join(root, JOURNAL)) for root in roots):
+        raise UnsafeError(
+            f"{log_dir}: its recovery was interrupted. Nothing was changed. "
+            "Remedy: let recover finish it, then undo"
+        )
+    found = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
+    found.sort(key=lambda one: run_order(one.run), reverse=True)
+    if (begun := _interrupted(log_dir, roots)) is not None:
+        found = [begun, *(one for one in found if one.run != begun.run)]
+        run = begun.last_run
+    if run is None:
+        last = next((one for one in found if one.changes_partitions), found[0] if found else None)
+    else:
+        last = next((one for one in found if one.run == run), begun)
+        if last is None:
+            raise UnsafeError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
+    return [] if last is None else found[: found.index(last) + 1]
 
-    def __init__(self, log_dir: str, quarantine_dir: str | None, run: str | None) -> None:
+
+def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
+    """Return the run that an `undo` was taking back when it was interrupted, None where there is none."""
+    for root in roots:
+        journal = Journal.open(os.path.join(root, UNDO_JOURNAL))
+        if journal is not None and journal.header.run_folder is not None:
+            return _RunUndoing(log_dir, root, plain_name(journal.header.run_folder), journal)
+    return None
+
+
+class _RunUndoing:
+    """The undoing of one run on one log dir.
+
+    Args:
+        root: the folder of all runs.
+        run: name of its folder.
+        journal: of an `undo` that was interrupted.
+    """
+
+    def __init__(self, log_dir: str, root: str, run: str, journal: Journal | None = None) -> None:
         self._log_dir = log_dir
-        self._root = quarantine_root(log_dir, quarantine_dir)
-        self._journal = Journal.open(os.path.join(self._root, UNDO_JOURNAL))
-        self._run = self._journal.header.run_folder if self._journal is not None else self._choose(run)
-        self._changes: list[Change] = []
-        self._moves: list[Moved] = []
-        if self._run is not None:
-            path = os.path.join(self._root, self._run)
-            self._changes, self._moves = read_account(read_manifest(path), path)
+        self._root = root
+        self.run = run
+        self._journal = journal
+        path = os.path.join(root, run)
+        self._changes, self._moves = read_account(read_manifest(path), path)
         self._actions: list[tuple[str, Action]] = []
         self._restored_bytes = 0
 
-    def _choose(self, run: str | None) -> str | None:
-        runs: list[str] = []
-        with contextlib.suppress(FileNotFoundError):
-            runs = sorted(
-                name for name in os.listdir(self._root) if is_file(os.path.join(self._root, name, MANIFEST))
-            )
-        if run is not None and run not in runs:
-            raise UnsafeError(f"{self._log_dir}: no run {run} in {self._root}. Remedy: see quarantine list")
-        return run or (runs[-1] if runs else None)
+    @property
+    def last_run(self) -> str:
+        """The last run that the interrupted `undo` was to take back."""
+        return (
+            self.run if self._journal is None else self._journal.header.configuration.get(_LAST_RUN, self.run)
+        )
+
+    @property
+    def changes_partitions(self) -> bool:
+        """Whether it did more than hand a log dir over and drop pending deletions."""
+        return bool(self._moves) or any(
+            change.commit.actions and change.commit.folder != LOG_DIR_ITSELF for change in self._changes
+        )
 
     # -- before anything is touched -------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """Refuse where the log dir is not as the recovery has left it.
+    def check(self, state: LogDirState) -> None:
+        """Refuse where the log dir is not as the recovery has left it; let *state* be that before it.
 
         Raises:
             UnsafeError: nothing was changed.
         """
-        if self._run is None or self._journal is not None:
-            return
-        if is_there(os.path.join(self._root, JOURNAL)):
-            raise UnsafeError(
-                f"{self._log_dir}: its recovery was interrupted. Nothing was changed. "
-                "Remedy: let recover finish it, then undo"
-            )
+        if self._journal is None:
+            self._refuse_changed(state)
+        for change in reversed(self._changes):
+            if self._journal is None:
+                self._check_saved(change)
+            state.take_back(change)
+
+    def _refuse_changed(self, state: LogDirState) -> None:
         if not self._changes and not self._moves:
             raise UnsafeError(
-                f"{self._log_dir}: the manifest of run {self._run} has no account of what was changed. "
+                f"{self._log_dir}: the manifest of run {self.run} has no account of what was changed. "
                 "Nothing was changed. Remedy: put the files back by hand, the manifest says where from"
             )
         last = {change.commit.folder: change for change in self._changes}
         changed = [
             f"{folder}/{name}"
             for folder, change in last.items()
-            for name in _differences(change.after, self._files(folder))
+            for name in state.differences(folder, change)
         ]
         changed += [
             f"{move.folder}/{move.name} (in the way)"
@@ -162,11 +213,9 @@ class _LogDirUndoing:
         if changed:
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise UnsafeError(
-                f"{self._log_dir}: changed since it was recovered: {', '.join(changed[:5])}{more}. "
+                f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{more}. "
                 "Nothing was changed. Remedy: none here: a broker was at work here; the bytes stay in quarantine"
             )
-        for change in self._changes:
-            self._check_saved(change)
 
     def _check_saved(self, change: Change) -> None:
         for saved in change.saved.values():
@@ -191,24 +240,24 @@ class _LogDirUndoing:
 
     # -- at work --------------------------------------------------------------------------------------------
 
-    def report(self) -> LogDirUndo:
-        """Return what would be done; of a folder that was changed twice, the last change."""
-        if self._run is not None:
-            last = {change.commit.folder: change for change in self._changes}
-            for folder, change in last.items():
-                self._note(folder, plan_undo(change, self._files(folder)))
+    def report(self, state: LogDirState) -> LogDirUndo:
+        """Return what would be done to *state*, which is then as it would be left."""
+        for change in reversed(self._changes):
+            self._note(change.commit.folder, plan_undo(change, state.files(change.commit.folder)))
+            state.take_back(change)
         return self._result()
 
-    def do(self, check_stop: Callable[[], None]) -> LogDirUndo:
+    def do(self, check_stop: Callable[[], None], last_run: str) -> LogDirUndo:
         """Take the run back.
+
+        Args:
+            last_run: name of the last one that is taken back.
 
         Raises:
             OSError: the next `undo` goes on.
         """
-        if self._run is None:
-            return self._result()
         if self._journal is None:
-            self._journal = Journal.create(os.path.join(self._root, UNDO_JOURNAL), self._header())
+            self._journal = Journal.create(os.path.join(self._root, UNDO_JOURNAL), self._header(last_run))
             self._journal.note("begun", {})
         try:
             if _RESTORED_NOTE not in self._journal.notes:
@@ -216,7 +265,7 @@ class _LogDirUndoing:
             if is_there(self._kept_marker()):
                 rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
             with contextlib.suppress(FileNotFoundError):  # it was, when the undo was interrupted
-                remove_tree(os.path.join(self._root, self._run))
+                remove_tree(os.path.join(self._root, self.run))
             sync(self._root)  # without its journal a run that came back would be taken for one to undo
             self._journal.remove()
         finally:
@@ -259,30 +308,29 @@ class _LogDirUndoing:
         """Put the marker aside until everything else is as it was."""
         kept = self._kept_marker()
         if not is_there(kept):
-            copy_new(marker, kept, like=marker)
+            copy_new(marker, kept, like=marker, keeps_time=True)
             sync_all([kept, os.path.dirname(kept)])
 
     def _kept_marker(self) -> str:
-        assert self._run is not None
-        return os.path.join(self._root, self._run, "kept-marker")
+        return os.path.join(self._root, self.run, "kept-marker")
 
-    def _header(self) -> Header:
+    def _header(self, last_run: str) -> Header:
         return Header(
             tool_version=VERSION,
             log_dir=self._log_dir,
-            configuration={},
+            configuration={_LAST_RUN: last_run},
             now_ms=0,
             had_clean_shutdown=False,
-            run_folder=self._run,
+            run_folder=self.run,
         )
 
     def _take_back(self, journal: Journal, key: str, change: Change) -> None:
         folder = change.commit.folder
-        path = self._path(folder)
+        path = folder_path(self._log_dir, folder)
         if key in journal.commits:
             commit = Commit.from_json(journal.commits[key])
         else:
-            found = self._files(folder)
+            found = files_in(self._log_dir, folder)
             commit = stage(path, folder, found, plan_undo(_without_marker(change), found))
             journal.commit(key, commit.to_json())
         self._note(folder, commit.actions)
@@ -305,30 +353,15 @@ class _LogDirUndoing:
         folders = {change.commit.folder for change in self._changes} - {LOG_DIR_ITSELF}
         return LogDirUndo(
             log_dir=self._log_dir,
-            run=self._run,
+            run=self.run,
             partitions=tuple(sorted(folders)),
             restored_bytes=self._restored_bytes,
             actions=tuple(self._actions),
             moved_back=tuple(f"{move.folder}/{move.name}" for move in self._moves),
         )
 
-    def _files(self, folder: str) -> dict[str, FileStat]:
-        """Return what is in a folder now, as an account has it."""
-        try:
-            files = list_files(self._path(folder))
-        except FileNotFoundError:
-            return {}
-        return {
-            name: stat
-            for name, stat in files.items()
-            if not name.endswith(TEMPORARY_SUFFIX) and name != LOCK_FILE
-        }
-
-    def _path(self, folder: str) -> str:
-        return self._log_dir if folder == LOG_DIR_ITSELF else os.path.join(self._log_dir, folder)
-
     def _place(self, move: Moved) -> str:
-        return os.path.join(self._path(move.folder), move.name)
+        return os.path.join(folder_path(self._log_dir, move.folder), move.name)
 
 
 def _without_marker(change: Change) -> Change:
@@ -336,9 +369,3 @@ def _without_marker(change: Change) -> Change:
     before = {name: stat for name, stat in change.commit.before.items() if name != CLEAN_SHUTDOWN_FILE}
     is_kept = CLEAN_SHUTDOWN_FILE not in change.saved
     return replace(change, commit=replace(change.commit, before=before)) if is_kept else change
-
-
-def _differences(then: Mapping[str, FileStat], now: Mapping[str, FileStat]) -> list[str]:
-    return sorted(
-        name for name in then.keys() | now.keys() if name != LOCK_FILE and then.get(name) != now.get(name)
-    )

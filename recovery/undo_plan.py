@@ -146,7 +146,7 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
         elif saved is not None and is_whole:
             restored.append(RestoreFile(source=saved.path, name=name))
         elif not stat.size_bytes:
-            restored.append(WriteFile(name=name, data=b"", size_bytes=0))
+            restored.append(WriteFile(name=name, data=b"", size_bytes=0, mtime_ns=stat.mtime_ns))
         else:
             raise UnsafeError(
                 f"{change.commit.folder}/{name}: neither there nor in quarantine. Nothing was changed. "

@@ -120,8 +120,9 @@ def run_purge(arguments: argparse.Namespace) -> int:
 
 def _listing(arguments: argparse.Namespace) -> QuarantineListing:
     from recovery.purge import runs_of, unfinished
+    from recovery.quarantine import quarantine_roots
     from recovery.quarantine_report import ListedRun, LogDirListing, QuarantineListing
-    from recovery.quarantine_runs import check_run, quarantine_roots
+    from recovery.quarantine_runs import check_run
 
     log_dirs, place = _paths(arguments)
     return QuarantineListing(
@@ -149,7 +150,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     """
     from recovery.config import BrokerConfig
     from recovery.file_system import is_folder
-    from recovery.quarantine_runs import quarantine_roots
+    from recovery.quarantine import quarantine_roots
 
     log_dirs = log_dirs_of(arguments)
     if log_dirs is None:

@@ -150,8 +150,7 @@ class TestAsText:
         assert [save.name for save in derived_saves(plan_of(Folded(recovered)))] == [
             name(0, ".index"),
             name(0, ".timeindex"),
-            name(10, ".snapshot"),
-            name(20, ".snapshot"),
+            *(name(base, suffix) for base in (10, 20) for suffix in (".index", ".snapshot", ".timeindex")),
             name(30, ".snapshot"),
         ]
 

@@ -21,7 +21,7 @@ from recovery.actions import (
     SaveFile,
     SaveTail,
 )
-from recovery.quarantine import INSIDE_FOLDER, Quarantine, default_root, read_manifest
+from recovery.quarantine import INSIDE_FOLDER, SIBLING_SUFFIX, Quarantine, default_root, read_manifest
 from segfmt.filenames import read_folder_name
 
 SEGMENT = "00000000000000000000.log"
@@ -324,10 +324,12 @@ class TestPlace:
         monkeypatch.setattr(os.path, "ismount", lambda path: path == str(log_dir))
         assert default_root(str(log_dir)) == str(log_dir / INSIDE_FOLDER)
 
-    def test_inside_where_the_parent_is_on_another_device(self, other_device: Path, tmp_path: Path) -> None:
+    def test_beside_the_folder_itself_where_a_link_leads_to_it(
+        self, other_device: Path, tmp_path: Path
+    ) -> None:
         link = tmp_path / "d1"
         link.symlink_to(other_device)
-        assert default_root(str(link)) == str(link / INSIDE_FOLDER)
+        assert default_root(str(link)) == str(other_device) + SIBLING_SUFFIX
 
     def test_inside_where_the_log_dir_is_the_root_of_all(self) -> None:
         assert default_root("/") == f"/{INSIDE_FOLDER}"

@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from recovery.manifest import is_below, read_manifest
-from recovery.quarantine import INSIDE_FOLDER, Quarantine
+from recovery.quarantine import INSIDE_FOLDER, Quarantine, quarantine_roots
 from recovery.quarantine_runs import (
     QuarantineRun,
     check_run,
     exclusive_bytes,
     list_runs,
-    quarantine_roots,
     started_ms_of,
 )
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir

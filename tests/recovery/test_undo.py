@@ -7,7 +7,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 from recovery import undo as module
 from recovery.actions import action_words
 from recovery.errors import LogDirLockedError, UnsafeError
+from recovery.model import LogSettings
 from recovery.undo import undo
 from tests.faults.states import SINGLE_STATES as STATES
 from tests.mutilate import DAMAGES, Victim, make_victim
@@ -165,6 +166,142 @@ class TestExactly:
         recover(sample, [victim.log_dir])
         undo([str(victim.log_dir)])
         assert len(list(quarantine_of(victim.log_dir).iterdir())) == 2
+
+
+class TestSeveralRuns:
+    """From the newest run back to the one that is meant: each leaves what those before it need."""
+
+    @pytest.fixture(params=["beside", "on another file system"])
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+        return None if request.param == "beside" else str(tmp_path / "elsewhere")
+
+    @pytest.fixture
+    def victim(self, samples: list[Sample], ram_path: Path) -> Victim:
+        return state_of(samples[0], "torn first segment", ram_path)
+
+    def test_a_cut_is_taken_back_over_a_run_that_changed_no_partition(
+        self, samples: list[Sample], victim: Victim, place: str | None
+    ) -> None:
+        """A pod that starts twice: the second run drops what the first has called `.deleted`."""
+        before, times = tree_of(victim.log_dir), times_of(victim.log_dir)
+        for exit_code in (2, 0, 0):
+            report = recover(samples[0], [victim.log_dir], quarantine_dir=place)
+            assert report.exit_code == exit_code
+        assert not list(victim.folder.glob("*.deleted"))
+        undone = undo([str(victim.log_dir)], quarantine_dir=place)
+        assert [one.partitions for one in undone] == [("late-1",), ("late-1",)]
+        assert differences(before, tree_of(victim.log_dir)) == []
+        assert times_of(victim.log_dir) == times
+        (nothing,) = undo([str(victim.log_dir)], quarantine_dir=place)
+        assert nothing.run is None
+
+    @pytest.mark.parametrize("named", [0, 1, 2, None])
+    def test_to_the_run_that_is_named(
+        self, samples: list[Sample], victim: Victim, place: str | None, named: int | None
+    ) -> None:
+        trees, runs = self.recovered_three_times(samples[0], victim, place)
+        run = None if named is None else runs[named]
+        announced = undo([str(victim.log_dir)], quarantine_dir=place, run=run, dry_run=True)
+        done = undo([str(victim.log_dir)], quarantine_dir=place, run=run)
+        last = 2 if named is None else named
+        assert [one.run for one in announced] == [one.run for one in done] == list(reversed(runs[last:]))
+        assert [one.restored_bytes for one in announced] == [one.restored_bytes for one in done]
+        assert differences(trees[last], without_pending(tree_of(victim.log_dir))) == []
+        left = undo([str(victim.log_dir)], quarantine_dir=place, run=runs[0]) if last else ()
+        assert [one.run for one in left] == list(reversed(runs[:last]))
+        assert differences(trees[0], without_pending(tree_of(victim.log_dir))) == []
+
+    def test_none_is_taken_back_where_one_cannot_be(
+        self, samples: list[Sample], victim: Victim, place: str | None
+    ) -> None:
+        def change_a_log() -> None:
+            with victim.logs()[-1].open("ab") as log:
+                log.write(b"x")
+
+        _, runs = self.recovered_three_times(samples[0], victim, place, after_the_first=change_a_log)
+        before = tree_of(victim.log_dir.parent)
+        with pytest.raises(UnsafeError, match=f"changed since run {runs[0]} .*log. Nothing was changed"):
+            undo([str(victim.log_dir)], quarantine_dir=place, run=runs[0])
+        assert differences(before, tree_of(victim.log_dir.parent)) == []
+        assert len(undo([str(victim.log_dir)], quarantine_dir=place, run=runs[1])) == 2
+
+    @staticmethod
+    def recovered_three_times(
+        sample: Sample, victim: Victim, place: str | None, after_the_first: Callable[[], None] = lambda: None
+    ) -> tuple[list[dict[str, bytes]], list[str]]:
+        """Recover with another index interval each time; return what was there before each run, and their names."""
+        trees, runs = [], []
+        for interval in (4096, 1 << 20, 4096):
+            trees.append(without_pending(tree_of(victim.log_dir)))
+            settings = LogSettings(index_interval_bytes=interval)
+            report = recover(
+                sample,
+                [victim.log_dir],
+                quarantine_dir=place,
+                force=True,
+                settings_of_topics=lambda settings=settings: lambda _topic: settings,
+            )
+            runs.append(os.path.basename(report.log_dirs[0].quarantine or ""))
+            if len(runs) == 1:
+                after_the_first()
+        assert len(set(runs)) == 3
+        return trees, runs
+
+    def test_killed_between_two_runs(self, samples: list[Sample], victim: Victim, ram_path: Path) -> None:
+        before = tree_of(victim.log_dir)
+        original = shutil.copytree(victim.log_dir, ram_path / "original")
+        for number in range(1, 400, 5):
+            for path in (victim.log_dir, quarantine_of(victim.log_dir)):
+                shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(original, victim.log_dir)
+            for _ in range(2):
+                recover(samples[0], [victim.log_dir])
+            if not killed_at(number, lambda: undo([str(victim.log_dir)])):
+                break
+            undo([str(victim.log_dir)])
+            assert differences(before, tree_of(victim.log_dir)) == [], number
+            assert own_leftovers(victim.log_dir) == []
+            assert not quarantine_of(victim.log_dir).exists()
+        assert number > 50
+
+
+class TestFound:
+    """Quarantine is found where `quarantine list` finds it, whoever asks and by whatever name."""
+
+    def test_by_a_link(self, samples: list[Sample], tmp_path: Path) -> None:
+        victim = state_of(samples[0], "torn first segment", tmp_path / "real")
+        before = tree_of(victim.log_dir)
+        link = tmp_path / "link"
+        link.symlink_to(victim.log_dir)
+        recover(samples[0], [link])
+        (undone,) = undo([str(victim.log_dir)])
+        assert undone.run is not None
+        assert differences(before, tree_of(victim.log_dir)) == []
+        recover(samples[0], [victim.log_dir])
+        (undone,) = undo([str(link)])
+        assert undone.run is not None
+        assert differences(before, tree_of(victim.log_dir)) == []
+
+    def test_beside_a_log_dir_whose_parent_may_not_be_written(
+        self, samples: list[Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        victim = state_of(samples[0], "torn first segment", tmp_path)
+        before = tree_of(victim.log_dir)
+        recover(samples[0], [victim.log_dir])
+        assert quarantine_of(victim.log_dir).exists()
+        parent = str(victim.log_dir.parent)
+        allowed = os.access
+        monkeypatch.setattr(
+            os, "access", lambda path, *mode: os.fspath(path) != parent and allowed(path, *mode)
+        )
+        (undone,) = undo([str(victim.log_dir)])
+        assert undone.run is not None
+        assert differences(before, tree_of(victim.log_dir)) == []
+
+
+def times_of(log_dir: Path) -> dict[str, int]:
+    """When the segments and their indexes were changed."""
+    return {str(path.relative_to(log_dir)): path.stat().st_mtime_ns for path in log_dir.glob("*/0*")}
 
 
 class TestRefused:
