@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 
+from recovery.cut_ledger import acknowledge, untold_in
 from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.forecast import bytes_to_scan, segments_to_recover
 from recovery.handoff import Handoff, reported_marker
@@ -21,10 +22,10 @@ from recovery.lock import LogDirLocks
 from recovery.log_dir_ends import log_count
 from recovery.log_dir_job import LogDirJob
 from recovery.model import LogSettings
+from recovery.notifier import Notifier
 from recovery.observer import (
     LogDirOffline,
     LogDirStarted,
-    Notifier,
     Observer,
     Remark,
     RunFinished,
@@ -59,6 +60,7 @@ class Engine:
         max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit.
         drop_cache: whether what is read from disk leaves the page cache again.
         processes: whether each log dir gets a process of its own: where that pays, wherever it can be, or never.
+        acknowledge: whether to return the report is to tell of its cuts; who prints it acknowledges it then.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Engine:
         max_bytes_per_second: int | None = None,
         drop_cache: bool = False,
         processes: Processes = "auto",
+        acknowledge: bool = True,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
@@ -109,6 +112,7 @@ class Engine:
         self._max_bytes_per_second = max_bytes_per_second
         self._drop_cache = drop_cache
         self._processes = processes
+        self._acknowledge = acknowledge
         self._phases = Phases()
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
@@ -130,6 +134,8 @@ class Engine:
             self._notify(RunFinished(exit_code=EXIT_ERROR))  # watchers must not wait for a run that is over
             raise
         self._notify(RunFinished(exit_code=report.exit_code))
+        if self._acknowledge:
+            acknowledge(report)
         return report
 
     def _run(self) -> RecoveryReport:
@@ -350,6 +356,7 @@ class Engine:
                 error=str(error.error),
                 problems=error.problems,
                 actions=self._repairs.get(log_dir, ()),
+                earlier_cuts=untold_in(log_dir),
             )
             for log_dir, error in self._offline.items()
         ]

@@ -23,6 +23,7 @@ from recovery.log_dir_progress import LogDirProgress
 from recovery.observer import (
     BytesScanned,
     CorruptionFound,
+    CutByEarlierRun,
     Event,
     IndexFileProblem,
     LogDirFinished,
@@ -97,6 +98,8 @@ class Gauges:
             case PartitionFinished():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).finish_log(event)
+            case CutByEarlierRun():
+                self._log_dir(event.log_dir).count_earlier_cut(event)
             case LogDirHandedOver():
                 self._last_progress_ms = event.now_ms
             case LogDirFinished():

@@ -23,6 +23,7 @@ from dataclasses import field
 from recovery.observer import (
     BytesScanned,
     CorruptionFound,
+    CutByEarlierRun,
     Event,
     IndexFileProblem,
     Level,
@@ -122,6 +123,8 @@ class KafkaLines:
                 yield _index_file_problem(event)
             case PartitionFinished():
                 yield _partition_finished(event)
+            case CutByEarlierRun():
+                yield Line(event.text, "warning", {"log_dir": event.log_dir, "partition": event.partition})
             case LogDirHandedOver():
                 if not self._dry_run:
                     yield _handed_over(event)

@@ -43,6 +43,7 @@ def recover(
     processes: Processes = "auto",
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
+    acknowledge: bool = True,
 ) -> RecoveryReport:
     """Recover the log dirs of a stopped broker as a 4.3.1 broker would, and hand them back.
 
@@ -66,6 +67,8 @@ def recover(
             `always` or `never`. With a limit on bytes a second there is one process.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
+        acknowledge: whether the cuts in the report count as told once it is returned. Who hands the report on does that
+            when it has arrived: `recovery.cut_ledger.acknowledge`.
 
     Returns:
         What became of every partition; `exit_code` says it in a number.
@@ -114,6 +117,7 @@ def recover(
             max_bytes_per_second=max_bytes_per_second,
             drop_cache=drop_cache,
             processes=processes,
+            acknowledge=acknowledge,
         ).run()
 
 

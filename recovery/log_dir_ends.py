@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 
 from recovery.inventory import LogDirInventory
 from recovery.model import LogBounds
-from recovery.observer import PartitionFinished
-from recovery.report import PartitionReport
+from recovery.observer import CutByEarlierRun, PartitionFinished
+from recovery.report import EarlierCut, PartitionReport
 
 
 def log_count(inventory: LogDirInventory) -> int:
@@ -42,6 +42,17 @@ def finished_event(
         local_log_start_offset=bounds.local_log_start_offset if bounds is not None else None,
         topic_id=bounds.topic_id if bounds is not None else None,
         reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
+    )
+
+
+def earlier_cut_event(log_dir: str, cut: EarlierCut) -> CutByEarlierRun:
+    """Return what observers are told of a cut that an earlier run has made and not told."""
+    return CutByEarlierRun(
+        log_dir=log_dir,
+        partition=cut.partition,
+        truncated_bytes=cut.truncated_bytes,
+        truncated_batches=cut.truncated_batches,
+        text=str(cut),
     )
 
 

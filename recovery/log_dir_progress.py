@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from recovery.figures import LogDirValues
 from recovery.observer import (
     BytesScanned,
+    CutByEarlierRun,
     LogDirStarted,
     PartitionFinished,
     PartitionStarted,
@@ -114,6 +115,11 @@ class LogDirProgress:
         self.truncated_batches += event.truncated_batches
         self.partitions[event.status] = self.partitions.get(event.status, 0) + 1
         self.work.add(LOG_WORK_BYTES, event.monotonic_s)
+
+    def count_earlier_cut(self, event: CutByEarlierRun) -> None:
+        """Count what an earlier run has cut: its own figures are gone with it."""
+        self.truncated_bytes += event.truncated_bytes
+        self.truncated_batches += event.truncated_batches
 
     def finish(self) -> None:
         """Let the gauges fall to 0: nothing is left to do."""

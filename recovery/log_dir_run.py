@@ -22,11 +22,18 @@ from recovery.actions import PartitionPlan, WriteFile
 from recovery.apply import apply_partition, publish, unstage
 from recovery.commit_group import CommitGroup
 from recovery.committer import Committer
+from recovery.cut_ledger import untold
 from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
 from recovery.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
-from recovery.log_dir_ends import failed_reports, finished_event, log_count, refused_reports
+from recovery.log_dir_ends import (
+    earlier_cut_event,
+    failed_reports,
+    finished_event,
+    log_count,
+    refused_reports,
+)
 from recovery.log_dir_job import LogDirJob
 from recovery.model import LogBounds, PartitionTask
 from recovery.observer import (
@@ -43,7 +50,7 @@ from recovery.partition_run import PartitionRun
 from recovery.phases import Phases
 from recovery.quarantine import Quarantine
 from recovery.rate_limit import RateLimit
-from recovery.report import LogDirReport, PartitionReport
+from recovery.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.run_journal import RunJournal, own_files
 from recovery.source import PartitionFiles
 from recovery.space import SpaceLedger, free_bytes
@@ -101,11 +108,13 @@ class LogDirRun:
         self._numbers = threading.local()
         self._started_s = 0.0
         self._free_bytes = 0
+        self._earlier_cuts: tuple[EarlierCut, ...] = ()
 
     def start(self) -> None:
         """Start the threads."""
         self._started_s = time.monotonic()
         self._free_bytes = free_bytes(self._inventory.log_dir)
+        self._earlier_cuts = self._journal.earlier_cuts()
         self._refuse_folders()
         self._threads = [
             threading.Thread(
@@ -319,6 +328,7 @@ class LogDirRun:
         had_marker = has_marker(self._inventory.log_dir)
         marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
         log_dir, duration_ms = self._inventory.log_dir, int((time.monotonic() - self._started_s) * 1000)
+        earlier_cuts = self._untold_cuts()
         self._notify(LogDirHandedOver(log_dir=log_dir, handoff=self._job.handoff, wrote_marker=marker))
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         is_untouched = not is_changed and plan.is_empty and is_complete and not self._job.repairs
@@ -334,7 +344,15 @@ class LogDirRun:
             warnings=tuple(map(str, self._inventory.notes)),
             needed_bytes=self._space.needed_bytes(self._inventory.log_dir),
             free_bytes=self._free_bytes,
+            earlier_cuts=earlier_cuts,
         )
+
+    def _untold_cuts(self) -> tuple[EarlierCut, ...]:
+        """Tell of what earlier runs have cut and nobody knows of, and return it."""
+        found = untold(self._earlier_cuts, (result.report for result in self._queue.results.values()))
+        for cut in found:
+            self._notify(earlier_cut_event(self._inventory.log_dir, cut))
+        return found
 
     def _write(self, plan: PartitionPlan, *, is_changed: bool) -> None:
         """Write the log dir's own files; what they vouch for is on disk before."""
@@ -382,6 +400,7 @@ class LogDirRun:
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             error=error,
+            earlier_cuts=self._untold_cuts(),
         )
 
     def _partition_reports(self) -> tuple[PartitionReport, ...]:

@@ -10,10 +10,11 @@ import os
 from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX
 from recovery.listing import list_files
 from recovery.model import FileStat
+from recovery.report import CUT_LEDGER
 from recovery.undo_plan import Change
 from segfmt.filenames import DELETED_SUFFIX, LOCK_FILE
 
-_OTHERS_FILES = frozenset({LOCK_FILE})
+_OTHERS_FILES = frozenset({LOCK_FILE, CUT_LEDGER})
 """Files of a log dir that come and go without a recovery."""
 
 

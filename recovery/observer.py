@@ -1,4 +1,4 @@
-"""What a run tells those who watch it: one union of events, and the notifier that hands them on.
+"""What a run tells those who watch it: one union of events; `recovery/notifier.py` hands them on.
 
 A driver makes events; observers (gauges, log lines, the terminal, HTTP, Spark's driver) take them. The
 algorithm knows neither. An event is a value: replaying the same events gives the same gauges and lines.
@@ -12,6 +12,7 @@ The order a driver keeps:
           SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in fold order
           CorruptionFound, SegmentsDeleted, IndexFileProblem           when there is damage
         PartitionFinished      one for each log, after its plan is applied, also when refused or failed
+      CutByEarlierRun*         what earlier runs have cut and not told
       LogDirHandedOver         checkpoints and marker are written
       LogDirFinished | LogDirOffline
     RunFinished
@@ -23,11 +24,7 @@ Offsets are record offsets (int64), positions are bytes from the start of a file
 as configured, partitions are folder names ("orders-3", also "orders-3.<hex>-future").
 """
 
-import logging
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from threading import RLock
+from collections.abc import Callable
 from typing import Literal
 
 from segfmt.value_class import dataclass
@@ -38,8 +35,6 @@ UNSTAMPED = -1
 PartitionStatus = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 Handoff = Literal["clean-shutdown", "recovery-point", "none"]
 Level = Literal["info", "warning", "error"]
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +245,23 @@ class PartitionFinished(Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutByEarlierRun(Timed):
+    """An earlier run has cut a log, and did not come to tell of it: it was killed, or nobody got its report.
+
+    Attributes:
+        truncated_bytes: bytes of `.log` files cut off.
+        truncated_batches: record batches among them.
+        text: when that was, and where it is kept.
+    """
+
+    log_dir: str
+    partition: str
+    truncated_bytes: int
+    truncated_batches: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirHandedOver(Timed):
     """Checkpoints, and the marker where there is one, are written for the broker.
 
@@ -313,6 +325,7 @@ Event = (
     | SegmentsDeleted
     | IndexFileProblem
     | PartitionFinished
+    | CutByEarlierRun
     | LogDirHandedOver
     | LogDirFinished
     | LogDirOffline
@@ -322,65 +335,3 @@ Event = (
 
 Observer = Callable[[Event], None]
 """Takes each event once, in order, never two at a time. It should return soon and not wait for anything."""
-
-
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-class Notifier:
-    """Hands each event to every observer; one that raises is switched off and the run goes on.
-
-    Call it from any thread. Observers are called one event at a time under a lock, so they need none of their
-    own against each other. Without observers a call costs next to nothing. A notifier is an observer itself.
-    """
-
-    def __init__(
-        self,
-        observers: Iterable[Observer] = (),
-        *,
-        wall_clock_ms: Callable[[], int] = _wall_clock_ms,
-        monotonic_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._observers = tuple(observers)
-        self._wall_clock_ms = wall_clock_ms
-        self._monotonic_s = monotonic_s
-        # Reentrant: a signal handler may notify while its own thread is in here.
-        self._lock = RLock()
-
-    @property
-    def observers(self) -> tuple[Observer, ...]:
-        """The observers that are still switched on."""
-        return self._observers
-
-    def notify(self, event: Event) -> None:
-        """Stamp *event* with the time, unless it carries one, and hand it to every observer. Never raises."""
-        if not self._observers:
-            return
-        with self._lock:
-            stamped = self._stamp(event)
-            for observer in self._observers:
-                try:
-                    observer(stamped)
-                except Exception as error:
-                    self._switch_off(observer, stamped, error)
-
-    __call__ = notify
-
-    def _stamp(self, event: Event) -> Event:
-        # Inside the lock, so that the times an observer sees never go back.
-        if event.now_ms != UNSTAMPED:
-            return event
-        return replace(event, now_ms=self._wall_clock_ms(), monotonic_s=self._monotonic_s())
-
-    def _switch_off(self, observer: Observer, event: Event, error: Exception) -> None:
-        self._observers = tuple(other for other in self._observers if other is not observer)
-        name = getattr(observer, "__qualname__", type(observer).__qualname__)
-        _logger.warning(
-            "Switched off observer %s: it raised %s: %s on %s; the run goes on.",
-            name,
-            type(error).__name__,
-            error,
-            type(event).__name__,
-            exc_info=_logger.isEnabledFor(logging.DEBUG),
-        )

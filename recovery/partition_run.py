@@ -292,6 +292,7 @@ class PartitionRun:
         """Do what an interrupted run had still to do, if anything, and return its result."""
         commit, result = self._journal.committed(self._task)
         if quarantine is not None and commit.actions:
+            self._journal.enter_cuts(result)
             quarantine.note_change(commit, publish(self._path, commit))
         return result
 

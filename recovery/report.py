@@ -7,6 +7,7 @@ of threads.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -17,6 +18,9 @@ from recovery.problem import Problem
 from segfmt.value_class import dataclass
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
+
+CUT_LEDGER = ".kafka-log-recovery-cuts"
+"""The file of a log dir in which cuts are entered until they have been told; see `recovery/cut_ledger.py`."""
 
 _MOST_QUIET_PARTITIONS = 30
 
@@ -84,17 +88,7 @@ class PartitionReport:
             "truncatedBytes": self.truncated_bytes,
             "truncatedBatches": self.truncated_batches,
             "pendingDeletions": {"files": self.pending_deletion_count, "bytes": self.pending_deletion_bytes},
-            "cuts": [
-                {
-                    "file": cut.file,
-                    "baseOffset": cut.base_offset,
-                    "position": cut.position,
-                    "bytes": cut.size_bytes,
-                    "batches": cut.batch_count,
-                    "reason": cut.reason,
-                }
-                for cut in self.cuts
-            ],
+            "cuts": [_cut_to_json(cut) for cut in self.cuts],
             "actions": list(self.actions),
             "toQuarantine": list(self.to_quarantine),
             "quarantined": list(self.quarantined),
@@ -102,6 +96,55 @@ class PartitionReport:
             "problems": [problem.to_json() for problem in self.problems],
             "warnings": list(self.warnings),
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierCut:
+    """What an earlier run has cut from a partition, of which no run has told that came to its end.
+
+    Attributes:
+        partition: its folder; empty where the line in the ledger cannot be read, and nothing is known.
+        time_ms: when it was cut, ms since 1970.
+        quarantine: the folder of that run, which holds what was cut.
+    """
+
+    partition: str
+    time_ms: int
+    quarantine: str | None
+    cuts: tuple[Cut, ...]
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of `.log` files that left the live log."""
+        return sum(cut.size_bytes for cut in self.cuts)
+
+    @property
+    def truncated_batches(self) -> int:
+        """Record batches among them."""
+        return sum(cut.batch_count for cut in self.cuts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this cut in the JSON report."""
+        return {
+            "partition": self.partition,
+            "timeMs": self.time_ms,
+            "quarantine": self.quarantine,
+            "truncatedBytes": self.truncated_bytes,
+            "truncatedBatches": self.truncated_batches,
+            "cuts": [_cut_to_json(cut) for cut in self.cuts],
+        }
+
+    def __str__(self) -> str:
+        if not self.partition:
+            return (
+                f"cut by an earlier run: a line of {CUT_LEDGER} cannot be read. Remedy: see quarantine list"
+            )
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.time_ms / 1000))
+        place = f"; kept in {self.quarantine}" if self.quarantine else ""
+        return (
+            f"{self.partition}: cut by an earlier run, at {at}: {self.truncated_bytes} bytes, "
+            f"{self.truncated_batches} batches{place}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +162,7 @@ class LogDirReport:
         free_bytes: what was free there when the run began.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
             partition.
+        earlier_cuts: what earlier runs have cut without anybody having been told.
     """
 
     log_dir: str
@@ -134,6 +178,7 @@ class LogDirReport:
     warnings: tuple[str, ...] = ()
     needed_bytes: int = 0
     free_bytes: int = 0
+    earlier_cuts: tuple[EarlierCut, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of this log dir in the JSON report."""
@@ -150,6 +195,7 @@ class LogDirReport:
             "warnings": list(self.warnings),
             "neededBytes": self.needed_bytes,
             "freeBytes": self.free_bytes,
+            "earlierCuts": [cut.to_json() for cut in self.earlier_cuts],
             "partitions": [partition.to_json() for partition in self.partitions],
         }
 
@@ -198,6 +244,8 @@ class RecoveryReport:
             return EXIT_PARTIAL
         if any(partition.status == "truncated" for partition in self.partitions):
             return EXIT_DAMAGE
+        if any(log_dir.earlier_cuts for log_dir in self.log_dirs):
+            return EXIT_DAMAGE
         return EXIT_DONE
 
     def to_json(self) -> str:
@@ -228,6 +276,9 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
         yield from (f"  {problem}" for problem in log_dir.problems)
         if report.dry_run and log_dir.needed_bytes:
             yield f"  needs at most {log_dir.needed_bytes} bytes here, {log_dir.free_bytes} free"
+        for earlier in log_dir.earlier_cuts:
+            yield f"  {earlier}"
+            yield from (f"    {_cut_words(cut)}" for cut in earlier.cuts)
         yield from _partitions_lines(log_dir.partitions, with_actions=report.dry_run)
         for folder in log_dir.passed_over:
             yield f"  {folder}: left alone"
@@ -254,6 +305,9 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
     if cut:
         batches = sum(partition.truncated_batches for partition in report.partitions)
         yield f"{cut} bytes ({batches} batches) {verb} cut off and kept in quarantine"
+    earlier_bytes = sum(one.truncated_bytes for log_dir in report.log_dirs for one in log_dir.earlier_cuts)
+    if earlier_bytes:
+        yield f"{earlier_bytes} bytes were cut off by an earlier run, which did not get to say so"
 
 
 def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
@@ -297,9 +351,7 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
     if partition.pending_deletion_count:
         words += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"
     yield words
-    for cut in partition.cuts:
-        place = "whole segment" if cut.position == 0 else f"from byte {cut.position}"
-        yield f"    {cut.file} {place}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
+    yield from (f"    {_cut_words(cut)}" for cut in partition.cuts)
     for reason in partition.reasons if not partition.cuts else ():
         yield f"    {reason}"
     if with_actions:
@@ -307,6 +359,22 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
         yield from (f"    {action}" for action in partition.actions)
     for warning in partition.warnings:
         yield f"    note: {warning}"
+
+
+def _cut_words(cut: Cut) -> str:
+    place = "whole segment" if cut.position == 0 else f"from byte {cut.position}"
+    return f"{cut.file} {place}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
+
+
+def _cut_to_json(cut: Cut) -> dict[str, Any]:
+    return {
+        "file": cut.file,
+        "baseOffset": cut.base_offset,
+        "position": cut.position,
+        "bytes": cut.size_bytes,
+        "batches": cut.batch_count,
+        "reason": cut.reason,
+    }
 
 
 def _count(statuses: Iterable[str]) -> Mapping[str, int]:

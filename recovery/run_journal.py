@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from native.raw_scan import RawScan
 from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.commit import Commit, plain_name
+from recovery.cut_ledger import CutLedger
 from recovery.durable import remove_empty_folder
 from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_folder, is_there, keeps_inodes
@@ -28,6 +29,7 @@ from recovery.listing import file_stat
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
 from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root, quarantine_roots
+from recovery.report import EarlierCut
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
@@ -47,6 +49,7 @@ class RunJournal:
         self._root = quarantine_root(log_dir, quarantine_dir)
         self._dry_run = dry_run
         self._journal = Journal.open(self.path, read_only=dry_run)
+        self._ledger = CutLedger(log_dir)
         self._committed: set[str] = set()
         self._has_made_place = False
 
@@ -178,6 +181,14 @@ class RunJournal:
             return None
         return self._journal.scan_of(folder, request, stat)
 
+    def earlier_cuts(self) -> tuple[EarlierCut, ...]:
+        """Return what earlier runs have cut and not told.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return self._ledger.entries()
+
     # -- this run -------------------------------------------------------------------------------------------
 
     def begin(self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int) -> None:
@@ -221,7 +232,7 @@ class RunJournal:
             with contextlib.suppress(OSError):
                 self._journal.add_scan(folder, request, stat, scan)
 
-    def commit(self, commits: Iterable[tuple[Commit, PartitionResult]]) -> None:
+    def commit(self, commits: Collection[tuple[Commit, PartitionResult]]) -> None:
         """Bring to disk what is now to be done in partitions' folders, come what may, and how each of them ends."""
         if self._journal is not None:
             self._journal.commit_all(
@@ -230,6 +241,12 @@ class RunJournal:
                     for commit, result in commits
                 }
             )
+        for _, result in commits:
+            self.enter_cuts(result)
+
+    def enter_cuts(self, result: PartitionResult) -> None:
+        """Enter what is cut from a partition where the next run finds it, unless this one gets to tell of it."""
+        self._ledger.add(result.report)
 
     def commit_handoff(self, commit: Commit) -> None:
         """Bring to disk what is now to be done to the log dir's own files."""

@@ -23,12 +23,12 @@ from recovery.folder_files import LocalFolder, read_folder
 from recovery.kernel_start import KernelStart, start_kernels
 from recovery.lock import is_locked
 from recovery.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
+from recovery.notifier import Notifier
 from recovery.observer import (
     BytesScanned,
     LogDirFinished,
     LogDirOffline,
     LogDirStarted,
-    Notifier,
     Observer,
     PartitionFinished,
     PartitionStarted,

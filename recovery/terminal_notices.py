@@ -8,6 +8,7 @@ import os.path
 from recovery.kafka_lines import Line
 from recovery.observer import (
     CorruptionFound,
+    CutByEarlierRun,
     Event,
     IndexFileProblem,
     LogDirHandedOver,
@@ -36,6 +37,8 @@ def notice_of(event: Event) -> Line | None:
         case PartitionFinished(status="refused" | "failed"):
             where = os.path.join(event.log_dir, event.partition)
             return Line(f"{where}: {event.status}: {event.reason}", "error")
+        case CutByEarlierRun():
+            return Line(f"{event.log_dir}: {event.text}", "warning")
         case LogDirHandedOver(handoff="clean-shutdown", wrote_marker=False):
             return Line(f"{event.log_dir}: no clean shutdown file, not all logs are recovered", "warning")
         case LogDirOffline():

@@ -21,6 +21,7 @@ from recovery.actions import (
 )
 from recovery.apply import publish, stage
 from recovery.commit import Commit, plain_name
+from recovery.cut_ledger import forget_run
 from recovery.durable import (
     copy_new,
     remove_empty_folder,
@@ -266,6 +267,7 @@ class _RunUndoing:
                 rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
             with contextlib.suppress(FileNotFoundError):  # it was, when the undo was interrupted
                 remove_tree(os.path.join(self._root, self.run))
+            forget_run(self._log_dir, self.run)
             sync(self._root)  # without its journal a run that came back would be taken for one to undo
             self._journal.remove()
         finally:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from recovery.notifier import Notifier
 from recovery.observer import (
     BytesScanned,
     LogDirFinished,
     LogDirStarted,
-    Notifier,
     PartitionFinished,
     PartitionStarted,
     Remark,

@@ -113,10 +113,17 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        print_result(report.to_json() if arguments.format == "json" else report.to_text())
+        if print_result(report.to_json() if arguments.format == "json" else report.to_text()):
+            _acknowledge(report)
     if report.exit_code == 2 and arguments.exit_zero_on_truncation:
         return 0
     return report.exit_code
+
+
+def _acknowledge(report: RecoveryReport) -> None:
+    from recovery.cut_ledger import acknowledge
+
+    acknowledge(report)
 
 
 def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
@@ -147,4 +154,5 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
             processes=arguments.processes,
             observers=observers,
             stop=stop,
+            acknowledge=False,
         )

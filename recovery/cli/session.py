@@ -17,16 +17,24 @@ if TYPE_CHECKING:
     from recovery.stop_request import StopRequest
 
 
-def print_result(text: str) -> None:
-    """Print the result. The work is done: a reader who has gone (`| head`) changes nothing about it."""
+def print_result(text: str) -> bool:
+    """Print the result, and return whether it was taken whole.
+
+    The work is done: a reader who has gone (`| head`) changes nothing about it.
+
+    Raises:
+        OSError: it could not be written.
+    """
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
     try:
         print(text, flush=True)  # noqa: T201 - what a command line says
     except BrokenPipeError:
         _discard_output()
+        return False
     except OSError as error:
         _discard_output()
         raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
+    return True
 
 
 def _discard_output() -> None:

@@ -31,7 +31,8 @@ from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, Unliste
 from recovery.archive.survey_spool import SurveySpool
 from recovery.archive.tally import Tally
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
-from recovery.observer import Notifier, Observer
+from recovery.notifier import Notifier
+from recovery.observer import Observer
 from recovery.spark.tasks import (
     FOLD_DDL,
     SCAN_DDL,

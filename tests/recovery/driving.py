@@ -19,7 +19,7 @@ from recovery.actions import (
 from recovery.engine import Engine
 from recovery.model import LogSettings
 from recovery.quarantine import INSIDE_FOLDER, SIBLING_SUFFIX
-from recovery.report import RecoveryReport
+from recovery.report import CUT_LEDGER, RecoveryReport
 from tests.samples import LOCK, HugeFile, Sample, content_of
 
 _crc32c = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
@@ -96,7 +96,7 @@ def own_leftovers(log_dir: Path) -> list[str]:
     return sorted(
         str(path.relative_to(log_dir))
         for path in log_dir.rglob("*")
-        if path.name == LOCK or path.name.endswith(TEMPORARY_SUFFIX) or path.name == INSIDE_FOLDER
+        if path.name in (LOCK, INSIDE_FOLDER, CUT_LEDGER) or path.name.endswith(TEMPORARY_SUFFIX)
     )
 
 

@@ -13,13 +13,13 @@ from recovery.gauges import Gauges
 from recovery.json_lines import JsonLines
 from recovery.kafka_lines import KafkaLines, topic_and_partition
 from recovery.log_lines import LogLines
+from recovery.notifier import Notifier
 from recovery.observer import (
     BytesScanned,
     Event,
     IndexFileProblem,
     LogDirHandedOver,
     LogDirOffline,
-    Notifier,
     Remark,
     RunFinished,
     SegmentsDeleted,

@@ -11,7 +11,8 @@ import typing
 import pytest
 
 from recovery import observer as events
-from recovery.observer import UNSTAMPED, BytesScanned, Event, Notifier, Remark
+from recovery.notifier import Notifier
+from recovery.observer import UNSTAMPED, BytesScanned, Event, Remark
 from tests.recovery.runs import START_MS, one_of_each
 
 

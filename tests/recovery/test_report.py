@@ -191,6 +191,7 @@ def test_json() -> None:
         "warnings": [],
         "neededBytes": 0,
         "freeBytes": 0,
+        "earlierCuts": [],
     }
     assert second["partitions"] == []
     assert third["error"] == "/d3: [Errno 5] Input/output error"

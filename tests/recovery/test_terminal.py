@@ -13,12 +13,12 @@ from rich.console import Console
 
 from recovery.errors import UsageError
 from recovery.gauges import Gauges
+from recovery.notifier import Notifier
 from recovery.observer import (
     IndexFileProblem,
     LogDirFinished,
     LogDirHandedOver,
     LogDirOffline,
-    Notifier,
     Remark,
     RunFinished,
     SegmentsDeleted,

@@ -1,0 +1,201 @@
+"""Cuts that nobody has been told of: what a run has cut, until a report that says so was printed.
+
+A run that is killed, or whose report nobody gets, has cut all the same, and the next one finds a sound log. So each
+cut is entered in a file of the log dir before it is made, and leaves it when a run over the log dir has ended and was
+heard. It lies there, and not in quarantine, because the next run may have another quarantine and no journal. A broker
+passes over it: LogManager.loadLogs looks at folders alone.
+
+    {"version": 1, "partition": "orders-3", "time_ms": 1795267859045, "quarantine": "/data/...", "cuts": [...]}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import Any, Final
+
+from recovery.actions import TEMPORARY_SUFFIX
+from recovery.durable import give_to_owner_of, opened, sync, write_fully, write_new
+from recovery.errors import LogDirLockedError
+from recovery.file_system import naming
+from recovery.model import Cut
+from recovery.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
+from recovery.work_lock import WorkLocks
+
+_VERSION: Final = 1
+_MOST_BYTES: Final = 64 << 20
+_CUT_FIELDS: Final = {
+    "file": str,
+    "base_offset": int,
+    "position": int,
+    "size_bytes": int,
+    "batch_count": int,
+    "reason": str,
+    "first_offset": int,
+    "last_offset": int,
+}
+
+
+class CutLedger:
+    """The file of one log dir. Thread-safe."""
+
+    def __init__(self, log_dir: str) -> None:
+        self._log_dir = log_dir
+        self._path = os.path.join(log_dir, CUT_LEDGER)
+        self._lock = Lock()
+
+    def entries(self) -> tuple[EarlierCut, ...]:
+        """Return what is in the file; what is no line of this tool stands for a cut of which nothing is known.
+
+        A torn last line is of a run that was killed before it cut anything.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        *lines, _torn = self._read().split(b"\n")
+        return tuple(map(_entry, lines))
+
+    def add(self, report: PartitionReport) -> None:
+        """Enter what a partition's recovery is about to cut, durably, unless it is there.
+
+        Raises:
+            OSError: it cannot be written; nothing may be cut then.
+        """
+        cuts = losses(report)
+        if not cuts:
+            return
+        entry = EarlierCut(
+            partition=report.folder,
+            time_ms=time.time_ns() // 1_000_000,
+            quarantine=os.path.dirname(os.path.dirname(report.quarantined[0]))
+            if report.quarantined
+            else None,
+            cuts=cuts,
+        )
+        with self._lock:
+            known = {(one.partition, one.quarantine, one.cuts) for one in self.entries()}
+            if (entry.partition, entry.quarantine, entry.cuts) not in known:
+                self._append(_line(entry))
+
+    def forget(self, gone: Iterable[EarlierCut]) -> None:
+        """Remove entries, durably, and the file with the last of them.
+
+        Raises:
+            OSError: it cannot be written; they may be told again.
+        """
+        with self._lock:
+            entries, told = self.entries(), list(gone)
+            left = [one for one in entries if one not in told]
+            if len(left) == len(entries):
+                return
+            if left:
+                temporary = self._path + TEMPORARY_SUFFIX
+                write_new(temporary, b"".join(map(_line, left)), like=self._path)
+                sync(temporary)
+                os.rename(temporary, self._path)
+            else:
+                os.unlink(self._path)
+            sync(self._log_dir)
+
+    def _append(self, line: bytes) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        with opened(self._path, flags, 0o640) as descriptor:
+            size_bytes = os.fstat(descriptor).st_size
+            if size_bytes == 0:
+                give_to_owner_of(self._log_dir, self._path, descriptor)
+            is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
+            write_fully(descriptor, b"\n" * is_torn + line)
+            os.fsync(descriptor)
+        if size_bytes == 0:
+            sync(self._log_dir)
+
+    def _read(self) -> bytes:
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        with naming(self._path), open(descriptor, "rb") as file:
+            is_ours = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            return file.read(_MOST_BYTES) if is_ours else b""
+
+
+def losses(report: PartitionReport) -> tuple[Cut, ...]:
+    """Return the cuts of a partition that are a loss: preallocated zeros are none."""
+    return tuple(cut for cut in report.cuts if not cut.is_preallocated)
+
+
+def untold(entries: Sequence[EarlierCut], partitions: Iterable[PartitionReport]) -> tuple[EarlierCut, ...]:
+    """Return the *entries* that the reports of this run do not tell of anyway."""
+    told = {report.folder: set(report.cuts) for report in partitions}
+    return tuple(
+        one for one in entries if not one.cuts or not set(one.cuts) <= told.get(one.partition, set())
+    )
+
+
+def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
+    """Return what a log dir has in its ledger, as far as that can be read: it goes offline for another reason."""
+    with contextlib.suppress(OSError):
+        return CutLedger(log_dir).entries()
+    return ()
+
+
+def acknowledge(report: RecoveryReport) -> None:
+    """Take note that *report* has been heard: the log dirs whose recovery has ended need not tell of its cuts again.
+
+    Where another process is at work there by now, or nothing can be written, they are told once more.
+    """
+    if report.dry_run or report.signal_exit_code is not None:
+        return
+    for log_dir in report.log_dirs:
+        if log_dir.status in ("unchanged", "recovered", "partial"):
+            with contextlib.suppress(OSError, LogDirLockedError), WorkLocks((log_dir.log_dir,)):
+                _forget_told(log_dir)
+
+
+def _forget_told(report: LogDirReport) -> None:
+    ledger = CutLedger(report.log_dir)
+    entries = ledger.entries()
+    left = set(untold(entries, report.partitions)) - set(report.earlier_cuts)
+    ledger.forget(one for one in entries if one not in left)
+
+
+def forget_run(log_dir: str, run: str) -> None:
+    """Forget the cuts of the run whose folder in quarantine is called *run*: they are taken back."""
+    ledger = CutLedger(log_dir)
+    ledger.forget(one for one in ledger.entries() if os.path.basename(one.quarantine or "") == run)
+
+
+def _line(entry: EarlierCut) -> bytes:
+    document = {
+        "version": _VERSION,
+        "partition": entry.partition,
+        "time_ms": entry.time_ms,
+        "quarantine": entry.quarantine,
+        "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
+    }
+    return json.dumps(document).encode() + b"\n"
+
+
+def _entry(line: bytes) -> EarlierCut:
+    try:
+        return _read_entry(json.loads(line))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return EarlierCut(partition="", time_ms=0, quarantine=None, cuts=())
+
+
+def _read_entry(document: Any) -> EarlierCut:  # noqa: ANN401 - whatever JSON holds
+    partition, time_ms, quarantine = document["partition"], document["time_ms"], document["quarantine"]
+    if not isinstance(partition, str) or type(time_ms) is not int or not isinstance(quarantine, str | None):
+        raise TypeError
+    cuts = [{name: kind(cut[name]) for name, kind in _CUT_FIELDS.items()} for cut in document["cuts"]]
+    return EarlierCut(
+        partition=partition,
+        time_ms=time_ms,
+        quarantine=quarantine,
+        cuts=tuple(Cut(**cut) for cut in cuts),
+    )

@@ -1,0 +1,223 @@
+"""A cut is told: by the run that made it, or by the next ones, until one of them has ended and was heard."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recovery.report import CUT_LEDGER
+from tests.cli.command import Done, recover, run, start
+from tests.cli.paused import resume, start_paused
+from tests.faults.states import MADE_STATES
+from tests.recovery.driving import own_leftovers
+from tests.samples import Sample, unpack
+
+
+@pytest.fixture
+def sample(ram_path: Path) -> Sample:
+    """Two log dirs, each with a partition whose first segment is torn."""
+    source = unpack("crashed", ram_path)
+    root = ram_path / "two"
+    root.mkdir()
+    state = MADE_STATES["two log dirs"]
+    state.make({"crashed": source}, root)
+    text = source.config.read_text()
+    lines = [line for line in text.splitlines() if not line.startswith(("log.dirs", "metadata.log.dir"))]
+    log_dirs = tuple(state.paths(root))
+    (root / "server.properties").write_text(
+        "\n".join([*lines, f"log.dirs={','.join(map(str, log_dirs))}", ""])
+    )
+    return Sample(
+        name="two",
+        root=root,
+        log_dirs=log_dirs,
+        properties=source.properties,
+        topic_configs=source.topic_configs,
+        now_ms=source.now_ms,
+    )
+
+
+def arguments_of(sample: Sample, *more: object) -> list[str]:
+    options = (
+        "recover",
+        "-c",
+        sample.config,
+        "--now",
+        sample.now_ms,
+        "--format",
+        "json",
+        "--progress",
+        "none",
+    )
+    return [*map(str, options), *map(str, more)]
+
+
+def all_cuts(document: dict) -> dict[str, tuple[int, int]]:
+    """Bytes and batches that a report tells of, by partition: what the run has cut, and what earlier ones had."""
+    found: dict[str, tuple[int, int]] = {}
+    for log_dir in document["logDirs"]:
+        for one in (*log_dir["earlierCuts"], *log_dir["partitions"]):
+            if one["truncatedBytes"]:
+                assert one["partition"] not in found
+                found[one["partition"]] = (one["truncatedBytes"], one["truncatedBatches"])
+    return found
+
+
+@pytest.fixture
+def expected(sample: Sample) -> dict[str, tuple[int, int]]:
+    """What there is to be cut."""
+    done = recover(sample, "--dry-run")
+    assert done.exit_code == 2
+    found = all_cuts(done.report)
+    assert len(found) == 3
+    return found
+
+
+def assert_told_once(sample: Sample, expected: dict[str, tuple[int, int]], *options: object) -> None:
+    """The next run tells of everything, a dry run as well; the one after it of nothing."""
+    for _ in range(2):
+        told = recover(sample, "--dry-run", *map(str, options))
+        assert told.exit_code == 2
+        assert all_cuts(told.report) == expected
+    done = recover(sample, *map(str, options))
+    assert done.exit_code == 2
+    assert all_cuts(done.report) == expected
+    for log_dir in done.report["logDirs"]:
+        for cut in log_dir["earlierCuts"]:
+            assert Path(cut["quarantine"]).is_dir()
+            assert cut["timeMs"] > 1_700_000_000_000
+    again = recover(sample, *map(str, options))
+    assert again.exit_code == 0
+    assert all_cuts(again.report) == {}
+    for log_dir in sample.log_dirs:
+        assert own_leftovers(log_dir) == []
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--restart",), ("--quarantine-dir", "elsewhere"), ("--processes", "always")]
+)
+@pytest.mark.parametrize("number", [1, 2])
+def test_killed_behind_a_hand_over(
+    sample: Sample, expected: dict[str, tuple[int, int]], options: tuple[str, ...], number: int
+) -> None:
+    process = start_paused("LogDirHandedOver", number, *arguments_of(sample))
+    process.kill()
+    process.communicate()
+    options = tuple(str(sample.root / one) if one == "elsewhere" else one for one in options)
+    assert_told_once(sample, expected, *options)
+
+
+@pytest.mark.parametrize("options", [(), ("--restart",), ("--quarantine-dir", "elsewhere")])
+def test_killed_behind_a_partition(
+    sample: Sample, expected: dict[str, tuple[int, int]], options: tuple[str, ...]
+) -> None:
+    process = start_paused("PartitionFinished", 1, *arguments_of(sample))
+    process.kill()
+    process.communicate()
+    options = tuple(str(sample.root / one) if one == "elsewhere" else one for one in options)
+    assert_told_once(sample, expected, *options)
+
+
+def test_terminated(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+    """It has said what it had cut, and that it has not ended."""
+    process = start_paused("LogDirHandedOver", 1, *arguments_of(sample))
+    process.send_signal(signal.SIGTERM)
+    code, _, _ = resume(process)
+    assert code == 143
+    assert_told_once(sample, expected)
+
+
+def test_a_full_device(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+    with open("/dev/full", "w") as full:
+        process = start(*arguments_of(sample), stdout=full)
+        _, stderr = process.communicate()
+    assert process.returncode == 1
+    assert "the report could not be written" in stderr
+    assert_told_once(sample, expected)
+
+
+def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = start(*arguments_of(sample), stdout=write)
+    os.close(write)
+    process.communicate()
+    assert process.returncode == 2
+    assert_told_once(sample, expected)
+
+
+def test_a_second_run_that_was_not_heard_either(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+    for _ in range(2):
+        with open("/dev/full", "w") as full:
+            start(*arguments_of(sample), stdout=full).communicate()
+    killed = start_paused("LogDirHandedOver", 1, *arguments_of(sample))
+    killed.kill()
+    killed.communicate()
+    assert_told_once(sample, expected)
+
+
+def test_what_is_taken_back_is_not_told(sample: Sample) -> None:
+    with open("/dev/full", "w") as full:
+        start(*arguments_of(sample), stdout=full).communicate()
+    assert run("undo", "-c", sample.config).exit_code == 0
+    for log_dir in sample.log_dirs:
+        assert own_leftovers(log_dir) == []
+    done = recover(sample)
+    assert done.exit_code == 2
+    assert [one["earlierCuts"] for one in done.report["logDirs"]] == [[], []]
+
+
+def test_told_in_words_and_figures(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+    with open("/dev/full", "w") as full:
+        start(*arguments_of(sample), stdout=full).communicate()
+    done = run("recover", "-c", sample.config, "--progress", "json", "--now", str(sample.now_ms))
+    assert done.exit_code == 2
+    events = [json.loads(line) for line in done.stderr.splitlines()]
+    told = [event for event in events if event["event"] == "CutByEarlierRun"]
+    assert {one["partition"]: (one["truncated_bytes"], one["truncated_batches"]) for one in told} == expected
+    *_, progress = (event for event in events if event["event"] == "Progress")
+    assert progress["truncated_bytes"] == sum(size for size, _ in expected.values())
+    for partition, (size, batches) in expected.items():
+        assert f"  {partition}: cut by an earlier run, at 20" in done.stdout
+        assert f": {size} bytes, {batches} batches; kept in {sample.root}" in done.stdout
+
+
+def test_the_ledger_is_the_brokers_users(sample: Sample) -> None:
+    if os.geteuid() == 0:
+        for path in [sample.root, *sample.root.rglob("*")]:
+            os.chown(path, 12345, 23456)
+    with open("/dev/full", "w") as full:
+        start(*arguments_of(sample), stdout=full).communicate()
+    for log_dir in sample.log_dirs:
+        found, of_dir = (log_dir / CUT_LEDGER).stat(), log_dir.stat()
+        assert (found.st_uid, found.st_gid) == (of_dir.st_uid, of_dir.st_gid)
+        assert stat.S_IMODE(found.st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    ("plant", "exit_code"),
+    [
+        (lambda path: path.write_bytes(b"\xff\x00rubbish\n"), 2),
+        (lambda path: path.write_bytes(b'{"partition": 7}\n'), 2),
+        (lambda path: path.write_bytes(b"[" * 100_000 + b"\n"), 2),
+        (lambda path: path.write_bytes(b'{"version": 1, "partition": "torn'), 0),
+        (lambda path: path.symlink_to("/etc/passwd"), 4),
+        (lambda path: os.mkfifo(path), 0),
+    ],
+)
+def test_what_somebody_else_has_put_there(
+    ram_path: Path, plant: Callable[[Path], object], exit_code: int
+) -> None:
+    sample = unpack("intact", ram_path)
+    assert recover(sample).exit_code == 0
+    plant(sample.log_dirs[0] / CUT_LEDGER)
+    done: Done = recover(sample)
+    assert done.exit_code in (exit_code, 1 if exit_code == 4 else exit_code)
+    if exit_code == 2:
+        assert recover(sample).exit_code == 0
