@@ -7,7 +7,6 @@ runs as somebody else can open them. Whatever fails raises `OSError` and leaves 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import stat
@@ -16,7 +15,8 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from recovery.actions import TEMPORARY_SUFFIX
-from recovery.file_system import c_library, is_link, is_local, look_at, naming, raise_error
+from recovery.file_system import is_link, look_at, naming, raise_error
+from recovery.write_back import sync_file_system
 
 _COPY_BYTES = 1 << 20
 
@@ -233,36 +233,20 @@ def sync_all(paths: Iterable[str]) -> None:
     for path in paths:
         device = os.stat(path).st_dev
         if device not in is_waited_for:
-            is_waited_for[device] = _tells_errors_of_file_system(path)
-            if is_waited_for[device]:
-                _sync_file_system(path)
+            is_waited_for[device] = sync_file_system(path)
         if not is_waited_for[device]:
             sync(path)
 
 
 def sync_below(folder: str) -> None:
     """Bring all that lies below *folder* to disk."""
-    if _tells_errors_of_file_system(folder):
-        _sync_file_system(folder)
+    if sync_file_system(folder):
         return
     for below, _, names in os.walk(folder, onerror=raise_error):
         for name in names:
             if stat.S_ISREG(os.lstat(os.path.join(below, name)).st_mode):
                 sync(os.path.join(below, name))
         sync(below)
-
-
-def _tells_errors_of_file_system(path: str) -> bool:
-    """Whether syncfs(2) tells of errors in writing back as fsync(2) does: local ones, since Linux 5.8."""
-    major, minor = os.uname().release.split(".")[:2]
-    return (int(major), int(minor.split("-")[0])) >= (5, 8) and is_local(path)
-
-
-def _sync_file_system(path: str) -> None:
-    with opened(path) as descriptor:
-        if c_library().syncfs(descriptor) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), path)
 
 
 @contextmanager

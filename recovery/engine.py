@@ -34,12 +34,13 @@ from recovery.observer import (
 from recovery.phases import Phases
 from recovery.pool import Pool, Processes, wants_processes
 from recovery.problem import Problem
-from recovery.quarantine import Quarantine
+from recovery.quarantine import Quarantine, places_of
 from recovery.quick_switches import quick_switches
 from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo
 from recovery.stop_request import StopRequest
 from recovery.survey import survey_log_dirs
+from recovery.write_back import held_file_systems
 
 
 class Engine:
@@ -141,7 +142,10 @@ class Engine:
     def _run(self) -> RecoveryReport:
         started_s = time.monotonic()
         own_locks = LogDirLocks(self._locked_dirs, dry_run=self._dry_run)
-        with own_locks if self._locks is None else nullcontext(self._locks) as locks:
+        with (
+            own_locks if self._locks is None else nullcontext(self._locks) as locks,
+            held_file_systems(() if self._dry_run else places_of(self._log_dirs, self._quarantine_dir)),
+        ):
             self._take_offline(locks)
             now_ms = self._open_journals()
             kernels = start_kernels()

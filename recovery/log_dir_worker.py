@@ -22,7 +22,7 @@ from recovery.log_dir_job import LogDirJob
 from recovery.log_dir_run import LogDirRun
 from recovery.observer import Event
 from recovery.phases import Phase, Phases
-from recovery.quarantine import Quarantine
+from recovery.quarantine import Quarantine, places_of
 from recovery.quick_switches import quick_switches
 from recovery.rate_limit import RateLimit
 from recovery.report import LogDirReport
@@ -30,6 +30,7 @@ from recovery.run_journal import RunJournal
 from recovery.space import SpaceLedger
 from recovery.space_share import SpaceShare
 from recovery.stop_request import StopRequest
+from recovery.write_back import held_file_systems
 from segfmt.value_class import dataclass
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
@@ -151,7 +152,7 @@ def _work(task: WorkerTask, phases: Phases, sender: _Sender, stop: StopRequest) 
         check_stop=stop.check,
     )
     try:
-        with quick_switches():
+        with quick_switches(), held_file_systems(places_of([job.log_dir], job.quarantine_dir)):
             run.start()
             return run.join()
     except BaseException:

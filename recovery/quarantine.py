@@ -325,6 +325,13 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
     return (*beside, os.path.join(log_dir, INSIDE_FOLDER))
 
 
+def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterable[str]:
+    """Yield what a run may write below: the log dirs, and where their quarantine may lie."""
+    for log_dir in log_dirs:
+        yield log_dir
+        yield from quarantine_roots(log_dir, quarantine_dir)
+
+
 def default_root(log_dir: str) -> str:
     """Return where quarantine lies unless the operator says otherwise: beside *log_dir*, else inside it.
 

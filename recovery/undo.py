@@ -39,10 +39,11 @@ from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
 from recovery.log_dir_state import LogDirState, files_in, folder_path
 from recovery.model import RemovalKind
-from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_roots, read_manifest
+from recovery.quarantine import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roots, read_manifest
 from recovery.quarantine_runs import run_names, run_order
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.version import VERSION
+from recovery.write_back import held_file_systems
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 from segfmt.value_class import dataclass
 
@@ -99,7 +100,10 @@ def undo(
         OSError: an I/O error; the next `undo` goes on.
     """
     log_dirs = tuple(log_dirs)
-    with LogDirLocks(dict.fromkeys((*log_dirs, *locked_dirs)), dry_run=dry_run) as locks:
+    with (
+        LogDirLocks(dict.fromkeys((*log_dirs, *locked_dirs)), dry_run=dry_run) as locks,
+        held_file_systems(() if dry_run else places_of(log_dirs, quarantine_dir)),
+    ):
         for error in locks.offline.values():
             raise UnsafeError(f"{error}: it cannot be locked. Nothing was changed")
         undone = {log_dir: _chosen(log_dir, quarantine_dir, run) for log_dir in log_dirs}

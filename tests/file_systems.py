@@ -38,6 +38,28 @@ def overlay(place: Path, lower: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def failing_disk(place: Path) -> Iterator[tuple[Path, Path]]:
+    """A file system whose disk can be made to fail, and a file that makes it: fill it until there is no space left.
+
+    The disk is a file with holes on a small file system; once that is full, no hole can be written back.
+    """
+    with tmpfs(place / "disk-fs", size="48m") as below:
+        disk = below / "disk"
+        with disk.open("wb") as file:
+            file.truncate(256 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=1,nodiscard", str(disk)], check=True)
+        mounted = place / "disk"
+        mounted.mkdir()
+        subprocess.run(["mount", "-o", "loop", str(disk), str(mounted)], check=True)
+        filler = below / "filler"
+        try:
+            yield mounted, filler
+        finally:
+            filler.unlink(missing_ok=True)
+            subprocess.run(["umount", str(mounted)], check=True)
+
+
+@contextmanager
 def _mounted(place: Path, kind: str, options: str) -> Iterator[Path]:
     subprocess.run(["mount", "-t", kind, "-o", options, kind, str(place)], check=True)
     try:

@@ -163,11 +163,11 @@ class ForkServer:
 
 def _serve() -> None:
     from native.segment_scan import warm_up
-    from recovery import durable, forecast, source
+    from recovery import forecast, source, write_back
     from recovery.cli.main import main
 
     if os.environ[_SYNC_VARIABLE]:
-        durable._tells_errors_of_file_system = lambda path: False
+        write_back._tells_errors = lambda path: False
     source.LEAST_MAPPED_BYTES = forecast.LEAST_KEPT_SCAN_BYTES = 0  # as large segments are
     warm_up()
     _load_what_runs_load(main)
