@@ -57,8 +57,7 @@ class CutLedger:
         Raises:
             OSError: it cannot be read.
         """
-        *lines, _torn = self._read().split(b"\n")
-        return tuple(map(_entry, lines))
+        return _entries(self._read())
 
     def add(self, report: PartitionReport) -> None:
         """Enter what a partition's recovery is about to cut, durably, unless it is there.
@@ -89,9 +88,10 @@ class CutLedger:
             OSError: it cannot be written; they may be told again.
         """
         with self._lock:
-            entries, told = self.entries(), list(gone)
+            data, told = self._read(), list(gone)
+            entries = _entries(data)
             left = [one for one in entries if one not in told]
-            if len(left) == len(entries):
+            if not data or (left and len(left) == len(entries)):
                 return
             if left:
                 temporary = self._path + TEMPORARY_SUFFIX
@@ -108,8 +108,8 @@ class CutLedger:
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes == 0:
                 give_to_owner_of(self._log_dir, self._path, descriptor)
-            is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
-            write_fully(descriptor, b"\n" * is_torn + line)
+            os.ftruncate(descriptor, self._read().rfind(b"\n") + 1)  # a kill may have torn the last line
+            write_fully(descriptor, line)
             os.fsync(descriptor)
         if size_bytes == 0:
             sync(self._log_dir)
@@ -179,6 +179,11 @@ def _line(entry: EarlierCut) -> bytes:
         "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
     }
     return json.dumps(document).encode() + b"\n"
+
+
+def _entries(data: bytes) -> tuple[EarlierCut, ...]:
+    *lines, _torn = data.split(b"\n")
+    return tuple(map(_entry, lines))
 
 
 def _entry(line: bytes) -> EarlierCut:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from recovery.quarantine import INSIDE_FOLDER, JOURNAL, MANIFEST
+from recovery.report import CUT_LEDGER
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Call, Fault, read_trace
 from tests.faults.states import State
@@ -319,9 +320,9 @@ class StateBench:
         }
 
     def _is_brokers(self, parts: Sequence[str]) -> bool:
-        """Whether a path below the bench, by its parts, is in a log dir and no lock and no quarantine."""
+        """Whether a path below the bench, by its parts, is in a log dir and no lock, no ledger and no quarantine."""
         log_dirs = [log_dir.name for log_dir in self.log_dirs]
-        return parts[0] in log_dirs and parts[1] not in ("", LOCK, INSIDE_FOLDER)
+        return parts[0] in log_dirs and parts[1] not in ("", LOCK, INSIDE_FOLDER, CUT_LEDGER)
 
     def _logs(self, tree: Mapping[str, bytes]) -> dict[str, bytes]:
         """Every `.log` in any stage, quarantine included, by path; `.deleted` only in quarantine."""
