@@ -48,8 +48,9 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _OTHER_TOOLS_OPTIONS = {
     *("--strict", "--describe", "--branch", "--source"),
     *("--archives", "--conf", "--py-files", "--what"),
+    *("--no-deps", "--wheel-dir"),
 }
-"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's."""
+"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's."""
 
 
 def ids(path: Path) -> str:
