@@ -188,7 +188,12 @@ def recovered_and_undone(installed: Environment, folder: Path) -> Iterator[str]:
     sample = unpack("crashed", folder)
     before = tree_of(sample.log_dirs[0], ignore=(".lock",))
     options = f"-c {sample.config}"
-    for command in ("recover {} --now {} --keep-deleted", "quarantine list {} --verify", "verify {}", "undo {}"):
+    for command in (
+        "recover {} --now {} --keep-deleted",
+        "quarantine list {} --verify",
+        "verify {}",
+        "undo {}",
+    ):
         line = "kafka-log-recovery " + command.format(options, sample.now_ms)
         done = installed.shell(line)
         if done.returncode or not done.stdout:
