@@ -36,7 +36,8 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 1
-    make_environment()
+    if not make_environment():
+        return 1
     return commands[arguments[0]](arguments[1:])
 
 
@@ -45,7 +46,12 @@ def demo(_arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="kafka-log-recovery-") as folder:
         unpacked = python("-m", "tests.samples", SAMPLE, folder, capture=True)
         config = unpacked.stdout.strip()
-        print(f"A copy of sample_logs/{SAMPLE}.tar.xz: the log dirs of a 4.3.1 broker that was killed.\n")
+        print(
+            f"A copy of sample_logs/{SAMPLE}.tar.xz: the log dirs of a 4.3.1 broker that was killed. --now is the"
+        )
+        print(
+            "clock of that day, by which no producer has expired since. Progress comes first, then the report.\n"
+        )
         now = sample_now_ms(Path(config).parent)
         print(f"$ kafka-log-recovery recover -c {config} --now {now}", flush=True)
         first = python("-m", "recovery", "recover", "-c", config, "--now", now).returncode
@@ -54,6 +60,11 @@ def demo(_arguments: list[str]) -> int:
         second = python(
             "-m", "recovery", "recover", "-c", config, "--now", now, "--progress", "none"
         ).returncode
+        print(
+            "\nThat was a copy, and it is removed now. One to keep, and the same by hand:\n\n"
+            f"$ .venv/bin/python -m tests.samples {SAMPLE} FOLDER\n"
+            f"$ python3 dev.py run recover -c FOLDER/{SAMPLE}/server.properties --now {now}"
+        )
         return first or second
 
 
@@ -89,17 +100,37 @@ def run(arguments: list[str]) -> int:
     return python("-m", "recovery", *arguments).returncode
 
 
-def make_environment() -> None:
-    """Create `.venv` and install the project with its developers' tools, unless that is done already."""
+def make_environment() -> bool:
+    """Create `.venv` and install the project with its developers' tools, unless that is done already.
+
+    Returns:
+        Whether it is there; if not, what failed has said why.
+    """
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
     if STAMP.exists() and STAMP.read_text() == wanted:
-        return
+        return True
     print(
         "Making the environment in .venv (once; some minutes on a slow line) ...", file=sys.stderr, flush=True
     )
-    venv.create(ENVIRONMENT, with_pip=True, clear=True)
-    python("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", ".[dev]", check=True)
+    try:
+        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+    except (subprocess.CalledProcessError, OSError) as error:
+        print(
+            f"dev.py: no environment can be made in .venv: {error}. Remedy: install Python's venv and ensurepip "
+            "(python3-venv on Debian and Ubuntu), and see that this folder can be written",
+            file=sys.stderr,
+        )
+        return False
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", ".[dev]")
+    if python(*pip).returncode:
+        print(
+            "dev.py: the packages could not be installed, see above. Remedy: give pip access to a package index, and "
+            "start again",
+            file=sys.stderr,
+        )
+        return False
     STAMP.write_text(wanted)
+    return True
 
 
 def sample_now_ms(sample: Path) -> str:
@@ -109,12 +140,15 @@ def sample_now_ms(sample: Path) -> str:
     return str(json.loads((sample / "sample.json").read_text())["now_ms"])
 
 
-def python(*arguments: str, capture: bool = False, check: bool = False) -> subprocess.CompletedProcess[str]:
+def interpreter() -> str:
+    """Return the path of the environment's Python."""
+    return str(ENVIRONMENT / "bin" / "python")
+
+
+def python(*arguments: str, capture: bool = False) -> subprocess.CompletedProcess[str]:
     """Run the environment's Python in the project's folder."""
-    interpreter = ENVIRONMENT / ("Scripts" if os.name == "nt" else "bin") / "python"
     output = subprocess.PIPE if capture else None
-    command = [str(interpreter), *arguments]
-    return subprocess.run(command, cwd=ROOT, text=True, check=check or capture, stdout=output)
+    return subprocess.run([interpreter(), *arguments], cwd=ROOT, text=True, check=capture, stdout=output)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from recovery.cluster_metadata import ClusterMetadata
 from recovery.errors import UsageError
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
-from recovery.partition_choice import choice
+from recovery.partition_choice import PartitionChoice
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.scrub_report import ScrubReport
 from recovery.scrub_run import ScrubRun, TopicFacts
@@ -57,7 +57,8 @@ def verify(
         One verdict a file; `exit_code` says it in a number.
 
     Raises:
-        UsageError: settings that Kafka does not accept; a log dir that is missing, relative, or named twice.
+        UsageError: settings that Kafka does not accept; a log dir that is missing, relative, or named twice; a topic
+            or partition that is in none of them.
     """
     dirs = find_broker_dirs(log_dirs, config or {}, may_be_foreign=True)
     broker = dirs.broker
@@ -74,7 +75,7 @@ def verify(
     return ScrubRun(
         dirs.log_dirs,
         topic_facts=lambda topic: _topic_facts(topic, configs, metadata),
-        is_chosen=choice(topics, partitions),
+        choice=PartitionChoice(topics, partitions),
         thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
         bytes_per_second=max_bytes_per_second,
         drops_cache=drop_cache,

@@ -36,6 +36,7 @@ from recovery.observer import (
     RunFinished,
     RunStarted,
 )
+from recovery.partition_choice import PartitionChoice
 from recovery.partition_facts import PartitionFacts
 from recovery.partition_scrub import PartitionScrub
 from recovery.rate_limit import RateLimit
@@ -95,7 +96,7 @@ class ScrubRun:
     Args:
         log_dirs: absolute paths.
         topic_facts: of a topic.
-        is_chosen: whether a partition is to be checked.
+        choice: of the partitions to be checked; None: all.
         thread_count: threads for each log dir; they work in one pool.
         bytes_per_second: over all threads together, None for no limit.
         drops_cache: whether what is read from disk leaves the page cache again.
@@ -108,7 +109,7 @@ class ScrubRun:
         log_dirs: Iterable[str],
         *,
         topic_facts: Callable[[str], TopicFacts],
-        is_chosen: Callable[[PartitionFolder], bool] = lambda _: True,
+        choice: PartitionChoice | None = None,
         thread_count: int = 2,
         bytes_per_second: int | None = None,
         drops_cache: bool = False,
@@ -122,7 +123,7 @@ class ScrubRun:
     ) -> None:
         self._log_dirs = tuple(log_dirs)
         self._topic_facts = topic_facts
-        self._is_chosen = is_chosen
+        self._choice = PartitionChoice() if choice is None else choice
         self._threads_per_dir = thread_count
         self._is_deep = is_deep
         self._now_ms = now_ms
@@ -136,7 +137,11 @@ class ScrubRun:
         self._dirs: list[ScrubbedDir] = []
 
     def run(self) -> ScrubReport:
-        """Check everything and return what was found. Damage and unreadable files are values, not errors."""
+        """Check everything and return what was found. Damage and unreadable files are values, not errors.
+
+        Raises:
+            UsageError: what was chosen is in none of the log dirs.
+        """
         started_s = time.monotonic()
         signal_number = 0
         try:
@@ -172,6 +177,8 @@ class ScrubRun:
             self._notify(remark)
         for log_dir in self._log_dirs:
             self._dirs.append(self._list(log_dir))
+        if all(one.error is None for one in self._dirs):
+            self._choice.refuse_missing(", ".join(self._log_dirs))
         find_contradictions(self._dirs)
         for one in self._dirs:
             if one.error is not None:
@@ -197,7 +204,7 @@ class ScrubRun:
                 log_dir=log_dir, is_live=False, files=LogDirFiles(log_dir=log_dir), error=str(error)
             )
         one = ScrubbedDir(log_dir=log_dir, is_live=is_live, files=files)
-        one.partitions = [folder for folder in files.folders if self._is_chosen(folder)]
+        one.partitions = [folder for folder in files.folders if self._choice(folder)]
         one.log_dir_findings = list(files.findings)
         return one
 

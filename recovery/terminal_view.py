@@ -22,7 +22,7 @@ RATE_MIN_WIDTH = 60
 _HEADINGS_AND_TOTALS = 6
 
 _TITLES: dict[RunState, tuple[str, str]] = {
-    "waiting": ("Waiting", "dim"),
+    "waiting": ("Starting; the first run on a machine compiles its kernels, for some seconds", "dim"),
     "listing": ("Listing", "bold"),
     "recovering": ("Recovering", "bold"),
     "complete": ("Recovered", "bold green"),

@@ -11,11 +11,16 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars, missing_commands
 from tests.s3_server import S3Server, S3UnavailableError, server_program
 from tests.spark_versions import SparkUnavailableError, oldest_spark
 from tests.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
+
+settings.register_profile("suites", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suites")
+"""How long an example takes is a matter of the machine, and of what else it does: no test fails by that."""
 
 _NEEDS_JAVA = ("java", "broker")
 

@@ -18,17 +18,13 @@ import recovery
 from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
 from recovery.version import VERSION
+from tests.documents import DOCUMENTS, FENCE, OPERATORS, ROOT, fences, text_of, without_fences
 from tests.edge_cases import CASES
 from tests.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, WAITING
 from tests.samples import unpack
 
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("sample_logs/*.md")])
-OPERATORS = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
-
 _LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([^`\n]+)`")
-_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _PATH = re.compile(r"(?:segfmt|native|recovery|tests|docs|sample_logs|benchmarks|\.ci)/[\w./-]*[\w/]$")
 _TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:::(\w+))?`")
 _PLACE = re.compile(r"`([\w/]+\.py):([\w.]+)`")
@@ -48,17 +44,13 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _OTHER_TOOLS_OPTIONS = {
     *("--strict", "--describe", "--branch", "--source"),
     *("--archives", "--conf", "--py-files", "--what"),
+    *("--no-deps", "--wheel-dir"),
 }
-"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's."""
+"""Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's."""
 
 
 def ids(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-@cache
-def text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture(params=DOCUMENTS, ids=ids)
@@ -181,7 +173,7 @@ def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
 
 def test_the_library_call_in_the_readme_works() -> None:
     source = next(
-        code for language, code in _FENCE.findall(text_of(ROOT / "README.md")) if language == "python"
+        code for language, code in FENCE.findall(text_of(ROOT / "README.md")) if language == "python"
     )
     call = next(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     assert ast.unparse(call.func) == "recovery.recover"
@@ -207,7 +199,7 @@ def test_the_report_in_the_readme_is_real(tmp_path: Path) -> None:
     text = recovery.recover([str(log_dir)], now_ms=sample.now_ms).to_text()
     printed = re.sub(r"\d{8}T\d{6}Z", "20261121T141906Z", text.replace(str(tmp_path), ""))
     printed = re.sub(r"\d+\.\d s\b", "0.1 s", printed)
-    assert printed in [code.strip("\n") for _, code in _FENCE.findall(text_of(ROOT / "README.md"))], printed
+    assert printed in [code.strip("\n") for _, code in FENCE.findall(text_of(ROOT / "README.md"))], printed
 
 
 def test_the_command_line_knows_this_version() -> None:
@@ -237,7 +229,7 @@ def test_examples_of_the_formats_are_bytes_of_real_files() -> None:
 
 def test_the_manifest_line_in_the_formats_is_json() -> None:
     examples = [
-        code for language, code in _FENCE.findall(text_of(ROOT / "docs/formats.md")) if language == "json"
+        code for language, code in FENCE.findall(text_of(ROOT / "docs/formats.md")) if language == "json"
     ]
     assert [set(json.loads(example)) >= {"version", "kind", "stored", "sha256"} for example in examples] == [
         True
@@ -274,14 +266,6 @@ class TestEdgeCases:
 
 
 # -- what there is -------------------------------------------------------------------------------------------
-
-
-def without_fences(text: str) -> str:
-    return _FENCE.sub("", text)
-
-
-def fences(text: str) -> str:
-    return "\n".join(code for _, code in _FENCE.findall(text))
 
 
 def anchors_of(text: str) -> set[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from recovery.archive.rsa_oaep import RsaPrivateKey, decrypt_oaep
 from recovery.errors import UsageError
+from recovery.extras import ARCHIVE, needed_for
 from segfmt.aiven_manifest import (
     ENCRYPTION_BYTES,
     IV_BYTES,
@@ -127,11 +128,6 @@ def restore_index(
 
 
 def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, what: str) -> bytes:
-    try:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    except ImportError as error:
-        raise _not_installed() from error
     key = keys.by_id.get(encryption.key_id)
     if key is None:
         raise MissingKeyError(
@@ -140,6 +136,9 @@ def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, what: st
         )
     if len(data) < ENCRYPTION_BYTES:
         raise DecryptionError(f"{what}: {len(data)} bytes, encrypted ones have {ENCRYPTION_BYTES} at least")
+    with needed_for("an encrypted segment", extras=ARCHIVE):
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     cipher = AESGCM(_data_key(key, encryption.encrypted_data_key))
     try:
         return cipher.decrypt(data[:IV_BYTES], data[IV_BYTES:], encryption.aad)
@@ -157,12 +156,10 @@ def _data_key(key: RsaPrivateKey, encrypted: bytes) -> bytes:
 
 
 def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
-    try:
+    with needed_for(f"--aiven-key {key_id}={path}", extras=ARCHIVE):
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
-    except ImportError as error:
-        raise _not_installed() from error
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -180,10 +177,4 @@ def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
         exponent_p=numbers.dmp1,
         exponent_q=numbers.dmq1,
         coefficient=numbers.iqmp,
-    )
-
-
-def _not_installed() -> UsageError:
-    return UsageError(
-        "encrypted archives need the package cryptography: pip install 'kafka-log-recovery[archive]'"
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -16,12 +16,14 @@ from recovery.archive.archived import PartitionPrefix
 from recovery.archive.expectations import open_expectations
 from recovery.archive.inventory_entry import PartitionInventory
 from recovery.archive.inventory_report import InventoryReport, segment_row, segment_schema
-from recovery.archive.layouts import AUTO, layout_of
+from recovery.archive.layouts import AUTO, layout_of, refuse_nothing
 from recovery.archive.store import Store
 from recovery.archive.stores import open_archive, open_store
 from recovery.archive.survey import UnlistedPrefix
 from recovery.archive.verdict_rows import to_parquet
 from recovery.archive.walk import walk
+from recovery.extras import ARCHIVE, load
+from recovery.partition_choice import PartitionChoice
 from recovery.stop_request import StopRequest
 
 _ROWS_IN_A_FILE = 100_000
@@ -63,7 +65,7 @@ def inventory(
     metadata: Sequence[str] = (),
     files_from: str | None = None,
     output: str | None = None,
-    is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+    choice: PartitionChoice | None = None,
     stop: StopRequest | None = None,
 ) -> InventoryReport:
     """Return what lies in the archive at *url*, and what should.
@@ -74,15 +76,19 @@ def inventory(
         metadata: URLs of log dirs with partitions of `__remote_log_metadata`; none: names alone tell.
         files_from: path of a list of its objects, which is then not listed.
         output: URL where a row for each segment goes, as Parquet.
-        is_chosen: whether a partition is looked at.
+        choice: of the partitions that are looked at; None: all.
         stop: lets somebody else end it.
 
     Raises:
-        UsageError: the archive has no layout that is known.
+        UsageError: the archive has no layout that is known, nothing in it, or nothing of what is chosen; a package is
+            missing.
         OSError: the archive, or a log dir, cannot be listed.
         InterruptedRecoveryError: *stop* was asked for.
     """
+    is_chosen = PartitionChoice() if choice is None else choice
     started_s = time.monotonic()
+    if output is not None:
+        load(f"--output {output}", "pyarrow", extras=ARCHIVE)
     store = open_archive(url, files_from)
     named = layout_of(store, layout)
     report = InventoryReport(url=store.url, layout=named.name)
@@ -103,6 +109,10 @@ def inventory(
             _take(report, rows, found.partition.where, expectations.judge(found.partition, named))
         for where, missing in expectations.unlisted(named, is_chosen=is_chosen):
             _take(report, rows, where, missing)
+        if not report.unlisted:
+            is_chosen.refuse_missing(store.url)
+            if not report.topics:
+                refuse_nothing(store, named)
         report.add_findings("", expectations.findings())
     if rows is not None:
         rows.write()

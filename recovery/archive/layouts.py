@@ -54,6 +54,18 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys = NO_KEYS) -> Layo
     )
 
 
+def refuse_nothing(store: Store, layout: Layout) -> None:
+    """Say that *store* has no partition in the *layout* that was named: nobody is to take nothing for sound.
+
+    Raises:
+        UsageError: in any case.
+    """
+    raise UsageError(
+        f"{store.url}: no folder of a partition was found in the layout {layout.name}; --layout auto looks for "
+        "others. Else name the folder that holds the partitions"
+    )
+
+
 def _recognised(path: str, keys: AivenKeys) -> Layout | None:
     layouts = (make_layout(name, keys) for name in LAYOUT_NAMES)
     return next((layout for layout in layouts if layout.partition_at(path) is not None), None)

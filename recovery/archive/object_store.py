@@ -26,6 +26,7 @@ from recovery.archive.archived import StoredObject
 from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
 from recovery.errors import UsageError
+from recovery.extras import ARCHIVE, needed_for
 
 if TYPE_CHECKING:
     import obstore
@@ -213,12 +214,8 @@ def _requests() -> ThreadPoolExecutor:
 
 
 def _client(url: str) -> obstore.store.ObjectStore:
-    try:
+    with needed_for(url, extras=ARCHIVE):
         from obstore.store import from_url
-    except ImportError as error:
-        raise UsageError(
-            f"{url}: reading from object stores needs obstore: pip install 'kafka-log-recovery[archive]'"
-        ) from error
     config = _profile() if url.startswith("s3://") else {}
     endpoint = (
         config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

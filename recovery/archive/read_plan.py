@@ -13,10 +13,10 @@ from __future__ import annotations
 import errno
 import itertools
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
-from recovery.archive.archived import PartKind
+from recovery.archive.archived import PartitionPrefix, PartKind
 from recovery.archive.broker_view import BrokerView
 from recovery.archive.layout import Layout
 from recovery.archive.read_request import PlannedSegments, ReadRequest, SegmentRun
@@ -47,7 +47,12 @@ _TXN_INDEX_PARTS = frozenset({PartKind.TXN_INDEX, PartKind.INDEXES, PartKind.MAN
 
 
 def plan_reads(
-    store: Store, layout: Layout, request: ReadRequest, broker: BrokerView | None = None
+    store: Store,
+    layout: Layout,
+    request: ReadRequest,
+    broker: BrokerView | None = None,
+    *,
+    on_seen: Callable[[PartitionPrefix], None] = lambda _: None,
 ) -> Iterator[tuple[SegmentRun, ...]]:
     """Yield the tasks that read what is wanted, each with runs of about so many bytes.
 
@@ -56,19 +61,23 @@ def plan_reads(
         layout: its layout.
         request: what is wanted.
         broker: what the log dirs say of it, None where they are not at hand.
+        on_seen: told of each partition that is there, wanted or not.
 
     Raises:
         OSError: the archive, or a prefix that is wanted, cannot be listed.
         UsageError, FormatError: see `last_stable_offset`.
     """
+
+    def is_wanted(where: PartitionPrefix) -> bool:
+        on_seen(where)
+        return request.selection.has(where)
+
     runs: list[SegmentRun] = []
     task_bytes = request.selection.task_bytes
     left_bytes = task_bytes
-    for found in walk(store, layout, is_chosen=request.selection.has):
+    for found in walk(store, layout, is_chosen=is_wanted):
         if found.partition is None:
             raise OSError(errno.EIO, f"{found.prefix}: cannot be listed: {found.error}")
-        if not request.selection.has(found.partition.where):
-            continue
         partition = _PlannedPartition(store, layout, request, found, broker)
         places: list[int] = []
         for place, size_bytes in partition.wanted():

@@ -47,6 +47,8 @@ def walk(
     root = layout.partition_at(store.url.rstrip("/"))
     if root is not None:
         where = replace(root, prefix="")
+        if not is_chosen(where):
+            return
         yield _walked(layout, where, store.list_level(""), "", ())
         return
     with ThreadPoolExecutor(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:

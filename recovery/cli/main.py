@@ -39,8 +39,8 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     prepare_process()
-    _open_closed_streams()
     try:
+        _open_closed_streams()
         arguments = build_parser().parse_args(argv)
         return int(arguments.run(arguments))
     except RecoveryError as error:
@@ -80,15 +80,26 @@ def _complain(text: str) -> None:
 def _open_closed_streams() -> None:
     """Put the null device where a caller has closed a standard stream (`2>&-`).
 
-    Otherwise the next file that is opened gets the descriptor, and a message ends up in a log.
+    Otherwise the next file that is opened gets the descriptor, and a message ends up in a log. The device is not
+    opened where nobody needs it: in some containers a user may not write to it.
     """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
+    while (lowest := _lowest_free_descriptor()) <= 2:
+        mode = os.O_RDONLY if lowest == 0 else os.O_WRONLY
+        os.set_inheritable(os.open(os.devnull, mode), True)
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open to the end of the process
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - the same
+
+
+def _lowest_free_descriptor() -> int:
+    """Return the descriptor that the next file to be opened gets, if it is one of the standard streams'; else 3."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            return descriptor
+    return 3
 
 
 def build_parser() -> argparse.ArgumentParser:

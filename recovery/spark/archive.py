@@ -23,7 +23,7 @@ from recovery.archive.scanned import ScanOptions
 from recovery.config import BrokerConfig
 from recovery.errors import UsageError
 from recovery.observer import Observer
-from recovery.partition_choice import choice
+from recovery.partition_choice import PartitionChoice
 from recovery.setting import Layer
 from recovery.spark.jobs import ArchiveRun
 from recovery.spark.session import open_session
@@ -61,7 +61,7 @@ def inventory(
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,
         output=None if output is None else _absolute(output),
-        is_chosen=choice(topics, partitions),
+        choice=PartitionChoice(topics, partitions),
         stop=stop,
     )
 
@@ -134,7 +134,7 @@ def verify(
         observers=observers,
         stop=stop,
         cores=cores,
-        is_chosen=choice(topics, partitions),
+        choice=PartitionChoice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,
@@ -192,7 +192,7 @@ def recover(
         observers=observers,
         stop=stop,
         cores=cores,
-        is_chosen=choice(topics, partitions),
+        choice=PartitionChoice(topics, partitions),
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,

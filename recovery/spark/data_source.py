@@ -33,6 +33,7 @@ from recovery.archive.record_columns import LeftOut
 from recovery.archive.record_schema import Include, column_called, sql_schema
 from recovery.archive.stores import open_store
 from recovery.errors import UsageError
+from recovery.partition_choice import SelectedPartitions
 from recovery.spark.pushed_filters import narrowed
 from recovery.spark.source_options import SourceOptions
 from recovery.spark.worker import prepare_worker
@@ -107,6 +108,7 @@ class SegmentReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
+        self._asked = options.selection
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
@@ -115,11 +117,16 @@ class SegmentReader(DataSourceReader):
         store = open_store(options.path)
         layout = layout_of(store, options.layout, options.keys)
         wanted = self._request(layout.name)
+        # Not what filters of the query have made of it: they may well exclude everything.
+        selected = SelectedPartitions(self._asked.topics, self._asked.partitions)
         with ExitStack() as stack:
             broker = None
             if options.metadata:
                 broker = stack.enter_context(BrokerView(open_store(url) for url in options.metadata))
-            return [Task(layout.name, runs) for runs in plan_reads(store, layout, wanted, broker)]
+            planned = plan_reads(store, layout, wanted, broker, on_seen=selected.note)
+            tasks: list[InputPartition] = [Task(layout.name, runs) for runs in planned]
+        selected.refuse_missing(store.url)
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""

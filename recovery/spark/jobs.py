@@ -11,7 +11,7 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recovery.archive.expectations import open_expectations
-from recovery.archive.layouts import layout_of
+from recovery.archive.layouts import layout_of, refuse_nothing
 from recovery.archive.output import VERDICTS, kept_digests
 from recovery.archive.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.progress import ArchiveProgress, TaskShare
@@ -33,6 +33,7 @@ from recovery.archive.tally import Tally
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.notifier import Notifier
 from recovery.observer import Observer
+from recovery.partition_choice import PartitionChoice
 from recovery.spark.tasks import (
     FOLD_DDL,
     SCAN_DDL,
@@ -49,7 +50,6 @@ from recovery.topic_configs import TopicConfigs
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from recovery.archive.archived import PartitionPrefix
     from recovery.archive.layout import Layout
     from recovery.archive.store import Store
 
@@ -83,7 +83,7 @@ class ArchiveRun:
         observers: told of all progress.
         stop: lets somebody else end the run between two waves.
         cores: how many tasks run at a time; None: what Spark says.
-        is_chosen: whether a partition is gone through.
+        choice: of the partitions that are gone through; None: all.
         topic_configs: settings of topics.
         metadata: URLs of log dirs with partitions of `__remote_log_metadata`.
         files_from: path of a list of the archive's objects, which is then not listed.
@@ -99,7 +99,7 @@ class ArchiveRun:
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
         cores: int | None = None,
-        is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+        choice: PartitionChoice | None = None,
         topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
         metadata: Sequence[str] = (),
         files_from: str | None = None,
@@ -113,7 +113,7 @@ class ArchiveRun:
         self._progress = ArchiveProgress(Notifier(observers), self._store.url)
         self._stop = StopRequest() if stop is None else stop
         self._cores = _core_count(spark) if cores is None else cores
-        self._is_chosen = is_chosen
+        self._choice = PartitionChoice() if choice is None else choice
         self._topic_configs = topic_configs
         self._metadata = metadata
         self._given_task_bytes = task_bytes
@@ -129,6 +129,7 @@ class ArchiveRun:
         """Go through the archive and return what was found.
 
         Raises:
+            UsageError: the archive, or what was chosen of it, is not there.
             OSError: the archive itself cannot be listed.
             ExecutorError: Spark gave a task up.
         """
@@ -170,11 +171,11 @@ class ArchiveRun:
                 self._store,
                 self._layout,
                 self._options,
-                is_chosen=self._is_chosen,
+                is_chosen=self._choice,
                 topic_configs=self._topic_configs,
                 remote_segments=expected.remote_segments,
                 judge=expected.judge,
-                missing=lambda: expected.unlisted(self._layout, is_chosen=self._is_chosen),
+                missing=lambda: expected.unlisted(self._layout, is_chosen=self._choice),
             )
             for found in partitions:
                 self._stop.check()
@@ -184,6 +185,10 @@ class ArchiveRun:
                     unknown = _without(found, known)
                     report.known_segments += len(found.works) - len(unknown.works)
                     spool.add(unknown)
+            if not report.unlisted:
+                self._choice.refuse_missing(self._store.url)
+                if not spool.partition_count:
+                    refuse_nothing(self._store, self._layout)
             report.metadata_findings = expected.findings()
         self._progress.surveyed(
             partition_count=spool.partition_count,
@@ -236,6 +241,8 @@ class ArchiveRun:
     # -- fold ------------------------------------------------------------------------------------------------
 
     def _fold(self, report: ArchiveReport) -> None:
+        if self._options.output is None and not self._scans:
+            return  # nothing could be listed
         plan = FoldPlan(options=self._options, run=self._run)
         frame = (
             self._scan_rows()
@@ -320,7 +327,7 @@ def _spark_errors() -> Iterator[None]:
         if "ModuleNotFoundError" in text and "recovery" in text:
             raise UsageError(
                 "the executors have no kafka-log-recovery: install it in their Python environment "
-                "(docs/archive.md, what to ship)"
+                "(docs/archive.md: what executors need)"
             ) from error
         if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
             raise

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from recovery.errors import UsageError
+from recovery.extras import SPARK, load
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ _ONE_RUN: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
 }
+_JAVA: Final = "Spark needs Java 17 or newer, on the PATH or in JAVA_HOME"
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -57,14 +59,11 @@ def open_session(
         settings: further settings of Spark.
 
     Raises:
-        UsageError: pyspark is not installed, or no session can be had.
+        UsageError: a package is not installed, or no session can be had.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise UsageError(
-            "archives are gone through by Spark: pip install 'kafka-log-recovery[archive,spark]'"
-        ) from error
+    _load_spark(master, remote)
+    from pyspark.sql import SparkSession
+
     active = SparkSession.getActiveSession()
     if active is not None and master is None and remote is None:
         return active
@@ -90,4 +89,14 @@ def open_session(
         Exception
     ) as error:  # what pyspark raises has no common class: RuntimeError, PySparkException, Py4JError
         place = remote or master or "spark-submit's master"
-        raise UsageError(f"no Spark session at {place}: {error}. Spark needs Java 17 or newer") from error
+        remedy = _JAVA if remote is None else "start a Spark Connect server there, or leave out --remote"
+        raise UsageError(f"no Spark session at {place}: {error}. Remedy: {remedy}") from error
+
+
+def _load_spark(master: str | None, remote: str | None) -> None:
+    """Import what a session needs, for want of which Spark would fail later, and in its own words."""
+    if remote is not None:
+        load(f"--remote {remote}", "pyspark.sql.connect.session", extras=SPARK)  # it looks for all it needs
+        return
+    use = "archive verify or recover" if master is None else f"--master {master}"
+    load(use, "pyspark.sql", "pyarrow", "pandas", extras=SPARK)

@@ -69,8 +69,8 @@ def test_logs_alone_are_measured_stage_by_stage(tmp_path, capsys):
     (only,) = found["rounds"]
     assert only["loop"]["segments"] == only["spark"]["segments"] == 30
     assert only["loop"]["damaged"] == only["spark"]["damaged"] == 0
-    assert found["scan_cpu_us_a_segment"] == only["spark"]["scan_cpu_s"] / 30 * 1e6 > 0
-    assert found["survey_cpu_us_a_segment"] > 0
-    assert found["fold_cpu_us_a_segment"] > 0
+    # A stage of 30 segments may well take less than a tick of the clock that counts other processes' CPU.
+    for stage in ("survey", "scan", "fold"):
+        assert found[f"{stage}_cpu_us_a_segment"] == only["spark"][f"{stage}_cpu_s"] / 30 * 1e6 >= 0
     with pytest.raises(SystemExit):
         archive.main(["--scratch", str(tmp_path), "--logs-only"])

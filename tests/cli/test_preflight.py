@@ -110,7 +110,7 @@ def test_a_pipe_for_a_lock_is_not_waited_for(sample: Sample) -> None:
     (sample.log_dirs[0] / ".lock").unlink(missing_ok=True)
     os.mkfifo(sample.log_dirs[0] / ".lock")
     for options in (["--dry-run"], []):
-        done = recover(sample, *options, timeout=60)
+        done = recover(sample, *options)
         assert done.exit_code == 4
         assert done.report["logDirs"][0]["status"] == "offline"
         assert ".lock" in done.report["logDirs"][0]["error"]
@@ -119,6 +119,6 @@ def test_a_pipe_for_a_lock_is_not_waited_for(sample: Sample) -> None:
 def test_a_metadata_log_dir_that_is_no_place_for_a_lock(sample: Sample, tmp_path: Path) -> None:
     (tmp_path / "metadata").mkdir()
     os.mkfifo(tmp_path / "metadata" / ".lock")
-    done = recover(sample, "--property", f"metadata.log.dir={tmp_path / 'metadata'}", timeout=60)
+    done = recover(sample, "--property", f"metadata.log.dir={tmp_path / 'metadata'}")
     assert done.exit_code == 3
     assert_one_line(done, "metadata.log.dir", "Nothing was changed")

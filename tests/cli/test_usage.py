@@ -216,6 +216,26 @@ class TestStreamsThatAreGone:
         assert done.exit_code == 0
         assert "Traceback" not in done.stderr
 
+    @pytest.mark.parametrize("closed", [False, True])
+    def test_the_null_device_is_opened_where_one_is_missing_and_else_may_be_forbidden(
+        self, closed: bool
+    ) -> None:
+        """In some containers a broker's user may not write to it."""
+        program = (
+            "import os, sys; from recovery.cli.main import main\n"
+            "original = os.open\n"
+            "def guarded(path, *rest, **more):\n"
+            "    if path == os.devnull: raise PermissionError(13, 'denied', path)\n"
+            "    return original(path, *rest, **more)\n"
+            "os.open = guarded\n"
+            "sys.exit(main(['quarantine', 'list', '--log-dirs', '/']))"
+        )
+        redirection = ">&-" if closed else ""
+        done = run(command=("sh", "-c", f'"$0" -c "$1" {redirection}', sys.executable, program))
+        assert done.exit_code == closed, done.stderr
+        assert ("denied" in done.stderr) == closed
+        assert "Traceback" not in done.stderr
+
     def test_a_report_that_cannot_be_written_is_an_error(self, sample: Sample) -> None:
         done = self.shell(sample, "--progress none >/dev/full")
         assert done.exit_code == 1

@@ -128,7 +128,7 @@ def test_a_signal_ends_it(sample: Sample, number: int, code: int) -> None:
         while "Verifying" not in process.stderr.readline():
             pass
         process.send_signal(number)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=120)
     assert process.returncode == code
     assert json.loads(output)["exitCode"] == code
     assert "Traceback" not in errors

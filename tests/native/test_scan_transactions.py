@@ -126,7 +126,7 @@ _TXN_STEP = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=st.lists(_TXN_STEP, max_size=60))
 def test_transactions_are_those_of_the_slow_twin(
     steps: list[tuple[int, str, int]], cpu_path: CpuPath

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -23,11 +21,12 @@ from tests import builders
 from tests.builders import data_batch, message, record_batch
 from tests.native import strategies
 from tests.native.scanning import T, as_array, assert_same, scan, three_batches
+from tests.native.ticking import TICKS, most_ticks_within
 
 # --- the scan is its twin -------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(segment=strategies.segments(), options=strategies.SCAN_OPTIONS)
 def test_scan_is_its_slow_twin(
     segment: tuple[int, bytes], options: dict[str, Any], cpu_path: CpuPath
@@ -36,7 +35,7 @@ def test_scan_is_its_slow_twin(
     assert_same(data, cpu_path, base_offset=base_offset, **options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(segment=strategies.sound_segments(), seed=st.integers(0, 2**32), slack=st.integers(0, 300))
 def test_windows_do_not_matter(segment: tuple[int, bytes], seed: int, slack: int, cpu_path: CpuPath) -> None:
     base_offset, data = segment
@@ -264,25 +263,7 @@ def test_gil_is_released_while_scanning(cpu_path: CpuPath) -> None:
     data = as_array(b"".join(data_batch(i, value_bytes=1000) for i in range(2000)) * 15)
     options: dict[str, Any] = {"base_offset": 0, "build_index": False, "cpu_path": cpu_path}
     scan_segment(data[:2000], **options)
-    ticks: list[float] = []
-    done = threading.Event()
-
-    def tick() -> None:
-        while not done.is_set():
-            ticks.append(time.perf_counter())
-            time.sleep(0.0002)
-
-    ticker = threading.Thread(target=tick)
-    ticker.start()
-    begin = time.perf_counter()
-    for _ in range(40):
-        scan_segment(data, **options)
-        if time.perf_counter() - begin > 0.15:
-            break
-    end = time.perf_counter()
-    done.set()
-    ticker.join()
-    assert sum(begin < tick < end for tick in ticks) >= 5
+    assert most_ticks_within(lambda: scan_segment(data, **options)) >= TICKS
 
 
 class TestEndHere:

@@ -49,7 +49,7 @@ def samples(text):
 
 
 def get(port, path="/metrics"):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
         return response.headers["Content-Type"], response.read().decode("utf-8")
 
 

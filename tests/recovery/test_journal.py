@@ -130,7 +130,7 @@ class TestRoundTrip:
             assert_same_scan(third.scan_of("t-9", a_request(9), STAT), a_scan(9))
             assert_same_scan(third.scan_of("t-0", a_request(1), STAT), a_scan(1))
 
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(st.lists(scanned_segments(), max_size=3))
     def test_any_scan_comes_back(self, tmp_path: Path, segments: list[Segment]) -> None:
         path = str(tmp_path / "any")
@@ -269,7 +269,7 @@ class TestDamage:
                 assert again.commits["t-7"] == {"x": 1}
                 assert again.commits["t-0"]["logEndOffset"] == 5
 
-    @settings(max_examples=150, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=150, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def test_nothing_but_what_was_written_comes_out_of_damage(
         self, tmp_path: Path, data: st.DataObject
@@ -305,7 +305,7 @@ class TestDamage:
         assert journal.scan_of("t-0", a_request(0), STAT) is None
         assert_same_scan(journal.scan_of("t-1", a_request(2), STAT), a_scan(2))
 
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def test_a_power_failure_takes_nothing_that_was_committed(
         self, tmp_path: Path, data: st.DataObject

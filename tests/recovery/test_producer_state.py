@@ -140,7 +140,7 @@ class TestAgainstTheTwin:
             offset += count
         return batches
 
-    @settings(deadline=None, max_examples=300, derandomize=True)
+    @settings(max_examples=300, derandomize=True)
     @given(st.lists(EVENT, max_size=25), st.integers(0, 25), st.booleans())
     def test_two_segments(self, events: list[dict], cut: int, replays_first: bool) -> None:
         batches = self.batches_of(events)
@@ -173,7 +173,7 @@ class TestAgainstTheTwin:
         }
     )
 
-    @settings(deadline=None, max_examples=400, derandomize=True)
+    @settings(max_examples=400, derandomize=True)
     @given(st.lists(st.tuples(st.lists(TXN_EVENT, max_size=40), st.booleans()), min_size=2, max_size=3))
     def test_settled_transactions_leave_nothing_behind(self, segments: list[tuple[list[dict], bool]]) -> None:
         batches = iter(self.batches_of([event for events, _ in segments for event in events]))

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.manifest import is_below, read_manifest
@@ -166,12 +166,10 @@ class TestManifest:
         assert len(run.manifest.entries) == 1
         assert check_run(run) == ["line 2 of the manifest does not say which file below the run it means"]
 
-    @settings(deadline=None)
     @given(st.binary())
     def test_any_bytes_are_read(self, data: bytes) -> None:
         read_manifest(data)
 
-    @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(
         st.lists(
             st.dictionaries(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native.raw_scan import RawScan, TxnEventKind
@@ -36,7 +36,6 @@ def decoded(head: Any, body: bytes, request: ScanRequest = REQUEST) -> RawScan |
     return decode_scan(head, memoryview(body), request)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_scan_comes_back_as_it_was(data: st.DataObject) -> None:
     request = data.draw(requests())
@@ -45,7 +44,7 @@ def test_a_scan_comes_back_as_it_was(data: st.DataObject) -> None:
     assert_same_scan(decoded(decode_json(encode_json(head)), body, request), scan)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(segments())
 def test_scans_of_segments_come_back(segment: tuple[int, bytes]) -> None:
     """Whatever the kernel says of a segment is taken for a scan of it."""

@@ -352,7 +352,8 @@ class TestRules:
         report = scrub(samples["stopped"], topics=["deleted-records"])
         folders = {Path(file.path).parent.name for file in report.files} - {"d1", "d2"}
         assert folders == {"deleted-records-0"}
-        assert sum(one.partition_count for one in scrub(samples["stopped"], partitions=["x-0"]).log_dirs) == 0
+        report = scrub(samples["stopped"], topics=["empty"], partitions=["deleted-records-0"])
+        assert sum(one.partition_count for one in report.log_dirs) == 2
 
 
 class TestRecords:

@@ -88,7 +88,7 @@ def test_eta_that_would_be_a_guess_is_a_dash():
 
 
 def test_before_the_inventory_there_are_no_bars():
-    assert picture() == ["Waiting"]
+    assert picture() == ["Starting; the first run on a machine compiles its kernels, for some seconds"]
     assert squeezed(picture(run_started(log_dirs=(A,))))[0] == "Listing 1 log dir, 0s so far"
 
 
@@ -288,7 +288,7 @@ class TestTerminal:
         gauges = Gauges()
         with Terminal(console.file, gauges, console=console):
             gauges(run_started())
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 60
             while "Listing 2 log dirs" not in console.file.getvalue():
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
@@ -305,7 +305,6 @@ class TestTerminal:
                 notifier(log_started(f"t-{i}"))
                 notifier(log_finished(f"t-{i}"))
             elapsed_s = time.perf_counter() - started_s
-        assert elapsed_s < 10
         assert console.file.getvalue().count("log dir ") < 10 * (elapsed_s + 1)
 
     def test_a_terminal_that_goes_away_is_switched_off_and_the_run_goes_on(self, caplog):
@@ -319,7 +318,7 @@ class TestTerminal:
             console.file = Gone()
             notifier = Notifier([gauges, terminal, seen.append])
             notifier(run_started())
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 60
             while terminal in notifier.observers:
                 assert time.monotonic() < deadline
                 notifier(Remark(text="x"))
@@ -383,7 +382,7 @@ class TestOpenObservers:
                 notifier(event)
             if progress != "none":
                 url = out.getvalue().partition("http://")[2].partition("/metrics")[0]
-                with urllib.request.urlopen(f"http://{url}/metrics", timeout=5) as response:
+                with urllib.request.urlopen(f"http://{url}/metrics", timeout=60) as response:
                     assert b"kafka_log_logmanager_remaininglogstorecover" in response.read()
         assert ("Serving metrics at http://127.0.0.1:" in out.getvalue()) is (progress != "none")
 

@@ -150,6 +150,17 @@ def test_filters_leave_segments_unread_when_asked_to(
             frame = whole.filter(condition)
             assert frame.count() == count
             assert frame.rdd.getNumPartitions() < 20
+        nothing = segments(local_spark, stored_archive.path, topic="plain", pushFilters="true")
+        assert nothing.filter("topic = 'nope'").count() == 0  # a query may ask for what is not there
+
+
+def test_what_is_selected_must_be_there(local_spark: SparkSession, stored_archive: TieredArchive) -> None:
+    for options, words in (
+        ({"topic": "plain,nope"}, "topic=nope: there is no such thing in /.*; topics there are: codecs, "),
+        ({"topic": "plain", "partition": "0,7"}, "partition=7: none of the topics that are read has it"),
+    ):
+        with pytest.raises(Exception, match=words):
+            segments(local_spark, stored_archive.path, "offset BIGINT", **options).count()
 
 
 def test_errors_say_what_and_where(local_spark: SparkSession, tmp_path: Path) -> None:

@@ -243,12 +243,12 @@ def damaged_logs(draw: st.DrawFn) -> bytes:
 
 
 class TestRecords:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(logs())
     def test_are_those_of_the_slow_readers(self, data: bytes) -> None:
         assert rows_of(data) == list(expected_records(data))
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(logs(), st.sets(st.sampled_from(arrow_schema(Include.RECORDS).names), min_size=1))
     def test_any_columns_are_those_of_all(self, data: bytes, names: set[str]) -> None:
         """However few are asked for: offsets and counts come from headers then, nothing is opened."""
@@ -331,7 +331,7 @@ def three(codec: Codec = Codec.NONE) -> list[bytes]:
 
 
 class TestBatches:
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=100)
     @given(logs())
     def test_are_those_of_the_slow_readers(self, data: bytes) -> None:
         found = rows_of(data, include=Include.BATCHES)
@@ -370,7 +370,7 @@ class TestBatches:
 
 
 class TestDamage:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(damaged_logs())
     def test_never_gives_other_records(self, data: bytes) -> None:
         """Whatever is wrong: what is left is what the slow readers make of the batches that are sound."""

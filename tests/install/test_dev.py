@@ -1,0 +1,62 @@
+"""What a newcomer runs first: `python3 dev.py demo`."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.documents import ROOT
+
+
+@pytest.fixture
+def dev() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dev", ROOT / "dev.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_demonstration_recovers_and_finds_nothing_left(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # In the environment that there is: another one would be made for a checkout that has none.
+    monkeypatch.setattr(dev, "ENVIRONMENT", Path(sys.prefix))
+    monkeypatch.setattr(dev, "make_environment", lambda: True)
+    assert dev.main(["demo"]) == 0
+    said = capfd.readouterr()
+    first, second = said.out.split("Once more: there is nothing left to do.")
+    assert re.search(r"^29 partitions: 29 recovered", first, re.MULTILINE)
+    assert re.search(r"^29 partitions: 29 unchanged", second, re.MULTILINE)
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("what", ["environment", "packages"])
+def test_what_keeps_it_from_its_environment_is_said(
+    what: str,
+    dev: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    place = tmp_path / "env"
+    if what == "environment":
+        place = tmp_path / "file" / "env"
+        place.parent.write_text("no folder")
+    else:
+        monkeypatch.setenv("PIP_NO_INDEX", "1")  # no index can be reached
+        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setattr(dev, "ENVIRONMENT", place)
+    monkeypatch.setattr(dev, "STAMP", place / "made-from")
+    assert dev.main(["demo"]) == 1
+    said = capfd.readouterr().err
+    assert f"the {what} could not be" in said or f"no {what} can be" in said
+    assert "Remedy" in said
+    assert "Traceback" not in said
+    assert not dev.STAMP.exists()
