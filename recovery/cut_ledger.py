@@ -38,6 +38,7 @@ _CUT_FIELDS: Final = {
     "reason": str,
     "first_offset": int,
     "last_offset": int,
+    "is_scattered": bool,
 }
 
 
@@ -197,7 +198,10 @@ def _read_entry(document: Any) -> EarlierCut:  # noqa: ANN401 - whatever JSON ho
     partition, time_ms, quarantine = document["partition"], document["time_ms"], document["quarantine"]
     if not isinstance(partition, str) or type(time_ms) is not int or not isinstance(quarantine, str | None):
         raise TypeError
-    cuts = [{name: kind(cut[name]) for name, kind in _CUT_FIELDS.items()} for cut in document["cuts"]]
+    cuts = [
+        {name: kind(cut[name]) for name, kind in _CUT_FIELDS.items()}
+        for cut in ({"is_scattered": False, **cut} for cut in document["cuts"])
+    ]
     return EarlierCut(
         partition=partition,
         time_ms=time_ms,

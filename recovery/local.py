@@ -133,7 +133,13 @@ def _settings(
     metadata = _metadata(dirs, has_topic_configs=topic_configs is not None, remarks=remarks)
     broker = _with_remote_storage(broker, properties, metadata, remarks)
     broker = broker.with_dynamic(cluster_default=metadata.cluster_default, broker=metadata.broker(node_id))
-    return broker, TopicConfigs(broker=broker, records=metadata.topic_configs, overrides=topic_configs or {})
+    topics = TopicConfigs(
+        broker=broker,
+        records=metadata.topic_configs,
+        topics=frozenset(metadata.topic_ids),
+        overrides=topic_configs or {},
+    )
+    return broker, topics
 
 
 def _metadata(dirs: tuple[str, ...], *, has_topic_configs: bool, remarks: list[Remark]) -> ClusterMetadata:

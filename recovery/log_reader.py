@@ -6,6 +6,7 @@ Names are those of the tree; the reader knows which file of the start each one s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -167,6 +168,20 @@ class LogReader:
     def batches(self, log: str) -> Iterator[BatchSpan]:
         """Yield the batches of the file *log* by their headers. Raises CorruptBatchError."""
         return self._source.batches(self.part(log), 0, opens_message_sets=False)
+
+    def spans(self, part: Original) -> Iterator[BatchSpan]:
+        """Yield the batches of *part* by their headers, up to the first that cannot be followed; sets stay unopened."""
+        with suppress(FormatError):
+            yield from self._source.batches(part, 0, opens_message_sets=False)
+
+    def opened_spans(self, part: Original) -> Iterator[BatchSpan]:
+        """Yield them with the base offsets that are inside of compressed message sets."""
+        with suppress(FormatError):
+            yield from self._source.batches(part, 0)
+
+    def read_part(self, part: Original) -> bytes:
+        """Return the bytes of *part*, a batch say."""
+        return self._source.read_part(part)
 
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* holds nothing but zeros."""

@@ -45,13 +45,19 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The settings of one log that decide about bytes. Kafka: LogConfig."""
+    """The settings of one log that decide about bytes, and one that decides about words. Kafka: LogConfig.
+
+    Attributes:
+        is_compacted: whether `cleanup.policy` has `compact`: then offsets may be missing. None where it is not known.
+            No byte depends on it, so it is not part of the words by which an interrupted run knows its settings again.
+    """
 
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * 1024 * 1024
     segment_bytes: int = 1024 * 1024 * 1024
     preallocate: bool = False
     remote_log_enabled: bool = False
+    is_compacted: bool | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,13 +138,14 @@ class Original:
 
 
 class BatchSpan(NamedTuple):
-    """A batch by its header: where it begins in its part, and its first and last offset."""
+    """A batch by its header: where it begins in its part, its first and last offset, the checksum it states."""
 
     position: int
     size_bytes: int
     base_offset: int
     last_offset: int
     magic: int = 2
+    crc: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +198,10 @@ class PartitionSource(Protocol):
         """
         ...
 
+    def read_part(self, part: Original) -> bytes:
+        """Return the bytes of *part*, a batch say."""
+        ...
+
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* is all zeros."""
         ...
@@ -233,7 +244,7 @@ class Cut:
     """Batches that leave the live log.
 
     Attributes:
-        file: the `.log`, by its first name.
+        file: the `.log`, or a `.log.swap` or `.log.cleaned`, by its first name.
         position: where the cut begins; 0 where the whole file goes.
         size_bytes: bytes cut.
         batch_count: batches among them, as far as their headers can be followed.
@@ -241,6 +252,7 @@ class Cut:
         last_offset: of the last of these batches; -1 where there is none.
         is_preallocated: whether it is nothing but the zeros that `preallocate` puts behind the log: no loss.
         reason: in words.
+        is_scattered: whether other batches of the file, between these or behind them, are still live.
     """
 
     file: str
@@ -252,6 +264,28 @@ class Cut:
     is_preallocated: bool = False
     first_offset: int = -1
     last_offset: int = -1
+    is_scattered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hole:
+    """Offsets that no segment has, found between segments that were read.
+
+    Attributes:
+        first_offset, last_offset: of those that are missing.
+        before: the `.log` that comes next.
+    """
+
+    first_offset: int
+    last_offset: int
+    before: str
+
+    def to_json(self) -> dict[str, str | int]:
+        """Return the object of this hole in the JSON report."""
+        return {"firstOffset": self.first_offset, "lastOffset": self.last_offset, "before": self.before}
+
+    def __str__(self) -> str:
+        return f"offsets {self.first_offset} to {self.last_offset} are missing before {self.before}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +301,8 @@ class PartitionOutcome:
         recovered_bytes: of `.log` files that were recovered and kept.
         topic_id: from `partition.metadata`, 22 characters; None without that file.
         warnings: what the operator should know although the broker would load the log.
+        holes: offsets that are missing in what was read, of a topic that is known not to be compacted.
+        deleted_base_offsets: of the segments that the recovery has renamed to `.deleted`.
     """
 
     log_start_offset: int
@@ -285,6 +321,8 @@ class PartitionOutcome:
     producer_count: int = 0
     topic_id: str | None = None
     warnings: tuple[str, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    deleted_base_offsets: tuple[int, ...] = ()
 
     @property
     def bounds(self) -> LogBounds:

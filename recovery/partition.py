@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from recovery.account import take_stock
 from recovery.errors import PartitionRefusedError
 from recovery.log_reader import MAX_LONG, LogReader
 from recovery.model import PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
@@ -21,7 +22,7 @@ from recovery.segment import Segment, SegmentMap
 from recovery.segment_recovery import SegmentOverflowedError, SegmentRecovery
 from recovery.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
 from recovery.split import split_segment
-from recovery.stops import remedy_by_checking
+from recovery.stops import remedy_by_checking, words_of_a_wrong_marker
 from recovery.swaps import settle_leftovers
 from recovery.tree import PartitionTree
 from segfmt.checkpoint import encode_leader_epoch_checkpoint
@@ -208,32 +209,23 @@ class _Loader:
         if log_end_offset is None:
             log_end_offset = self._reader.next_offset(self._segments.last)
         self._log_end_offset = log_end_offset
-        is_clean = task.had_clean_shutdown
-        if is_clean:
-            self._warn_of_a_wrong_marker(log_end_offset)
-        self._recovery_point = log_end_offset if is_clean else min(task.recovery_point, log_end_offset)
+        self._recovery_point = min(task.recovery_point, log_end_offset)
+        if task.had_clean_shutdown:
+            self._recovery_point = log_end_offset
+            self._warn_of_a_wrong_marker()
 
-    def _warn_of_a_wrong_marker(self, log_end_offset: int) -> None:
+    def _warn_of_a_wrong_marker(self) -> None:
         """Say what shows without a scan that this log was not shut down cleanly; a broker loads it all the same.
 
         Kafka: LogSegment.readNextOffset ends at a torn batch in silence, and what is appended goes behind it.
         """
-        active = self._segments.last
+        active, log_end_offset = self._segments.last, self._log_end_offset
         end, count = self._reader.bytes_behind(active.log)
-        remedy = "Remedy: recover --force, which ignores the marker"
         if log_end_offset == active.base_offset and end:
             end, count = 0, end + count  # its index leads behind its last batch: it passes for empty
-        if count:
-            self._warnings.append(
-                f"the clean-shutdown marker is wrong: {count} bytes of {active.log} from byte {end} on are no "
-                f"batches that a broker sees. It takes {log_end_offset} for the log end, gives the offsets "
-                f"behind it away again and appends behind these bytes. {remedy}"
-            )
-        elif log_end_offset < self._task.recovery_point < MAX_LONG:
-            self._warnings.append(
-                f"the clean-shutdown marker is wrong: the log ends at {log_end_offset}, before its recovery "
-                f"point {self._task.recovery_point}. The offsets between were lost. {remedy}"
-            )
+        if count or log_end_offset < self._task.recovery_point < MAX_LONG:
+            point = self._task.recovery_point
+            self._warnings.append(words_of_a_wrong_marker(active.log, end, count, log_end_offset, point))
 
     def _recover_unflushed(self) -> None:
         """Recover all unflushed segments up to a cut; from the first one again after each split."""
@@ -276,6 +268,7 @@ class _Loader:
             return log_end_offset
         reason = f"the log ends at {log_end_offset}, before its log start offset {start}"
         self._warnings.append(f"{reason}: all segments are deleted")
+        self._recovery.drops_all = True
         self._delete_segments(self._segments.values(), reason)
         self._epochs.clear()
         self._main_state.truncate_fully_and_start_at(start)
@@ -351,6 +344,8 @@ class _Loader:
             self._tree.put(LEADER_EPOCH_CHECKPOINT, data)
             self._tree.put(_EPOCHS_BEFORE_RENAME, b"")  # written, and renamed
             self._tree.remove(_EPOCHS_BEFORE_RENAME, RemovalKind.LEFTOVER)
+        open_txns = self._main_state.open_transactions()
+        stock = take_stock(task, self._tree, self._segments, self._reader, self._recovery, open_txns)
         return PartitionOutcome(
             log_start_offset=log_start_offset,
             log_end_offset=self._log_end_offset,
@@ -362,8 +357,10 @@ class _Loader:
             recovered_bytes=sum(self._recovery.recovered.values()),
             tree=self._tree.nodes,
             removed=self._tree.removed,
-            cuts=tuple(self._recovery.cuts),
-            warnings=tuple(self._warnings),
+            cuts=stock.cuts,
+            holes=stock.holes,
+            deleted_base_offsets=tuple(self._recovery.deleted),
+            warnings=(*self._warnings, *stock.warnings),
             checkpoints_log_start=is_remote or log_start_offset > first_base,
             is_loaded=not (task.is_delete_folder or task.is_stray_folder),
             producer_count=self._main_state.producer_count,

@@ -41,6 +41,7 @@ def report_of(
         log_start_offset=outcome.log_start_offset,
         log_end_offset=outcome.log_end_offset,
         cuts=outcome.cuts,
+        holes=outcome.holes,
         actions=tuple(action_words(action) for action in plan.actions),
         to_quarantine=tuple(
             save.name if isinstance(save, SaveFile) else f"{save.name} from byte {save.position}"

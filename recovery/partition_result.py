@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from recovery.errors import JournalError
-from recovery.model import Cut, LogBounds, PartitionTask
+from recovery.model import Cut, Hole, LogBounds, PartitionTask
 from recovery.report import PartitionReport
 from segfmt.value_class import dataclass
 
@@ -28,6 +28,7 @@ class PartitionResult:
             "report": {
                 **_fields(self.report),
                 "cuts": [_fields(cut) for cut in self.report.cuts],
+                "holes": [_fields(hole) for hole in self.report.holes],
                 "problems": [asdict(problem) for problem in self.report.problems],
             },
             "isChanged": self.is_changed,
@@ -55,6 +56,7 @@ class PartitionResult:
             name: tuple(value) if isinstance(value, list) else value for name, value in report.items()
         }
         fields["cuts"] = tuple(Cut(**cut) for cut in report["cuts"])
+        fields["holes"] = tuple(Hole(**hole) for hole in report.get("holes", ()))
         return cls(
             task=task,
             bounds=None if bounds is None else LogBounds(**bounds),
@@ -63,6 +65,6 @@ class PartitionResult:
         )
 
 
-def _fields(one: LogBounds | PartitionReport | Cut) -> dict[str, Any]:
+def _fields(one: LogBounds | PartitionReport | Cut | Hole) -> dict[str, Any]:
     """Return the fields by name; unlike `asdict`, which takes as long as a small segment, without copies of them."""
     return {name: getattr(one, name) for name in one.__dataclass_fields__}

@@ -122,6 +122,11 @@ class PartitionRun:
         """Yield the batches of a part by their headers."""
         return self._files.batches(part, start_position, opens_message_sets=opens_message_sets)
 
+    def read_part(self, part: Original) -> bytes:
+        """Return the bytes of a part."""
+        self._check_stop()
+        return self._files.read_part(part)
+
     def is_zero(self, part: Original) -> bool:
         """Return whether a part is all zeros."""
         return self._files.is_zero(part)
@@ -314,23 +319,17 @@ class PartitionRun:
         """Return *outcome* without what is not done in a folder that is left alone."""
         if not self._is_left_alone():
             return outcome
-        return replace(outcome, cuts=(), warnings=(), recovered_segments=0, recovered_bytes=0)
+        return replace(outcome, cuts=(), holes=(), warnings=(), recovered_segments=0, recovered_bytes=0)
 
     def _is_recovered(self) -> bool:
         return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
 
     def _tell(self, outcome: PartitionOutcome) -> None:
-        deleted = tuple(
-            cut.base_offset for cut in outcome.cuts if cut.position == 0 and cut.file not in outcome.tree
-        )
+        log_dir, partition, deleted = self._task.log_dir, self._task.folder, outcome.deleted_base_offsets
         if deleted:
-            self._notify(
-                SegmentsDeleted(log_dir=self._task.log_dir, partition=self._task.folder, base_offsets=deleted)
-            )
-        for warning in outcome.warnings:
-            self._notify(
-                Remark(text=warning, level="warning", log_dir=self._task.log_dir, partition=self._task.folder)
-            )
+            self._notify(SegmentsDeleted(log_dir=log_dir, partition=partition, base_offsets=deleted))
+        for warning in (*outcome.warnings, *map(str, outcome.holes)):
+            self._notify(Remark(text=warning, level="warning", log_dir=log_dir, partition=partition))
 
     def _on_bytes(self, scanned_bytes: int) -> None:
         self._check_stop()

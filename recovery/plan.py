@@ -67,7 +67,9 @@ class _Planner:
         self._task = task
         self._outcome = outcome
         self._keep_deleted = keep_deleted
-        self._cuts: dict[str, Cut] = {cut.file: cut for cut in outcome.cuts}
+        self._cuts: dict[str, list[Cut]] = {}
+        for cut in outcome.cuts:
+            self._cuts.setdefault(cut.file, []).append(cut)
         self._moves: dict[str, str] = {}  # first name -> last name
         self._truncations: dict[str, int] = {}  # last name -> bytes
         self._writes: dict[str, Generated] = {}
@@ -115,15 +117,14 @@ class _Planner:
                 )
             elif is_cut and name not in self._writes:
                 position = self._truncations[last_name]
-                cut = self._cuts.get(name)
-                if cut is not None and cut.is_preallocated:
+                if any(cut.is_preallocated for cut in self._cuts.get(name, ())):
                     continue
                 saves.append(
                     SaveTail(
                         name=name,
                         position=position,
                         size_bytes=size_bytes - position,
-                        reason=cut.reason if cut is not None else "cut to its valid bytes",
+                        reason=self._reason_of(name, "cut to its valid bytes"),
                         is_derived=is_derived(last_name),
                         first_offset=first_offset,
                         last_offset=last_offset,
@@ -132,15 +133,19 @@ class _Planner:
         return tuple(saves)
 
     def _offsets_of(self, name: str) -> tuple[int, int]:
-        cut = self._cuts.get(name)
-        return (cut.first_offset, cut.last_offset) if cut is not None else (-1, -1)
+        cuts = self._cuts.get(name, ())
+        first_offset = min((cut.first_offset for cut in cuts if cut.first_offset >= 0), default=-1)
+        return first_offset, max((cut.last_offset for cut in cuts), default=-1)
+
+    def _reason_of(self, name: str, otherwise: str) -> str:
+        cuts = self._cuts.get(name)
+        return cuts[-1].reason if cuts else otherwise  # the whole file's, where it was cut before
 
     def _loss_of(self, name: str) -> str | None:
         """Return why the whole file *name* is lost from the live log, None where it is not."""
         if name in self._moves:
             if self._moves[name].endswith(DELETED_SUFFIX):
-                cut = self._cuts.get(name)
-                return cut.reason if cut is not None else "deleted with its segment"
+                return self._reason_of(name, "deleted with its segment")
             return None
         if name in self._writes:
             return "overwritten"
@@ -149,7 +154,7 @@ class _Planner:
         kind = self._outcome.removed.get(name)  # its name may be that of another file now
         if kind is None or (kind is RemovalKind.PENDING_DELETION and not self._keep_deleted):
             return None
-        return kind.value
+        return self._reason_of(name, kind.value)
 
     def _gone(self) -> dict[str, RemovalKind]:
         tree = self._outcome.tree

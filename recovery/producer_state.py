@@ -78,6 +78,10 @@ class ProducerState:
         """How many producers are known."""
         return len(self._producers)
 
+    def open_transactions(self) -> list[tuple[int, int, int]]:
+        """Return (first offset, producer id, epoch) of the transactions that are open, ascending."""
+        return self._producers.all_open_txns()
+
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins that is open, or was completed in what was replayed.

@@ -53,6 +53,13 @@ class ProducerTable:
         first_offsets = self._entries[_TXN][[places[producer_id] for producer_id in known]]
         return dict(zip(known, first_offsets.tolist(), strict=True))
 
+    def all_open_txns(self) -> list[tuple[int, int, int]]:
+        """Return (first offset, producer id, epoch) of all open transactions, ascending."""
+        rows = self._entries[self._entries[_TXN] >= 0]
+        return sorted(
+            zip(rows[_TXN].tolist(), rows["producer_id"].tolist(), rows["epoch"].tolist(), strict=True)
+        )
+
     def take(
         self, rows: npt.NDArray[np.void], open_txns: Mapping[int, int], *, keeps_batches_on_return: bool
     ) -> None:

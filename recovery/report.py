@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from recovery.model import Cut
+from recovery.model import Cut, Hole
 from recovery.phases import PhaseTime
 from recovery.printable import printable
 from recovery.problem import Problem
@@ -38,6 +38,7 @@ class PartitionReport:
         actions: what was done in the folder, or would be, in order and in words.
         quarantined: paths that now hold what left the log; empty in a dry run.
         to_quarantine: what goes there, by name, in a dry run as well.
+        holes: offsets that are missing in what was read.
         reasons: why something was cut, refused or failed.
         problems: the reasons of a refusal, as values.
         warnings: what the operator should know although nothing is lost.
@@ -56,6 +57,7 @@ class PartitionReport:
     log_start_offset: int = -1
     log_end_offset: int = -1
     cuts: tuple[Cut, ...] = ()
+    holes: tuple[Hole, ...] = ()
     actions: tuple[str, ...] = ()
     to_quarantine: tuple[str, ...] = ()
     quarantined: tuple[str, ...] = ()
@@ -89,6 +91,7 @@ class PartitionReport:
             "truncatedBatches": self.truncated_batches,
             "pendingDeletions": {"files": self.pending_deletion_count, "bytes": self.pending_deletion_bytes},
             "cuts": [_cut_to_json(cut) for cut in self.cuts],
+            "holes": [hole.to_json() for hole in self.holes],
             "actions": list(self.actions),
             "toQuarantine": list(self.to_quarantine),
             "quarantined": list(self.quarantined),
@@ -242,7 +245,7 @@ class RecoveryReport:
             return EXIT_ERROR
         if any(log_dir.status in ("partial", "offline") for log_dir in self.log_dirs):
             return EXIT_PARTIAL
-        if any(partition.status == "truncated" for partition in self.partitions):
+        if any(partition.status == "truncated" or partition.holes for partition in self.partitions):
             return EXIT_DAMAGE
         if any(log_dir.earlier_cuts for log_dir in self.log_dirs):
             return EXIT_DAMAGE
@@ -308,6 +311,9 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
     earlier_bytes = sum(one.truncated_bytes for log_dir in report.log_dirs for one in log_dir.earlier_cuts)
     if earlier_bytes:
         yield f"{earlier_bytes} bytes were cut off by an earlier run, which did not get to say so"
+    hole_count = sum(bool(partition.holes) for partition in report.partitions)
+    if hole_count:
+        yield f"offsets are missing in {hole_count} partition{'s' if hole_count > 1 else ''}"
 
 
 def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
@@ -331,11 +337,12 @@ def _partitions_lines(partitions: Iterable[PartitionReport], *, with_actions: bo
     """Tell of all partitions that need a word; of those that were merely recovered, the first ones only."""
     quiet_count = 0
     for partition in partitions:
-        if partition.status == "recovered" and not (partition.cuts or partition.warnings or with_actions):
+        is_quiet = not (partition.cuts or partition.holes or partition.warnings)
+        if partition.status == "recovered" and is_quiet and not with_actions:
             quiet_count += 1
             if quiet_count > _MOST_QUIET_PARTITIONS:
                 continue
-        elif partition.status == "unchanged" and not partition.warnings:
+        elif partition.status == "unchanged" and is_quiet:
             continue
         yield from _partition_lines(partition, with_actions=with_actions)
     if quiet_count > _MOST_QUIET_PARTITIONS:
@@ -352,6 +359,7 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
         words += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"
     yield words
     yield from (f"    {_cut_words(cut)}" for cut in partition.cuts)
+    yield from (f"    {hole}" for hole in partition.holes)
     for reason in partition.reasons if not partition.cuts else ():
         yield f"    {reason}"
     if with_actions:
@@ -362,7 +370,8 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
 
 
 def _cut_words(cut: Cut) -> str:
-    place = "whole segment" if cut.position == 0 else f"from byte {cut.position}"
+    is_whole = cut.position == 0 and not cut.is_scattered
+    place = "whole segment" if is_whole else f"from byte {cut.position}"
     return f"{cut.file} {place}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
 
 
@@ -373,8 +382,14 @@ def _cut_to_json(cut: Cut) -> dict[str, Any]:
         "position": cut.position,
         "bytes": cut.size_bytes,
         "batches": cut.batch_count,
+        "firstOffset": _offset(cut.first_offset),
+        "lastOffset": _offset(cut.last_offset),
         "reason": cut.reason,
     }
+
+
+def _offset(offset: int) -> int | None:
+    return offset if offset >= 0 else None
 
 
 def _count(statuses: Iterable[str]) -> Mapping[str, int]:

@@ -38,6 +38,7 @@ class Segment:
 
     Attributes:
         scan: the result of its recovery, without its tables; None while it was not recovered.
+        first_offset: base offset of its first batch as that scan has it; None where it does not say (magic 0 and 1).
         is_split: whether it came out of a split in this load.
         opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log
             is closed.
@@ -45,6 +46,7 @@ class Segment:
 
     base_offset: int
     scan: RawScan | None = None
+    first_offset: int | None = None
     opened_indexes: set[str]
     is_split: bool = False
 
@@ -90,6 +92,13 @@ class Segment:
         self.check_mappable(tree)
         self.opened_indexes.add(self.offset_index)
         return view_offset_index(tree.read(self.offset_index))
+
+
+def first_offset_of(scan: RawScan) -> int | None:
+    """Return the base offset of the first batch of *scan*; None without a leader epoch in it."""
+    if not len(scan.epochs) or scan.epoch_positions[0]:
+        return None
+    return int(scan.epochs[0, 1])
 
 
 def without_tables(scan: RawScan) -> RawScan:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,11 @@ from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.leader_epochs import LeaderEpochs
 from recovery.log_reader import LogReader
-from recovery.model import Cut, Original, PartitionTask, ScanRequest
+from recovery.model import Original, PartitionTask, ScanRequest
 from recovery.producer_rebuild import rebuild_producer_state
 from recovery.producer_state import ProducerState
 from recovery.producer_transactions import InvalidTxnStateError
-from recovery.segment import Segment, SegmentMap, without_tables
+from recovery.segment import Segment, SegmentMap, first_offset_of, without_tables
 from recovery.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason, refusal_of_stop
 from recovery.tree import PartitionTree
 from segfmt.layout import OFFSET_INDEX_DTYPE
@@ -43,11 +44,30 @@ class SegmentOverflowedError(Exception):
         self.aborted = aborted
 
 
+class Departure(NamedTuple):
+    """Bytes of a `.log` that leave the live log, and why.
+
+    Attributes:
+        part: in the file of the start.
+        base_offset: of the segment.
+        first_offset: the first offset that goes with them.
+        may_repeat: whether offsets below *first_offset* may be in them, too.
+    """
+
+    part: Original
+    base_offset: int
+    reason: str
+    first_offset: int
+    may_repeat: bool = False
+
+
 class SegmentRecovery:
     """Recovers segments of one log, in the order in which it is asked.
 
     Attributes:
-        cuts: what was cut off so far.
+        departures: what was cut off or deleted so far.
+        deleted: base offsets of the segments that were deleted.
+        drops_all: whether these are all of a log that ends before its start.
         recovered: valid bytes of each recovered segment by base offset.
     """
 
@@ -66,7 +86,9 @@ class SegmentRecovery:
         self._reader = reader
         self._epochs = epochs
         self._new_state = new_state
-        self.cuts: list[Cut] = []
+        self.departures: list[Departure] = []
+        self.deleted: list[int] = []
+        self.drops_all = False
         self.recovered: dict[int, int] = {}
 
     def recover(self, segment: Segment, *, ordinal: int = 0, count: int = 0) -> int:
@@ -105,10 +127,11 @@ class SegmentRecovery:
         return part.size_bytes - scan.valid_bytes
 
     def note_deleted(self, segment: Segment, reason: str) -> None:
-        """Count a whole segment among the cuts."""
+        """Count a whole segment among what leaves the log."""
+        self.deleted.append(segment.base_offset)
         part = self._reader.part(segment.log)
         if part.size_bytes:
-            self._note_cut(part, segment.base_offset, 0, reason, first_offset=segment.base_offset)
+            self.departures.append(Departure(part, segment.base_offset, reason, segment.base_offset))
 
     def _scan(self, segment: Segment, request: ScanRequest) -> RawScan:
         scan = self._reader.recovery_scan(request)
@@ -125,34 +148,17 @@ class SegmentRecovery:
             raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=not request.count)
         if scan.valid_bytes < request.part.size_bytes:
             first_offset = scan.last_offset + 1 if scan.batch_count else request.base_offset
-            self._note_cut(
-                request.part,
-                request.base_offset,
-                scan.valid_bytes,
-                reason or cut_reason(scan),
-                first_offset=first_offset,
+            lost = request.part.behind(scan.valid_bytes)
+            self.departures.append(
+                Departure(
+                    lost,
+                    request.base_offset,
+                    reason or cut_reason(scan),
+                    first_offset,
+                    may_repeat=reason is not None,
+                )
             )
         return scan
-
-    def _note_cut(
-        self, part: Original, base_offset: int, position: int, reason: str, *, first_offset: int
-    ) -> None:
-        lost = part.behind(position)
-        is_preallocated = position > 0 and self._task.settings.preallocate and self._reader.is_zero(lost)
-        batch_count, last_offset = self._reader.count_batches(lost, base_offset)
-        self.cuts.append(
-            Cut(
-                file=part.file,
-                base_offset=base_offset,
-                position=lost.origin_position,
-                size_bytes=lost.size_bytes,
-                batch_count=batch_count,
-                reason="preallocated and never written" if is_preallocated else reason,
-                is_preallocated=is_preallocated,
-                first_offset=first_offset,
-                last_offset=last_offset,
-            )
-        )
 
     def _observe_epochs(self, segment: Segment, scan: RawScan) -> None:
         positions = scan.epoch_positions.tolist()
@@ -199,6 +205,7 @@ class SegmentRecovery:
         self._tree.put(segment.time_index, encode_time_index(scan.time_index))
         if len(aborted) or segment.txn_index in self._tree:
             self._tree.put(segment.txn_index, encode_transaction_index(aborted))
+        segment.first_offset = first_offset_of(scan)
         segment.scan = without_tables(scan)
         segment.opened_indexes.update((segment.offset_index, segment.time_index))
 

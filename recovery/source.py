@@ -142,15 +142,24 @@ class PartitionFiles:
                 if position > part.size_bytes - size_bytes:
                     return
                 if _magic(header) >= layout.MAGIC_V2:
-                    last_offset = read_record_batch_header(header).last_offset
-                    yield BatchSpan(position, size_bytes, _offset(header), last_offset, _magic(header))
-                elif not (opens_message_sets and header[_ATTRIBUTES_POSITION] & _CODEC_MASK):
-                    yield BatchSpan(position, size_bytes, _offset(header), _offset(header), _magic(header))
-                else:
+                    v2 = read_record_batch_header(header)
+                    yield BatchSpan(position, size_bytes, _offset(header), v2.last_offset, v2.magic, v2.crc)
+                    position += size_bytes
+                    continue
+                first = last_offset = _offset(header)
+                if opens_message_sets and header[_ATTRIBUTES_POSITION] & _CODEC_MASK:
                     message = header + opened.read(max(0, size_bytes - len(header)))
                     first = base_offset(message[:size_bytes])
-                    yield BatchSpan(position, size_bytes, first, _offset(header), _magic(header))
+                yield BatchSpan(
+                    position, size_bytes, first, last_offset, _magic(header), _message_crc(header)
+                )
                 position += size_bytes
+
+    def read_part(self, part: Original) -> bytes:
+        """Return the bytes of *part*; fewer where the file is shorter than it was."""
+        path = f"{self._folder}/{part.file}"
+        with naming(path), open(path, "rb", buffering=0) as opened:
+            return os.pread(opened.fileno(), part.size_bytes, part.origin_position)
 
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* is all zeros."""
@@ -323,6 +332,10 @@ def _offset(header: bytes) -> int:
 
 def _magic(header: bytes) -> int:
     return int.from_bytes(header[layout.MAGIC_POSITION : layout.MAGIC_POSITION + 1], "big", signed=True)
+
+
+def _message_crc(header: bytes) -> int:
+    return int.from_bytes(header[layout.MESSAGE_CRC_POSITION : layout.MESSAGE_CRC_START_POSITION], "big")
 
 
 def decide_control(scanner: SegmentScanner, batch: npt.NDArray[np.uint8]) -> None:

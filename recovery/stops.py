@@ -87,6 +87,26 @@ def refusal_of_stop(
     )
 
 
+def words_of_a_wrong_marker(
+    log: str, end_position: int, byte_count: int, log_end_offset: int, recovery_point: int
+) -> str:
+    """Return what is wrong where a log that passes for shut down cleanly does not end as it should.
+
+    Args:
+        log: the active segment.
+        end_position: where its batches end.
+        byte_count: how many bytes follow; 0 where the log ends before its recovery point.
+    """
+    words = (
+        f"{byte_count} bytes of {log} from byte {end_position} on are no batches that a broker sees. It takes "
+        f"{log_end_offset} for the log end, gives the offsets behind it away again and appends behind these bytes"
+        if byte_count
+        else f"the log ends at {log_end_offset}, before its recovery point {recovery_point}. The offsets between "
+        "were lost"
+    )
+    return f"the clean-shutdown marker is wrong: {words}. Remedy: recover --force, which ignores the marker"
+
+
 def remedy_by_checking(task: PartitionTask, file: str) -> str:
     """Return what has the segment *file* checked, and cut where it is bad, which a load does not do."""
     if task.is_delete_folder:

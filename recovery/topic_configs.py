@@ -8,10 +8,10 @@ Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Collection, Mapping
+from dataclasses import field, replace
 
-from recovery.config import BrokerConfig, LogConfig
+from recovery.config import CLEANUP_POLICY, BrokerConfig, LogConfig
 from recovery.errors import UsageError
 from recovery.model import LogSettings
 from recovery.setting import Layer
@@ -21,6 +21,8 @@ Configs = Mapping[str, str]
 
 TOPIC_CONFIG_OPTION = "--topic-config"
 
+_COMPACTED_BY_BROKERS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Brokers make these with `cleanup.policy=compact`, whatever their defaults say."""
 _EXPECTED = "JSON {topic: {key: value}}"
 
 TOPIC_CONFIG_NAMES = frozenset(
@@ -71,11 +73,13 @@ class TopicConfigs:
     Attributes:
         broker: gives the defaults.
         records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
+        topics: all topics that the metadata log knows, those without settings of their own, too.
         overrides: settings by topic from `--topic-config`, over the records key by key.
     """
 
     broker: BrokerConfig
     records: Mapping[str, Configs] = field(default_factory=dict)
+    topics: Collection[str] = ()
     overrides: Mapping[str, Configs] = field(default_factory=dict)
 
     def config_of(self, topic: str) -> LogConfig:
@@ -92,9 +96,19 @@ class TopicConfigs:
 
     def settings_of(self, topic: str) -> LogSettings:
         """Return what the recovery of a log of *topic* needs. Raises like `config_of`."""
-        return self.config_of(topic).settings(
+        config = self.config_of(topic)
+        settings = config.settings(
             topic, is_remote_log_storage_system_enabled=self.broker.is_remote_log_storage_system_enabled
         )
+        return replace(settings, is_compacted=self._is_compacted(topic, config))
+
+    def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
+        """Return whether *topic* is compacted; None where nobody says so, the metadata log being elsewhere, say."""
+        if topic in _COMPACTED_BY_BROKERS:
+            return True
+        sources = (self.overrides.get(topic, {}), self.records.get(topic, {}))
+        is_known = topic in self.topics or any(CLEANUP_POLICY.name in source for source in sources)
+        return "compact" in config.cleanup_policy if is_known else None
 
 
 def read_topic_configs(text: str) -> dict[str, dict[str, str]]:

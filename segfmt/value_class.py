@@ -108,7 +108,8 @@ def _getter(names: list[str]) -> Callable[[object], Any]:
 
 @recursive_repr()
 def _repr(self: Any) -> str:  # noqa: ANN401 - the same
-    values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self))
+    fields = (field.name for field in dataclasses.fields(self) if field.repr)
+    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
     return f"{type(self).__qualname__}({values})"
 
 

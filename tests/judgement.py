@@ -29,10 +29,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from recovery.model import Cut
 from recovery.report import PartitionReport, RecoveryReport
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import MalformedCheckpointError
 from tests.kafka import Oracle, OracleOutcome
+from tests.loss_account import account_errors
 from tests.mutilations.victim import CHECKPOINTS, topic_partition_of
 from tests.recovery.driving import (
     footprint,
@@ -41,6 +43,7 @@ from tests.recovery.driving import (
     manifest_errors,
     own_leftovers,
     recover,
+    settings_of,
 )
 from tests.samples import MARKER, Sample, differences, tree_of, write_tree
 
@@ -102,6 +105,7 @@ class Judge:
         after = {log_dir.name: tree_of(log_dir) for log_dir in log_dirs}
         for count in thread_counts[1:]:
             problems += self._recover_again(before, after, work / f"threads-{count}", count)
+        problems += _wrong_accounts(self._sample, before, after, report)
         case = _Case(self, before, broker_trees, after, outcome, report, work)
         problems += [*_bad_refusals(report), *case.differences()]
         kinds = case.kinds()
@@ -173,7 +177,7 @@ class _Case:
         self._cuts = [
             (name, one.folder, cut)
             for name, one in self._partitions
-            for cut in one.cuts
+            for cut in (*one.cuts, *_cuts_of_doubled(one))
             if cut.reason == OUT_OF_ORDER_REASON
         ]
 
@@ -281,6 +285,22 @@ class _Case:
         ]
 
 
+def _cuts_of_doubled(report: PartitionReport) -> Iterator[Cut]:
+    """What was cut and is no loss, since the log has the same batches in another place."""
+    for warning in report.warnings:
+        found = re.match(r"(\S+) from byte (\d+): (\d+) bytes cut: (.*); other segments have", warning)
+        if found:
+            file, position, size_bytes, reason = found.groups()
+            yield Cut(
+                file=file,
+                base_offset=-1,
+                position=int(position),
+                size_bytes=int(size_bytes),
+                batch_count=0,
+                reason=reason,
+            )
+
+
 @contextmanager
 def _deadline(trees: Mapping[str, Tree]) -> Iterator[None]:
     """Raise where the block takes too long, which it does at once where a FIFO is opened: nobody writes into it."""
@@ -343,6 +363,38 @@ def _not_kept(before: Mapping[str, bytes], log_dir: Path) -> list[str]:
         *(f"quarantine: {error}" for error in manifest_errors(log_dir)),
         *(f"left behind: {name}" for name in own_leftovers(log_dir)),
     ]
+
+
+def _wrong_accounts(sample: Sample, before: Trees, after: Trees, report: RecoveryReport) -> list[str]:
+    """What reports say of losses that is not so, or do not say."""
+    found = []
+    offline = {one.log_dir for one in report.log_dirs if one.status == "offline"}
+    for one in report.partitions:
+        name = Path(one.log_dir).name
+        is_looked_at = one.status in ("unchanged", "recovered", "truncated") and one.log_dir not in offline
+        if not is_looked_at or one.folder.endswith("-delete") or f"{one.folder}@" in before[name]:
+            continue
+        trees = (
+            {path.partition("/")[2]: data for path, data in _folder_of(tree[name], one.folder).items()}
+            for tree in (before, after)
+        )
+        errors = account_errors(
+            *trees,
+            one,
+            log_start_offset=_log_start_offset(before[name], one.folder),
+            is_compacted=settings_of(sample)()(one.topic).is_compacted,
+        )
+        found += [f"account: {name}/{one.folder}: {error}" for error in errors]
+    return found
+
+
+def _log_start_offset(tree: Tree, folder: str) -> int:
+    topic, number = topic_partition_of(folder)
+    try:
+        offsets = read_offset_checkpoint(tree.get("log-start-offset-checkpoint", b"0\n0\n"))
+    except MalformedCheckpointError:
+        return 0
+    return offsets.get((topic, int(number)), 0)
 
 
 def _bad_refusals(report: RecoveryReport) -> list[str]:

@@ -48,6 +48,7 @@ def settings_of(sample: Sample) -> Callable[[], Callable[[str], LogSettings]]:
             preallocate=own.get("preallocate", broker.get("log.preallocate")) == "true",
             remote_log_enabled=broker.get("remote.log.storage.system.enable") == "true"
             and own.get("remote.storage.enable") == "true",
+            is_compacted="compact" in own.get("cleanup.policy", "delete"),
         )
 
     return lambda: of

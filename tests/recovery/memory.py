@@ -67,11 +67,15 @@ class MemorySource:
         data, position = self._bytes(part), start_position
         while position + 17 < len(data):
             base_offset, length = struct.unpack_from(">qi", data, position)
+            (crc,) = struct.unpack_from(">I", data, position + 17)
             (delta,) = struct.unpack_from(">i", data, position + 23)
             if position + 12 + length > len(data):
                 return
-            yield BatchSpan(position, 12 + length, base_offset, base_offset + delta)
+            yield BatchSpan(position, 12 + length, base_offset, base_offset + delta, crc=crc)
             position += 12 + length
+
+    def read_part(self, part: Original) -> bytes:
+        return self._bytes(part)
 
     def is_zero(self, part: Original) -> bool:
         return not any(self._bytes(part))

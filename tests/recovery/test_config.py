@@ -166,8 +166,10 @@ def test_dynamic_settings_that_a_broker_leaves_out():
     assert not config.log_defaults.preallocate
 
 
-def topics(overrides=None, records=None, **properties):
-    return TopicConfigs(broker=broker(**properties), records=records or {}, overrides=overrides or {})
+def topics(overrides=None, records=None, topics=(), **properties):
+    return TopicConfigs(
+        broker=broker(**properties), records=records or {}, topics=topics, overrides=overrides or {}
+    )
 
 
 def test_precedence_key_by_key():
@@ -188,6 +190,36 @@ def test_precedence_key_by_key():
         index_interval_bytes=30, segment_index_bytes=300, segment_bytes=3_000_000, preallocate=True
     )
     assert configs.config_of("stray") == configs.broker.log_defaults
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, None),
+        ({"topics": {"t"}}, False),
+        ({"topics": {"t"}, "log__cleanup__policy": "compact"}, True),
+        ({"log__cleanup__policy": "compact"}, None),
+        ({"records": {"t": {"cleanup.policy": "compact,delete"}}}, True),
+        ({"records": {"t": {"preallocate": "true"}}}, None),
+        (
+            {
+                "overrides": {"t": {"cleanup.policy": "delete"}},
+                "records": {"t": {"cleanup.policy": "compact"}},
+            },
+            False,
+        ),
+        ({"overrides": {"t": {"preallocate": "true"}}}, None),
+    ],
+)
+def test_whether_a_topic_is_compacted_may_not_be_known(given, expected):
+    assert topics(**given).settings_of("t").is_compacted is expected
+    assert topics(**given).settings_of("__consumer_offsets").is_compacted
+    assert topics(**given).settings_of("__transaction_state").is_compacted
+
+
+def test_that_a_topic_is_compacted_is_no_other_configuration_for_an_interrupted_run():
+    """Journals hold the settings in words, also those from before this was one."""
+    assert str(LogSettings(is_compacted=True)) == str(LogSettings())
 
 
 def test_internal_segment_bytes_come_before_segment_bytes():

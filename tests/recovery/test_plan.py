@@ -110,7 +110,7 @@ class TestAsText:
             name(10, ".timeindex.swap"): b"",
         }
         assert words(plan_of(Folded(files, recovery_point=20))) == [
-            "save 10.log (compacted)",
+            "save 10.log (replaced by a segment that does not hold these offsets)",
             "remove 10.snapshot (10 bytes, compacted)",
             "rename 10.log.swap to 10.log",
             "rename 10.index.swap to 10.index",

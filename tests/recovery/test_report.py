@@ -7,9 +7,11 @@ import json
 
 import pytest
 
-from recovery.model import Cut
+from recovery.model import Cut, Hole
+from recovery.partition_result import PartitionResult
 from recovery.phases import PhaseTime
 from recovery.report import LogDirReport, PartitionReport, RecoveryReport
+from tests.recovery.memory import task_of
 
 TAIL = Cut(
     file="00000000000000000040.log",
@@ -18,6 +20,8 @@ TAIL = Cut(
     size_bytes=234,
     batch_count=2,
     reason="a batch whose CRC does not match",
+    first_offset=51,
+    last_offset=59,
 )
 WHOLE = Cut(
     file="00000000000000000060.log",
@@ -36,6 +40,9 @@ ZEROS = Cut(
     reason="preallocated and never written",
     is_preallocated=True,
 )
+
+
+HOLE = Hole(first_offset=155, last_offset=194, before="00000000000000000195.log")
 
 
 def partition(folder: str, status: str, **fields: object) -> PartitionReport:
@@ -131,6 +138,8 @@ JSON_PARTITION = {
             "position": 1000,
             "bytes": 234,
             "batches": 2,
+            "firstOffset": 51,
+            "lastOffset": 59,
             "reason": "a batch whose CRC does not match",
         },
         {
@@ -139,9 +148,12 @@ JSON_PARTITION = {
             "position": 0,
             "bytes": 500,
             "batches": 3,
+            "firstOffset": None,
+            "lastOffset": None,
             "reason": "behind the cut in 00000000000000000040.log",
         },
     ],
+    "holes": [],
     "actions": ["rename 00000000000000000060.log to 00000000000000000060.log.deleted"],
     "toQuarantine": ["00000000000000000060.log", "00000000000000000040.log from byte 1000"],
     "quarantined": ["/d1.quarantine/1/t-0/00000000000000000060.log"],
@@ -203,6 +215,33 @@ def test_preallocated_zeros_are_no_loss() -> None:
     assert "cut off" not in report(log_dir(partition("w-0", "recovered", cuts=(ZEROS,)))).to_text()
 
 
+def test_holes_are_told_of_partitions_that_lost_nothing() -> None:
+    told = report(log_dir(partition("w-0", "unchanged", holes=(HOLE,))))
+    assert "    offsets 155 to 194 are missing before 00000000000000000195.log" in told.to_text().splitlines()
+    assert told.to_text().splitlines()[-1] == "offsets are missing in 1 partition"
+    (found,) = json.loads(told.to_json())["logDirs"][0]["partitions"]
+    assert found["holes"] == [{"firstOffset": 155, "lastOffset": 194, "before": "00000000000000000195.log"}]
+
+
+def test_a_cut_of_some_batches_is_not_called_a_whole_segment() -> None:
+    scattered = dataclasses.replace(WHOLE, is_scattered=True)
+    text = report(log_dir(partition("w-0", "truncated", cuts=(scattered,)))).to_text()
+    assert "00000000000000000060.log from byte 0: 500 bytes, 3 batches" in text
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_the_journal_keeps_cuts_and_holes(is_old: bool) -> None:
+    """One that an earlier version wrote has fewer fields."""
+    task = task_of({})
+    made = dataclasses.replace(TRUNCATED, holes=() if is_old else (HOLE,))
+    document = PartitionResult(task=task, bounds=None, report=made, is_changed=True).to_json()
+    if is_old:
+        del document["report"]["holes"]
+        for cut in document["report"]["cuts"]:
+            del cut["is_scattered"]
+    assert PartitionResult.from_json(task, json.loads(json.dumps(document))).report == made
+
+
 def test_partitions_of_all_dirs_in_order() -> None:
     both = report(log_dir(TRUNCATED), log_dir(REFUSED, path="/d2"))
     assert both.partitions == (TRUNCATED, REFUSED)
@@ -220,6 +259,7 @@ class TestExitCode:
             ((log_dir(status="unchanged"),), 0),
             ((log_dir(partition("t-0", "recovered")),), 0),
             ((log_dir(TRUNCATED),), 2),
+            ((log_dir(partition("w-0", "recovered", holes=(HOLE,))),), 2),
             ((log_dir(partition("w-0", "recovered", cuts=(ZEROS,))),), 0),
             ((log_dir(REFUSED, status="partial"),), 4),
             ((log_dir(TRUNCATED, REFUSED, status="partial"),), 4),
@@ -229,7 +269,8 @@ class TestExitCode:
             ((log_dir(status="offline"), log_dir(status="unchanged", path="/d2")), 4),
         ],
         ids=[
-            "no dirs", "unchanged", "recovered", "truncated", "preallocated", "refused", "refused and truncated",
+            "no dirs", "unchanged", "recovered", "truncated", "holes", "preallocated", "refused",
+            "refused and truncated",
             "offline", "all offline", "offline and truncated", "offline and unchanged",
         ],
     )  # fmt: skip
