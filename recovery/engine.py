@@ -36,7 +36,7 @@ from recovery.pool import Pool, Processes, wants_processes
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine, places_of
 from recovery.quick_switches import quick_switches
-from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
+from recovery.report import EXIT_ERROR, LogDirReport, Note, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo
 from recovery.stop_request import StopRequest
 from recovery.survey import survey_log_dirs
@@ -56,7 +56,7 @@ class Engine:
         force: recover as after an unclean shutdown, whatever the markers say.
         problems: why log dirs may not be touched, as far as the caller knows.
         repair: first move away what keeps a broker from loading, where that costs no batch.
-        remarks: what the caller found out before, for the observers.
+        remarks: what the caller found out before, for the observers; notes of the run.
         locks: on all these dirs, where the caller holds them already.
         max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit.
         drop_cache: whether what is read from disk leaves the page cache again.
@@ -181,6 +181,10 @@ class Engine:
             if any(report.status == "interrupted" for report in reports)
             else None,
             phases=self._phases.times(),
+            notes=tuple(
+                Note(level=remark.level, text=remark.text)
+                for remark in (*(one for one in kernels.remarks if one.level != "info"), *self._remarks)
+            ),
         )
 
     def _take_offline(self, locks: LogDirLocks) -> None:

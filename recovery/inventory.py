@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, replace
 
 from recovery.access import broker_user
@@ -26,6 +26,7 @@ from recovery.listing import (
 from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
 from recovery.problem import Problem, Repair
+from recovery.remote_part import RemotePart
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -72,7 +73,8 @@ class LogDirInventory:
             indexes).
         recovery_points, log_start_offsets: the checkpoints' lines.
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
-        notes: what makes it do so once the logs are loaded; they can be recovered all the same.
+        notes: what makes it do so once the logs are loaded, and what was ignored or assumed; they can be recovered all
+            the same.
     """
 
     log_dir: str
@@ -150,6 +152,7 @@ class _Listing:
         self._notes: list[Problem] = []
         self._refused: list[RefusedFolder] = []
         self._passed_over: list[str] = []
+        self._read: set[str] = set()
 
     def take(
         self,
@@ -179,6 +182,9 @@ class _Listing:
             if folder is None or found is None:
                 continue
             key = (folder.topic, folder.partition)
+            settings = settings_of(folder.topic)
+            if folder.state is FolderState.CURRENT and not settings.remote_log_known:
+                self._look_for_remote_part(name, folder.topic, found, log_start_offsets.get(key))
             tasks.append(
                 PartitionTask(
                     log_dir=self._log_dir,
@@ -188,7 +194,7 @@ class _Listing:
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
-                    settings=settings_of(folder.topic),
+                    settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
                     others=found.others,
@@ -277,6 +283,17 @@ class _Listing:
                 contents.drop(file)
         return contents
 
+    def _look_for_remote_part(
+        self, name: str, topic: str, found: FolderContents, log_start_offset: int | None
+    ) -> None:
+        """Note what speaks for a remote part of a log of which no setting says whether it has one."""
+        part = RemotePart(os.path.join(self._log_dir, name), topic, found.files, log_start_offset)
+        problem = part.problem()
+        if problem is not None:
+            found.problems.append(problem)
+        elif (note := part.note(has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read)) is not None:
+            self._notes.append(note)
+
     def _checkpoint(self, name: str, found: list[Problem] | None = None) -> dict[tuple[str, int], int]:
         """Return the lines of a checkpoint; what is wrong with it goes into *found*, or among the dir's problems.
 
@@ -299,49 +316,22 @@ class _Listing:
         with naming(path), open(path, "rb") as file:
             data = file.read()
         try:
-            return read_offset_checkpoint(data)
+            offsets = read_offset_checkpoint(data)
         except MalformedCheckpointError as error:
+            position = error.position or None
             if error.takes_dir_offline:
                 rule = f"{error} ({error.kafka} takes the log dir offline)"
                 problems.append(
-                    Problem(
-                        file=name, position=error.position or None, rule=rule, remedy=remedy, repair=repair
-                    )
+                    Problem(file=name, position=position, rule=rule, remedy=remedy, repair=repair)
                 )
-            return {}  # otherwise Kafka warns and goes on with no lines at all
-
-
-def refuse_duplicates(inventories: Iterable[LogDirInventory]) -> list[LogDirInventory]:
-    """Return the inventories, with a problem for each partition that lies in more than one folder.
-
-    Kafka: LogManager.loadLog, IllegalStateException. A future log may lie beside its current one.
-    """
-    inventories = list(inventories)
-    places: dict[tuple[str, int, FolderState], list[str]] = {}
-    for inventory in inventories:
-        for task in inventory.tasks:
-            places.setdefault(_place(task), []).append(os.path.join(inventory.log_dir, task.folder))
-    return [
-        replace(inventory, tasks=tuple(_with_copies(task, places[_place(task)]) for task in inventory.tasks))
-        for inventory in inventories
-    ]
-
-
-def _with_copies(task: PartitionTask, found: list[str]) -> PartitionTask:
-    """Return *task* with a problem where it lies in all of *found*."""
-    if len(found) == 1 or _place(task)[2] in (FolderState.DELETE, FolderState.STRAY):
-        return task
-    problem = Problem(
-        file=task.folder,
-        rule=f"{task.topic_partition} lies in {len(found)} folders: {', '.join(found)} "
-        "(IllegalStateException stops the broker)",
-        remedy="decide which one is right, and move the other out of the log dirs",
-    )
-    return task if problem in task.problems else replace(task, problems=(problem, *task.problems))
-
-
-def _place(task: PartitionTask) -> tuple[str, int, FolderState]:
-    return task.topic_partition.topic, task.topic_partition.partition, read_folder_name(task.folder).state
+            else:
+                without = _WITHOUT_CHECKPOINT[name]
+                rule = f"{error}: no line of it counts ({error.kafka}, of which a broker warns); {without}"
+                remedy = "put a copy from a backup in its place first, if there is one"
+                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=remedy))
+            return {}
+        self._read.add(name)
+        return offsets
 
 
 def _foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:

@@ -45,13 +45,18 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The settings of one log that decide about bytes. Kafka: LogConfig."""
+    """The settings of one log that decide about bytes. Kafka: LogConfig.
+
+    Attributes:
+        remote_log_known: whether `remote_log_enabled` is said somewhere, and not just Kafka's default.
+    """
 
     index_interval_bytes: int = 4096
     segment_index_bytes: int = 10 * 1024 * 1024
     segment_bytes: int = 1024 * 1024 * 1024
     preallocate: bool = False
     remote_log_enabled: bool = False
+    remote_log_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
-from recovery.config import BrokerConfig, LogConfig
+from recovery.config import NEVER_TIERED_TOPICS, REMOTE_STORAGE_ENABLE, BrokerConfig, LogConfig
 from recovery.errors import UsageError
 from recovery.model import LogSettings
 from recovery.setting import Layer
@@ -72,11 +72,15 @@ class TopicConfigs:
         broker: gives the defaults.
         records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
         overrides: settings by topic from `--topic-config`, over the records key by key.
+        known_topics: those that the metadata log has; None where none was read.
+        is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
     """
 
     broker: BrokerConfig
     records: Mapping[str, Configs] = field(default_factory=dict)
     overrides: Mapping[str, Configs] = field(default_factory=dict)
+    known_topics: frozenset[str] | None = None
+    is_remote_storage_known: bool = True
 
     def config_of(self, topic: str) -> LogConfig:
         """Return the settings of *topic*'s logs; a topic that nobody knows (a stray log) has the defaults.
@@ -92,9 +96,19 @@ class TopicConfigs:
 
     def settings_of(self, topic: str) -> LogSettings:
         """Return what the recovery of a log of *topic* needs. Raises like `config_of`."""
-        return self.config_of(topic).settings(
+        settings = self.config_of(topic).settings(
             topic, is_remote_log_storage_system_enabled=self.broker.is_remote_log_storage_system_enabled
         )
+        return settings if self._is_remote_log_known(topic) else replace(settings, remote_log_known=False)
+
+    def _is_remote_log_known(self, topic: str) -> bool:
+        """Return whether it is known if a log of *topic* has a remote part."""
+        if self.is_remote_storage_known and not self.broker.is_remote_log_storage_system_enabled:
+            return True
+        if REMOTE_STORAGE_ENABLE.name in self.overrides.get(topic, {}) or topic in NEVER_TIERED_TOPICS:
+            return True
+        # A broker whose settings are known takes a topic that is not there any more for a plain one.
+        return self.known_topics is not None and (self.is_remote_storage_known or topic in self.known_topics)
 
 
 def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
