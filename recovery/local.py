@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from recovery.broker_dirs import find_broker_dirs
@@ -21,7 +23,8 @@ from recovery.report import RecoveryReport
 from recovery.setting import Layer
 from recovery.stop_request import StopRequest
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
-from segfmt.errors import FormatError
+from segfmt.errors import FileNameError, FormatError
+from segfmt.filenames import read_folder_name
 
 
 def recover(
@@ -107,6 +110,7 @@ def recover(
             topic_configs,
             _metadata(asked, has_topic_configs=topic_configs is not None, remarks=remarks),
             identity.node_id if run_config.node_id is None else run_config.node_id,
+            topics_here=_topics_in(paths),
             is_config_complete=log_dirs is None if is_config_complete is None else is_config_complete,
             remarks=remarks,
         )
@@ -141,6 +145,7 @@ def _settings(
     metadata: ClusterMetadata | None,
     node_id: int | None,
     *,
+    topics_here: frozenset[str],
     is_config_complete: bool,
     remarks: list[Remark],
 ) -> tuple[BrokerConfig, TopicConfigs]:
@@ -154,12 +159,18 @@ def _settings(
         REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name in layer.values for layer in broker.layers
     )
     known = ClusterMetadata() if metadata is None else metadata
-    tiered = _tiered_topics(known.topic_configs, topic_configs or {})
-    if tiered and not is_said:
+    tiered = [] if is_said else _tiered_topics(known.topic_configs, topic_configs or {})
+    if tiered:
         key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
-        text = f"{', '.join(tiered)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
-        remarks.append(Remark(text=text, level="warning"))
+        if here := [topic for topic in tiered if topic in topics_here]:
+            text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
+            remarks.append(Remark(text=text, level="warning"))
         broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
+    for topic in sorted(set(topic_configs or {}) - topics_here):
+        text = (
+            f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies in the log dirs, so its settings have no effect"
+        )
+        remarks.append(Remark(text=text, level="warning"))
     broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
     return broker, TopicConfigs(
         broker=broker,
@@ -168,6 +179,19 @@ def _settings(
         known_topics=None if metadata is None else frozenset(metadata.topic_ids),
         is_remote_storage_known=is_said,
     )
+
+
+def _topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
+    """Return the topics of which a folder lies in one of *log_dirs*."""
+    names: set[str] = set()
+    for log_dir in log_dirs:
+        with suppress(OSError):  # the log dir is offline
+            names.update(os.listdir(log_dir))
+    found = set()
+    for name in names:
+        with suppress(FileNameError):
+            found.add(read_folder_name(name).topic)
+    return frozenset(found)
 
 
 def _tiered_topics(

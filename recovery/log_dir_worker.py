@@ -132,9 +132,13 @@ def main(descriptor: int) -> None:
 def _work(task: WorkerTask, phases: Phases, sender: _Sender, stop: StopRequest) -> LogDirReport:
     job = task.job
     share = SpaceShare(task.space_descriptor, task.number)
-    journal = RunJournal(job.log_dir, quarantine_dir=job.quarantine_dir, dry_run=job.dry_run)
+    journal = RunJournal(
+        job.log_dir, quarantine_dir=job.quarantine_dir, dry_run=job.dry_run, is_forgotten=not job.goes_on
+    )
     if job.goes_on:
-        journal.review(job.inventory)  # as the parent has done: now this one knows what is committed
+        journal.review(
+            job.inventory, job.configuration
+        )  # as the parent has done: now this one knows what is committed
     else:
         journal.discard()  # a dry run that begins anew has left it there
     quarantine = Quarantine(

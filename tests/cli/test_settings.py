@@ -196,6 +196,12 @@ class TestNotes:
         assert [log_dir["notes"] for log_dir in report["logDirs"]] == [[], []]
         assert "note: " not in text
 
+    def test_settings_of_a_topic_that_is_not_there(self, sample: Sample) -> None:
+        configs = '{"old-v0": {"segment.bytes": 1048576}, "odl-v1": {"segment.bytes": 1048576}}'
+        done = recover_dirs(sample.log_dirs, "--dry-run", "--topic-config", configs)
+        assert [note for note in notes_of(done) if "no log of odl-v1 lies in the log dirs" in note]
+        assert len(notes_of(done)) == 1
+
     def test_no_meta_properties(self, sample: Sample) -> None:
         (sample.log_dirs[1] / "meta.properties").unlink()
         report, text = self.both(sample)
