@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, replace
 
-from recovery.access import broker_user
+from recovery.access import broker_user, may_give_away
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.file_system import is_link, is_there, naming
 from recovery.listing import (
@@ -22,6 +22,7 @@ from recovery.listing import (
     look_into,
     mount_problems,
     other_kind,
+    owner_problems,
 )
 from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
@@ -148,6 +149,7 @@ class _Listing:
         self._without = without
         self._stat = os.stat(log_dir)
         self._user = broker_user(log_dir)
+        self._gives_away = may_give_away()
         self._problems: list[Problem] = []
         self._notes: list[Problem] = []
         self._refused: list[RefusedFolder] = []
@@ -171,6 +173,12 @@ class _Listing:
             )
         had_clean_shutdown = self._has_marker() and not ignores_marker
         self._problems += mount_problems(self._log_dir)
+        if not os.access(self._log_dir, os.W_OK):
+            rule = "the user that recover runs as may not write there: it could not do what is announced"
+            remedy = f"run it as {self._user.name}, or as root"
+            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+        elif not self._gives_away:
+            self._problems += owner_problems(self._log_dir, self._stat)
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
@@ -272,7 +280,7 @@ class _Listing:
     def _look_into(self, name: str) -> FolderContents | None:
         path = os.path.join(self._log_dir, name)
         try:
-            contents = look_into(path, self._user)
+            contents = look_into(path, self._user, gives_away=self._gives_away)
         except PermissionError as error:
             rule = f"the folder may not be read: {error} (IOException takes the log dir offline)"
             self._refuse(name, Problem(file=name, rule=rule, remedy=f"{self._user.chown} {path}"))
