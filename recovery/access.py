@@ -93,7 +93,7 @@ def _group_name(gid: int) -> str:
 
 
 def may_give_away() -> bool:
-    """Return whether this process may give a file to another user: root may, unless its capabilities were taken away."""
+    """Return whether this process may give a file to another user: root may, unless that capability was taken away."""
     try:
         with open("/proc/self/status", "rb") as file:
             held = next(line for line in file if line.startswith(b"CapEff:"))

@@ -17,6 +17,7 @@ from recovery.identity import identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
+from recovery.older_brokers import older_version, place_problems
 from recovery.pool import Processes
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.report import RecoveryReport
@@ -105,11 +106,16 @@ def recover(
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         is_needed = log_dirs is None and topic_configs is None
         asked = [one for one in metadata_first if one not in locks.offline or (one == place and is_needed)]
+        metadata = _metadata(asked, has_topic_configs=topic_configs is not None, remarks=remarks)
+        node_id = identity.node_id if run_config.node_id is None else run_config.node_id
+        places = {}
+        if dirs.quarantine_dir is None:
+            places = place_problems(paths, older_version(metadata, node_id, config or {}))
         broker, topics = _settings(
             run_config,
             topic_configs,
-            _metadata(asked, has_topic_configs=topic_configs is not None, remarks=remarks),
-            identity.node_id if run_config.node_id is None else run_config.node_id,
+            metadata,
+            node_id,
             topics_here=_topics_in(paths),
             is_config_complete=log_dirs is None if is_config_complete is None else is_config_complete,
             remarks=remarks,
@@ -126,7 +132,7 @@ def recover(
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
-            problems=identity.problems,
+            problems={one: (*identity.problems.get(one, ()), *places.get(one, ())) for one in paths},
             restart=restart,
             observers=observers,
             stop=stop,

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from segfmt.metadata_record import MetadataRecord
 from tests.cli.command import Done, recover, run
 from tests.cli.paused import start_paused
 from tests.recovery.driving import footprint, own_leftovers, quarantine_of
+from tests.recovery.test_config_metadata import level, register
+from tests.recovery.test_config_metadata import log as metadata_log
 from tests.samples import MARKER, Sample, tree_of, unpack
 
 OWNER, GROUP = 12345, 23456
@@ -142,6 +145,48 @@ class TestAsTheBrokersUser:
         assert done.exit_code == 0, done.report
         for log_dir in done.report["logDirs"]:
             assert Path(log_dir["quarantine"]).parent.parent == Path(log_dir["logDir"])
+
+    @pytest.mark.parametrize(
+        ("records", "words"),
+        [
+            ([level(11)], "metadata.version is 11"),
+            ([level(14), register(1, 11)], "broker 1 knows metadata.version up to 11"),
+            ([], "inter.broker.protocol.version is 3.5"),
+        ],
+    )
+    def test_an_older_broker_must_not_have_quarantine_inside(
+        self, sample: Sample, records: list[MetadataRecord], words: str
+    ) -> None:
+        os.chown(sample.root, 0, 0)
+        os.chmod(sample.root, 0o755)
+        metadata = sample.log_dirs[0] / "__cluster_metadata-0"
+        for path in metadata.iterdir():
+            path.unlink()
+        (metadata / f"{0:020}.log").write_bytes(metadata_log(records) if records else b"")
+        os.chmod(metadata / f"{0:020}.log", 0o644)
+        protocol = () if records else ("--property", "inter.broker.protocol.version=3.5-IV2")
+        for options in (["--dry-run"], []):
+            done = run_as_brokers_user(sample, *protocol, *options)
+            assert done.exit_code == 1, done
+            for log_dir in done.report["logDirs"]:
+                (problem,) = log_dir["problems"]
+                assert words in problem["rule"]
+                assert "--quarantine-dir" in problem["remedy"]
+        place = sample.root / "place"
+        place.mkdir()
+        os.chown(place, OWNER, GROUP)
+        assert run_as_brokers_user(sample, *protocol, "--quarantine-dir", str(place)).exit_code in (0, 2)
+
+    @pytest.mark.parametrize("records", [[level(12)], [level(7), register(1, 25)]])
+    def test_a_newer_one_may(self, sample: Sample, records: list[MetadataRecord]) -> None:
+        os.chown(sample.root, 0, 0)
+        os.chmod(sample.root, 0o755)
+        metadata = sample.log_dirs[0] / "__cluster_metadata-0"
+        for path in metadata.iterdir():
+            path.unlink()
+        (metadata / f"{0:020}.log").write_bytes(metadata_log(records))
+        os.chmod(metadata / f"{0:020}.log", 0o644)
+        assert run_as_brokers_user(sample).exit_code in (0, 2)
 
     def test_a_dry_run_needs_to_read_only(self, sample: Sample) -> None:
         for path in [sample.root, *sample.root.rglob("*")]:
