@@ -7,18 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal
 
-from recovery.broker_dirs import find_broker_dirs
+from recovery.broker_dirs import BrokerDirs, find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
 from recovery.engine import Engine
 from recovery.errors import UsageError
 from recovery.file_system import absolute
-from recovery.identity import identify
+from recovery.identity import Identity, identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
 from recovery.older_brokers import older_version, place_problems
 from recovery.pool import Processes
+from recovery.problem import Problem
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.report import RecoveryReport
 from recovery.setting import Layer
@@ -97,20 +98,14 @@ def recover(
     with LogDirLocks(dirs.locked_dirs, dry_run=dry_run) as locks:
         place = absolute(run_config.metadata_log_dir)
         metadata_first = tuple(dict.fromkeys((place, *paths)))
-        identity = identify(
-            metadata_first,
-            node_id=run_config.node_id,
-            metadata_log_dir=run_config.metadata_log_dir if log_dirs is None else None,
-        )
+        known_place = run_config.metadata_log_dir if log_dirs is None else None
+        identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
         remarks += [Remark(text=note, level="warning") for note in identity.notes]
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
-        is_needed = log_dirs is None and topic_configs is None
-        asked = [one for one in metadata_first if one not in locks.offline or (one == place and is_needed)]
+        needed = {place} if log_dirs is None and topic_configs is None else set()
+        asked = [one for one in metadata_first if one not in locks.offline or one in needed]
         metadata = _metadata(asked, has_topic_configs=topic_configs is not None, remarks=remarks)
         node_id = identity.node_id if run_config.node_id is None else run_config.node_id
-        places = {}
-        if dirs.quarantine_dir is None:
-            places = place_problems(paths, older_version(metadata, node_id, config or {}))
         broker, topics = _settings(
             run_config,
             topic_configs,
@@ -132,7 +127,7 @@ def recover(
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
-            problems={one: (*identity.problems.get(one, ()), *places.get(one, ())) for one in paths},
+            problems=_problems(identity, dirs, older_version(metadata, node_id, config or {})),
             restart=restart,
             observers=observers,
             stop=stop,
@@ -143,6 +138,12 @@ def recover(
             processes=processes,
             acknowledge=acknowledge,
         ).run()
+
+
+def _problems(identity: Identity, dirs: BrokerDirs, older: str | None) -> dict[str, tuple[Problem, ...]]:
+    """Return, by log dir, why it may not be touched: whose it is, and where quarantine would lie."""
+    places = place_problems(dirs.log_dirs, older) if dirs.quarantine_dir is None else {}
+    return {one: (*identity.problems.get(one, ()), *places.get(one, ())) for one in dirs.log_dirs}
 
 
 def _settings(

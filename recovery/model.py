@@ -96,6 +96,11 @@ class PartitionTask:
         return self.folder.endswith("-delete")
 
     @property
+    def is_future_folder(self) -> bool:
+        """Whether the folder holds a copy on its way to another log dir (`-future`)."""
+        return self.folder.endswith("-future")
+
+    @property
     def is_stray_folder(self) -> bool:
         """Whether the folder was set aside as stray (`-stray`): its log is recovered, and never closed."""
         return self.folder.endswith("-stray")
