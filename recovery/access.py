@@ -16,6 +16,9 @@ from recovery.file_system import look_at
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from segfmt.value_class import dataclass
 
+_CAP_CHOWN = 1
+"""Linux: the lowest bit of a set of capabilities."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUser:
@@ -47,10 +50,7 @@ class BrokerUser:
     @property
     def name(self) -> str:
         """The user's name, or number where it has none here."""
-        try:
-            return pwd.getpwuid(self.uid).pw_name
-        except KeyError:
-            return str(self.uid)
+        return user_name(self.uid)
 
 
 def broker_user(log_dir: str) -> BrokerUser:
@@ -76,6 +76,14 @@ def _user(uid: int, gid: int) -> BrokerUser:
     return BrokerUser(uid=uid, gid=gid, gids=frozenset(gids))
 
 
+def user_name(uid: int) -> str:
+    """Return the name of a user, or its number where it has none here."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
 def _group_name(gid: int) -> str:
     """Return the name of a group, or its number where it has none here."""
     try:
@@ -84,10 +92,16 @@ def _group_name(gid: int) -> str:
         return str(gid)
 
 
+def may_give_away() -> bool:
+    """Return whether this process may give a file to another user: root may, unless that capability was taken away."""
+    try:
+        with open("/proc/self/status", "rb") as file:
+            held = next(line for line in file if line.startswith(b"CapEff:"))
+    except (OSError, StopIteration):
+        return os.geteuid() == 0
+    return bool(int(held.split()[1], 16) & _CAP_CHOWN)
+
+
 def mode_words(found: os.stat_result) -> str:
     """Return owner, group and mode in words: `root:root -rw-r--r--`."""
-    try:
-        owner = pwd.getpwuid(found.st_uid).pw_name
-    except KeyError:
-        owner = str(found.st_uid)
-    return f"{owner}:{_group_name(found.st_gid)} {stat.filemode(found.st_mode)}"
+    return f"{user_name(found.st_uid)}:{_group_name(found.st_gid)} {stat.filemode(found.st_mode)}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from recovery.config import BrokerConfig
 from recovery.errors import UnsafeError, UsageError
-from recovery.file_system import is_folder
+from recovery.file_system import absolute, is_folder
 from recovery.setting import Layer
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
@@ -69,7 +70,7 @@ def find_broker_dirs(
     if not may_be_foreign:
         _refuse_foreign(paths)
     locked_dirs = _with_metadata_dir(broker, paths)
-    quarantine = None if quarantine_dir is None else os.path.abspath(quarantine_dir)
+    quarantine = None if quarantine_dir is None else absolute(quarantine_dir)
     if quarantine is not None:
         _refuse_quarantine_inside(quarantine, locked_dirs)
     return BrokerDirs(log_dirs=paths, locked_dirs=locked_dirs, broker=broker, quarantine_dir=quarantine)
@@ -99,23 +100,26 @@ def _refuse_relative(broker: BrokerConfig) -> None:
 
 
 def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
-    """Return the log dirs as absolute paths, each of them a folder of its own.
+    """Return the log dirs as absolute paths, each of them a folder of its own, or one that cannot be looked at.
 
     Kafka: LogManager.createAndValidateLogDirs. Differs: a log dir that is missing is not made.
     """
-    paths: dict[tuple[int, int], str] = {}
-    for entry in broker.log_dirs:
-        path = os.path.abspath(entry)
-        if not is_folder(path):
-            raise UsageError(f"{path}: no such log dir")
-        found = os.stat(path)
-        other = paths.setdefault((found.st_dev, found.st_ino), entry)
+    entries: dict[tuple[int, int], str] = {}
+    paths = {entry: absolute(entry) for entry in broker.log_dirs}
+    for entry, path in paths.items():
+        try:
+            if not is_folder(path):
+                raise UsageError(f"{path}: no such log dir")
+            found = os.stat(path)
+        except OSError:
+            continue  # the log dir goes offline when it is locked
+        other = entries.setdefault((found.st_dev, found.st_ino), entry)
         if other != entry:
             raise UsageError(
                 f"log.dirs: {other} and {entry} are the same folder (KafkaException stops the broker). "
                 "Remedy: name it once"
             )
-    return tuple(os.path.abspath(entry) for entry in paths.values())
+    return tuple(paths.values())
 
 
 def _refuse_foreign(paths: tuple[str, ...]) -> None:
@@ -138,10 +142,17 @@ def _refuse_foreign(paths: tuple[str, ...]) -> None:
 
 def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
     """Return the dirs to lock: a separate metadata.log.dir is one of them."""
-    metadata_dir = os.path.abspath(broker.metadata_log_dir)
-    if not is_folder(metadata_dir) or any(os.path.samefile(metadata_dir, path) for path in paths):
+    metadata_dir = absolute(broker.metadata_log_dir)
+    if metadata_dir in paths or not is_folder(metadata_dir):
         return paths
-    return (*paths, metadata_dir)
+    return paths if any(map(partial(_is_same_folder, metadata_dir), paths)) else (*paths, metadata_dir)
+
+
+def _is_same_folder(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False  # one of them goes offline
 
 
 def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:

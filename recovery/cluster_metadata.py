@@ -27,7 +27,9 @@ from segfmt.metadata_log import MetadataBatch, read_kraft_snapshot, read_metadat
 from segfmt.metadata_record import (
     ApiKey,
     ConfigRecord,
+    FeatureLevelRecord,
     MetadataRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     ResourceType,
     TopicRecord,
@@ -38,6 +40,7 @@ from segfmt.value_class import dataclass
 MAX_READ_BYTES = 8 * 1024 * 1024
 """How much of the metadata log a node reads at once. Kafka: KafkaRaftClient.MAX_FETCH_SIZE_BYTES."""
 
+METADATA_VERSION = "metadata.version"
 Configs = Mapping[str, str]
 
 
@@ -52,6 +55,8 @@ class ClusterMetadata:
         brokers: dynamic settings of one broker, by node id, in force while logs are loaded.
         cluster_default_after_load: the same as they are once the broker runs.
         brokers_after_load: the same as they are once the broker runs.
+        metadata_version: the level of the feature metadata.version; None where it is not said.
+        broker_versions: the highest one that each broker knew when it last started, by node id.
         end_offset: int64, behind the last batch that was read; 0 without any.
         damage: why the log's last bytes were not read, None if all were.
     """
@@ -62,6 +67,8 @@ class ClusterMetadata:
     brokers: Mapping[str, Configs] = field(default_factory=dict)
     cluster_default_after_load: Configs = field(default_factory=dict)
     brokers_after_load: Mapping[str, Configs] = field(default_factory=dict)
+    metadata_version: int | None = None
+    broker_versions: Mapping[int, int] = field(default_factory=dict)
     end_offset: int = 0
     damage: str | None = None
 
@@ -118,6 +125,8 @@ def read_cluster_metadata(
         brokers=at_load,
         cluster_default_after_load=after_load.pop("", {}),
         brokers_after_load=after_load,
+        metadata_version=state.metadata_version,
+        broker_versions=state.broker_versions,
         end_offset=end_offset,
         damage=damage,
     )
@@ -166,6 +175,8 @@ class _State:
         self._changes: dict[_Resource, dict[str, str | None]] = {}
         self._topic_changes: list[TopicRecord | RemoveTopicRecord] = []
         self._is_in_transaction = False
+        self.metadata_version: int | None = None
+        self.broker_versions: dict[int, int] = {}
 
     def replay(self, batches: Iterable[MetadataBatch], from_offset: int) -> None:
         """Note what the records at or behind *from_offset* change."""
@@ -199,6 +210,10 @@ class _State:
         elif isinstance(record, ConfigRecord):
             resource = (record.resource_type, record.resource_name)
             self._changes.setdefault(resource, {})[record.name] = record.value
+        elif isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
+            self.metadata_version = record.feature_level
+        elif isinstance(record, RegisterBrokerRecord) and METADATA_VERSION in record.features:
+            self.broker_versions[record.broker_id] = record.features[METADATA_VERSION]
         elif isinstance(record, TopicRecord):
             self._names[record.topic_id] = record.name
             self._topic_changes.append(record)

@@ -1,9 +1,14 @@
-"""Work in the background, one piece after another: while one group is brought to disk, the next is read."""
+"""Work in the background, one piece after another: while one group is brought to disk, the next is read.
+
+Where the system allows no more threads, it is done by whoever submits it.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+
+from recovery.threads import is_started
 
 
 class Committer:
@@ -23,8 +28,12 @@ class Committer:
         with self._lock:
             if self._last is not None:
                 self._last.join()
-            self._last = threading.Thread(target=work, name=self._name)
-            self._last.start()
+            thread = threading.Thread(target=work, name=self._name)
+            if is_started(thread):
+                self._last = thread
+                return
+            self._last = None
+            work()
 
     def drain(self) -> None:
         """Wait until all that was submitted is done."""

@@ -62,7 +62,7 @@ _CLUSTER_DYNAMIC_KEYS: tuple[Key[object], ...] = (
     PRODUCER_ID_EXPIRATION_MS,
 )
 _BROKER_DYNAMIC_KEYS = (*_CLUSTER_DYNAMIC_KEYS, CORDONED_LOG_DIRS)
-_NEVER_TIERED_TOPICS = frozenset(
+NEVER_TIERED_TOPICS = frozenset(
     {
         "__consumer_offsets",
         "__transaction_state",
@@ -118,7 +118,7 @@ class LogConfig:
             is_remote_log_storage_system_enabled
             and self.remote_storage_enable
             and "compact" not in self.cleanup_policy
-            and topic not in _NEVER_TIERED_TOPICS
+            and topic not in NEVER_TIERED_TOPICS
         )
 
     def settings(self, topic: str, *, is_remote_log_storage_system_enabled: bool) -> LogSettings:

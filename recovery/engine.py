@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 
 from recovery.cut_ledger import acknowledge, untold_in
@@ -36,7 +37,7 @@ from recovery.pool import Pool, Processes, wants_processes
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine, places_of
 from recovery.quick_switches import quick_switches
-from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
+from recovery.report import EXIT_ERROR, LogDirReport, Note, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo
 from recovery.stop_request import StopRequest
 from recovery.survey import survey_log_dirs
@@ -56,7 +57,7 @@ class Engine:
         force: recover as after an unclean shutdown, whatever the markers say.
         problems: why log dirs may not be touched, as far as the caller knows.
         repair: first move away what keeps a broker from loading, where that costs no batch.
-        remarks: what the caller found out before, for the observers.
+        remarks: what the caller found out before, for the observers; notes of the run.
         locks: on all these dirs, where the caller holds them already.
         max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit.
         drop_cache: whether what is read from disk leaves the page cache again.
@@ -117,6 +118,8 @@ class Engine:
         self._phases = Phases()
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
+        self._notes: dict[str, list[Note]] = {}
+        self._is_clock_obsolete = False
 
     def run(self) -> RecoveryReport:
         """Recover all log dirs and return what became of them.
@@ -165,6 +168,9 @@ class Engine:
             try:
                 with self._phases.during("inventory"):
                     inventories = self._list_log_dirs(now_ms)
+                    if self._is_clock_obsolete:
+                        now_ms = self._clock()
+                        inventories = [self._at(now_ms, inventory) for inventory in inventories]
                 reports = self._recover(inventories, now_ms, locks, kernels)
             finally:
                 for journal in self._journals.values():
@@ -176,11 +182,18 @@ class Engine:
             cpu_path=kernels.cpu_path,
             kernel_origin=kernels.origin,
             duration_ms=int((time.monotonic() - started_s) * 1000),
-            log_dirs=tuple(sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])),
+            log_dirs=tuple(
+                replace(report, notes=(*self._notes.get(report.log_dir, ()), *report.notes))
+                for report in sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])
+            ),
             signal_exit_code=128 + self._stop.signal_number
             if any(report.status == "interrupted" for report in reports)
             else None,
             phases=self._phases.times(),
+            notes=tuple(
+                Note(level=remark.level, text=remark.text)
+                for remark in (*(one for one in kernels.remarks if one.level != "info"), *self._remarks)
+            ),
         )
 
     def _take_offline(self, locks: LogDirLocks) -> None:
@@ -204,17 +217,32 @@ class Engine:
                 continue
             try:
                 refuse_unfinished_undo(log_dir, self._quarantine_dir)
-                journal = RunJournal(log_dir, quarantine_dir=self._quarantine_dir, dry_run=self._dry_run)
+                journal = RunJournal(
+                    log_dir,
+                    quarantine_dir=self._quarantine_dir,
+                    dry_run=self._dry_run,
+                    is_forgotten=self._restart,
+                )
                 if self._restart:
                     journal.discard()
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
                 continue
             self._journals[log_dir] = journal
+        return self._clock()
+
+    def _clock(self) -> int:
+        """Return the clock of the run: the one it was given, else that of an interrupted run that it goes on with."""
         if self._now_ms is not None:
             return self._now_ms
         begun = [journal.now_ms for journal in self._journals.values() if journal.now_ms is not None]
         return begun[0] if begun else time.time_ns() // 1_000_000
+
+    def _at(self, now_ms: int, inventory: LogDirInventory) -> LogDirInventory:
+        """Return *inventory* by another clock, unless an interrupted run has set that of its log dir."""
+        if self._journals[inventory.log_dir].is_begun:
+            return inventory
+        return replace(inventory, tasks=tuple(replace(task, now_ms=now_ms) for task in inventory.tasks))
 
     def _list_log_dirs(self, now_ms: int) -> list[LogDirInventory]:
         settings_of = self._settings()
@@ -238,6 +266,10 @@ class Engine:
                 self._notify(Remark(text=line, level="warning", log_dir=log_dir))
         for log_dir, error in survey.offline.items():
             self._note_offline(log_dir, error)
+        # All of them before the first journal goes: where one is refused, nothing is changed.
+        for inventory in survey.inventories:
+            with suppress(OSError):  # it goes offline below
+                self._check_configuration(inventory)
         ready = (self._ready(inventory) for inventory in survey.inventories)
         inventories = [inventory for inventory in ready if inventory is not None]
         for inventory in inventories:
@@ -290,17 +322,23 @@ class Engine:
         journal = self._journals[inventory.log_dir]
         if not journal.is_begun:
             return inventory
-        self._check_configuration(inventory)
-        resumed, objection = journal.review(inventory)
+        resumed, objection = journal.review(inventory, self._configuration(inventory), self._now_ms)
         text = "going on with the run that was interrupted"
         if objection is not None:
             text = f"a run was interrupted here, but {objection}: beginning anew"
-        self._notify(Remark(text=text, log_dir=inventory.log_dir))
+            self._is_clock_obsolete = True
+        self._note(inventory.log_dir, text)
         return resumed
+
+    def _note(self, log_dir: str, text: str) -> None:
+        """Tell the observers, and the report."""
+        self._notify(Remark(text=text, log_dir=log_dir))
+        self._notes.setdefault(log_dir, []).append(Note(level="info", text=text))
 
     def _check_configuration(self, inventory: LogDirInventory) -> None:
         """Refuse to go on with an interrupted run under another configuration; nothing was changed so far."""
-        self._journals[inventory.log_dir].check_configuration(self._configuration(inventory), self._now_ms)
+        journal = self._journals[inventory.log_dir]
+        journal.check_configuration(inventory, self._configuration(inventory), self._now_ms)
 
     def _configuration(self, inventory: LogDirInventory) -> dict[str, str]:
         """Return all that decides about bytes, by name."""

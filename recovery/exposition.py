@@ -147,6 +147,10 @@ def _label(log_dir: str) -> str:
     return log_dir.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
+def _pass_over(request: object, client_address: object) -> None:
+    """Say nothing: the traceback of a connection that breaks, or gets no thread, is no line of the log."""
+
+
 @contextmanager
 def serve_metrics(gauges: Gauges, port: int, address: str = LOOPBACK) -> Iterator[int]:
     """Serve the figures while the context is open; gives the port, which is a free one for *port* 0.
@@ -162,6 +166,12 @@ def serve_metrics(gauges: Gauges, port: int, address: str = LOOPBACK) -> Iterato
         raise UsageError(
             f"Cannot serve metrics at {address} port {port}: {error}. Choose another --metrics-port."
         ) from error
+    except RuntimeError as error:
+        raise UsageError(
+            f"Cannot serve metrics: {error}. Remedy: allow more threads (ulimit -u, pids.max), or leave out "
+            "--metrics-port"
+        ) from error
+    server.handle_error = _pass_over  # type: ignore[method-assign]  # a scrape that fails is the scraper's to tell
     try:
         yield server.server_port
     finally:

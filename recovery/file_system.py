@@ -97,6 +97,19 @@ def is_link(path: str) -> bool:
         return False
 
 
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return *path* as an absolute one that leads where the kernel goes.
+
+    `os.path.abspath` crosses out `..` with the name before it; behind a link it leads to where the link's target lies.
+    Java leaves both to the kernel. Links behind the last `..` stay: a log dir keeps the name that it was given.
+    """
+    parts = os.fspath(path).split(os.sep)
+    if os.pardir not in parts:
+        return os.path.abspath(path)
+    behind = len(parts) - parts[::-1].index(os.pardir)
+    return os.path.normpath(os.path.join(os.path.realpath(os.sep.join(parts[:behind])), *parts[behind:]))
+
+
 def nearest(path: str) -> str:
     """Return *path*, or the nearest folder above it that is there. Raises OSError where it cannot be told."""
     while look_at(path) is None:

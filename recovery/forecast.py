@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from recovery.model import FileStat, Original, PartitionTask, ScanRequest
 from recovery.partition import unflushed_segments
 from recovery.run_journal import RunJournal
@@ -39,3 +41,8 @@ def is_kept(request: ScanRequest, stat: FileStat | None) -> bool:
     """Whether the scan that *request* asks for is worth a place in the journal: of a whole, large file."""
     is_large = request.part.size_bytes >= LEAST_KEPT_SCAN_BYTES
     return is_large and stat is not None and request.recovers_whole_file(stat.size_bytes)
+
+
+def most_busy_threads(tasks: Iterable[PartitionTask]) -> int:
+    """Return how many threads can be busy at once: one for each log, and for each segment that is to be read."""
+    return max(1, sum(max(1, len(unflushed_segments(task))) for task in tasks))

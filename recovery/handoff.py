@@ -49,9 +49,10 @@ def plan_handoff(
     refused = _refused_keys(inventory, logs)
     recovery_points = {key: at for key, at in inventory.recovery_points.items() if key in refused}
     log_start_offsets = {key: at for key, at in inventory.log_start_offsets.items() if key in refused}
-    for task, bounds in logs.values():
+    # A future log has the key of its current one, and comes behind it: of two in one dir a broker writes that line.
+    for task, bounds in sorted(logs.values(), key=lambda log: (log[0].is_future_folder, log[0].folder)):
         key = (task.topic_partition.topic, task.topic_partition.partition)
-        if bounds.is_loaded and key not in refused:  # a future log has the key of its current one
+        if bounds.is_loaded and key not in refused:
             point = bounds.recovery_point
             recovery_points[key] = bounds.log_end_offset if point is None else point
             if bounds.checkpoints_log_start:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, replace
 
-from recovery.access import broker_user
+from recovery.access import broker_user, may_give_away
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.file_system import is_link, is_there, naming
 from recovery.listing import (
@@ -22,10 +22,12 @@ from recovery.listing import (
     look_into,
     mount_problems,
     other_kind,
+    owner_problems,
 )
 from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
 from recovery.problem import Problem, Repair
+from recovery.remote_part import RemotePart
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -72,7 +74,8 @@ class LogDirInventory:
             indexes).
         recovery_points, log_start_offsets: the checkpoints' lines.
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
-        notes: what makes it do so once the logs are loaded; they can be recovered all the same.
+        notes: what makes it do so once the logs are loaded, and what was ignored or assumed; they can be recovered all
+            the same.
     """
 
     log_dir: str
@@ -146,10 +149,12 @@ class _Listing:
         self._without = without
         self._stat = os.stat(log_dir)
         self._user = broker_user(log_dir)
+        self._gives_away = may_give_away()
         self._problems: list[Problem] = []
         self._notes: list[Problem] = []
         self._refused: list[RefusedFolder] = []
         self._passed_over: list[str] = []
+        self._read: set[str] = set()
 
     def take(
         self,
@@ -168,6 +173,12 @@ class _Listing:
             )
         had_clean_shutdown = self._has_marker() and not ignores_marker
         self._problems += mount_problems(self._log_dir)
+        if not os.access(self._log_dir, os.W_OK):
+            rule = "the user that recover runs as may not write there: it could not do what is announced"
+            remedy = f"run it as {self._user.name}, or as root"
+            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+        elif not self._gives_away:
+            self._problems += owner_problems(self._log_dir, self._stat)
         recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
@@ -179,6 +190,9 @@ class _Listing:
             if folder is None or found is None:
                 continue
             key = (folder.topic, folder.partition)
+            settings = settings_of(folder.topic)
+            if folder.state is FolderState.CURRENT and not settings.remote_log_known:
+                self._look_for_remote_part(name, folder.topic, found, log_start_offsets.get(key))
             tasks.append(
                 PartitionTask(
                     log_dir=self._log_dir,
@@ -188,7 +202,7 @@ class _Listing:
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
-                    settings=settings_of(folder.topic),
+                    settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
                     others=found.others,
@@ -266,7 +280,7 @@ class _Listing:
     def _look_into(self, name: str) -> FolderContents | None:
         path = os.path.join(self._log_dir, name)
         try:
-            contents = look_into(path, self._user)
+            contents = look_into(path, self._user, gives_away=self._gives_away)
         except PermissionError as error:
             rule = f"the folder may not be read: {error} (IOException takes the log dir offline)"
             self._refuse(name, Problem(file=name, rule=rule, remedy=f"{self._user.chown} {path}"))
@@ -276,6 +290,17 @@ class _Listing:
             if folder == name:
                 contents.drop(file)
         return contents
+
+    def _look_for_remote_part(
+        self, name: str, topic: str, found: FolderContents, log_start_offset: int | None
+    ) -> None:
+        """Note what speaks for a remote part of a log of which no setting says whether it has one."""
+        part = RemotePart(os.path.join(self._log_dir, name), topic, found.files, log_start_offset)
+        problem = part.problem()
+        if problem is not None:
+            found.problems.append(problem)
+        elif (note := part.note(has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read)) is not None:
+            self._notes.append(note)
 
     def _checkpoint(self, name: str, found: list[Problem] | None = None) -> dict[tuple[str, int], int]:
         """Return the lines of a checkpoint; what is wrong with it goes into *found*, or among the dir's problems.
@@ -299,49 +324,22 @@ class _Listing:
         with naming(path), open(path, "rb") as file:
             data = file.read()
         try:
-            return read_offset_checkpoint(data)
+            offsets = read_offset_checkpoint(data)
         except MalformedCheckpointError as error:
+            position = error.position or None
             if error.takes_dir_offline:
                 rule = f"{error} ({error.kafka} takes the log dir offline)"
                 problems.append(
-                    Problem(
-                        file=name, position=error.position or None, rule=rule, remedy=remedy, repair=repair
-                    )
+                    Problem(file=name, position=position, rule=rule, remedy=remedy, repair=repair)
                 )
-            return {}  # otherwise Kafka warns and goes on with no lines at all
-
-
-def refuse_duplicates(inventories: Iterable[LogDirInventory]) -> list[LogDirInventory]:
-    """Return the inventories, with a problem for each partition that lies in more than one folder.
-
-    Kafka: LogManager.loadLog, IllegalStateException. A future log may lie beside its current one.
-    """
-    inventories = list(inventories)
-    places: dict[tuple[str, int, FolderState], list[str]] = {}
-    for inventory in inventories:
-        for task in inventory.tasks:
-            places.setdefault(_place(task), []).append(os.path.join(inventory.log_dir, task.folder))
-    return [
-        replace(inventory, tasks=tuple(_with_copies(task, places[_place(task)]) for task in inventory.tasks))
-        for inventory in inventories
-    ]
-
-
-def _with_copies(task: PartitionTask, found: list[str]) -> PartitionTask:
-    """Return *task* with a problem where it lies in all of *found*."""
-    if len(found) == 1 or _place(task)[2] in (FolderState.DELETE, FolderState.STRAY):
-        return task
-    problem = Problem(
-        file=task.folder,
-        rule=f"{task.topic_partition} lies in {len(found)} folders: {', '.join(found)} "
-        "(IllegalStateException stops the broker)",
-        remedy="decide which one is right, and move the other out of the log dirs",
-    )
-    return task if problem in task.problems else replace(task, problems=(problem, *task.problems))
-
-
-def _place(task: PartitionTask) -> tuple[str, int, FolderState]:
-    return task.topic_partition.topic, task.topic_partition.partition, read_folder_name(task.folder).state
+            else:
+                without = _WITHOUT_CHECKPOINT[name]
+                rule = f"{error}: no line of it counts ({error.kafka}, of which a broker warns); {without}"
+                remedy = "put a copy from a backup in its place first, if there is one"
+                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=remedy))
+            return {}
+        self._read.add(name)
+        return offsets
 
 
 def _foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:

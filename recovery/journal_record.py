@@ -125,9 +125,12 @@ def check_start(start: bytes, path: str) -> bool:
         version = START.unpack(start)[1]
         raise JournalError(
             f"{path}: byte 4: version {version} of the journal, this tool knows {VERSION}. Remedy: go on with the "
-            "version of the tool that began, or move the file away: everything is then read again"
+            "version of the tool that began, or begin anew with recover --restart"
         )
-    raise JournalError(f"{path}: byte 0: not a journal of this tool. Remedy: move the file away")
+    raise JournalError(
+        f"{path}: byte 0: not a journal of this tool. Remedy: move the file away, as recover --restart "
+        "does with a journal of a recovery"
+    )
 
 
 def encode_payload(head: Document, body: Sequence[Piece]) -> tuple[Piece, ...] | None:

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from recovery.access import BrokerUser, broker_user, mode_words
+from recovery.access import BrokerUser, broker_user, mode_words, user_name
 from recovery.file_system import is_there
 from recovery.model import FileStat
 from recovery.problem import Problem
@@ -39,20 +39,23 @@ class FolderContents:
         self.problems = [problem for problem in self.problems if problem.file != name]
 
 
-def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
+def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool = True) -> FolderContents:
     """Return the regular files of a partition's folder, links to such included, and what else is there.
 
     Args:
         user: the broker's; what it may not use is a problem.
+        gives_away: whether this process may give files to others; else what is not its own is a problem.
 
     Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
     contents = FolderContents()
-    may_read_all = os.geteuid() == 0
     own = os.stat(folder)
     user = broker_user(os.path.dirname(folder)) if user is None else user
     if lacking := user.lacks(own, "rwx"):
         contents.problems.append(access_problem(os.path.basename(folder), folder, own, lacking, user))
+    is_of_us = gives_away or not os.access(folder, os.W_OK)  # who may only read changes nothing
+    if not is_of_us:
+        contents.problems += owner_problems(os.path.basename(folder), own)
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if not is_of_type(entry, os.DirEntry.is_file):
@@ -66,7 +69,9 @@ def look_into(folder: str, user: BrokerUser | None = None) -> FolderContents:
             lacking = user.lacks(found, rights)
             if lacking:
                 contents.problems.append(access_problem(entry.name, entry.path, found, lacking, user))
-            if not may_read_all and not os.access(entry.path, os.R_OK):
+            if not is_of_us and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
+                contents.problems += owner_problems(entry.name, found)
+            if not os.access(entry.path, os.R_OK):  # root may be kept from it, too: by NFS, by a container
                 contents.unreadable.add(entry.name)
                 if not lacking:
                     contents.problems.append(_unreadable(entry.name))
@@ -168,9 +173,21 @@ def access_problem(name: str, path: str, found: os.stat_result, lacking: str, us
     )
 
 
+def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
+    """Yield the problem that what replaces *name*, or is made in it, could not be given to its owner."""
+    if found.st_uid != os.geteuid():
+        owner = user_name(found.st_uid)
+        yield Problem(
+            file=name,
+            rule=f"belongs to {owner}, and recover runs as {user_name(os.geteuid())}, who may write there but not give "
+            "a file to another user",
+            remedy=f"run recover as {owner}, or as root",
+        )
+
+
 def _unreadable(name: str) -> Problem:
     return Problem(
         file=name,
         rule="the file may not be read by the user that recover runs as",
-        remedy="run recover as the broker's user, or as root",
+        remedy="run recover as the broker's user, or as root with all its capabilities",
     )

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
-from recovery.broker_dirs import find_broker_dirs
+from recovery.broker_dirs import BrokerDirs, find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
 from recovery.engine import Engine
 from recovery.errors import UsageError
-from recovery.identity import identify
+from recovery.file_system import absolute
+from recovery.identity import Identity, identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
+from recovery.older_brokers import older_version, place_problems
 from recovery.pool import Processes
+from recovery.problem import Problem
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.report import RecoveryReport
 from recovery.setting import Layer
 from recovery.stop_request import StopRequest
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
-from segfmt.errors import FormatError
+from segfmt.errors import FileNameError, FormatError
+from segfmt.filenames import read_folder_name
 
 
 def recover(
     log_dirs: Sequence[str] | None,
     *,
     config: Mapping[str, str] | None = None,
+    is_config_complete: bool | None = None,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     now_ms: int | None = None,
     dry_run: bool = False,
@@ -50,6 +56,9 @@ def recover(
     Args:
         log_dirs: paths; None for those in *config*.
         config: the broker's properties, as in its server.properties.
+        is_config_complete: whether these are all of the broker's properties, so that what they leave out has Kafka's
+            default there; None for yes where the log dirs come from them. What is not known, and would decide
+            whether a log has a remote part, is assumed with a note, or its partition is refused.
         topic_configs: settings by topic; they win over those in the metadata log.
         now_ms: the clock by which producers expire, ms since 1970; None for now, or for that of an interrupted run.
         dry_run: change nothing, say what would be done.
@@ -87,15 +96,25 @@ def recover(
     remarks: list[Remark] = []
     # Locked before the metadata log is read: a broker would still write to it.
     with LogDirLocks(dirs.locked_dirs, dry_run=dry_run) as locks:
-        metadata_first = tuple(dict.fromkeys((os.path.abspath(run_config.metadata_log_dir), *paths)))
-        identity = identify(
-            metadata_first,
-            node_id=run_config.node_id,
-            metadata_log_dir=run_config.metadata_log_dir if log_dirs is None else None,
-        )
+        place = absolute(run_config.metadata_log_dir)
+        metadata_first = tuple(dict.fromkeys((place, *paths)))
+        known_place = run_config.metadata_log_dir if log_dirs is None else None
+        identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
         remarks += [Remark(text=note, level="warning") for note in identity.notes]
+        # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
+        needed = {place} if log_dirs is None and topic_configs is None else set()
+        asked = [one for one in metadata_first if one not in locks.offline or one in needed]
+        metadata = _metadata(asked, has_topic_configs=topic_configs is not None, remarks=remarks)
         node_id = identity.node_id if run_config.node_id is None else run_config.node_id
-        broker, topics = _settings(run_config, config or {}, topic_configs, metadata_first, node_id, remarks)
+        broker, topics = _settings(
+            run_config,
+            topic_configs,
+            metadata,
+            node_id,
+            topics_here=_topics_in(paths),
+            is_config_complete=log_dirs is None if is_config_complete is None else is_config_complete,
+            remarks=remarks,
+        )
         return Engine(
             paths,
             settings=lambda: topics.settings_of,
@@ -108,7 +127,7 @@ def recover(
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
-            problems=identity.problems,
+            problems=_problems(identity, dirs, older_version(metadata, node_id, config or {})),
             restart=restart,
             observers=observers,
             stop=stop,
@@ -121,29 +140,87 @@ def recover(
         ).run()
 
 
+def _problems(identity: Identity, dirs: BrokerDirs, older: str | None) -> dict[str, tuple[Problem, ...]]:
+    """Return, by log dir, why it may not be touched: whose it is, and where quarantine would lie."""
+    places = place_problems(dirs.log_dirs, older) if dirs.quarantine_dir is None else {}
+    return {one: (*identity.problems.get(one, ()), *places.get(one, ())) for one in dirs.log_dirs}
+
+
 def _settings(
     broker: BrokerConfig,
-    properties: Mapping[str, str],
     topic_configs: Mapping[str, Mapping[str, str]] | None,
-    dirs: tuple[str, ...],
+    metadata: ClusterMetadata | None,
     node_id: int | None,
+    *,
+    topics_here: frozenset[str],
+    is_config_complete: bool,
     remarks: list[Remark],
 ) -> tuple[BrokerConfig, TopicConfigs]:
-    """Return the broker's settings with the dynamic ones, and those of the topics."""
-    metadata = _metadata(dirs, has_topic_configs=topic_configs is not None, remarks=remarks)
-    broker = _with_remote_storage(broker, properties, metadata, remarks)
-    broker = broker.with_dynamic(cluster_default=metadata.cluster_default, broker=metadata.broker(node_id))
-    topics = TopicConfigs(
-        broker=broker,
-        records=metadata.topic_configs,
-        topics=frozenset(metadata.topic_ids),
-        overrides=topic_configs or {},
+    """Return the broker's settings with the dynamic ones, and those of the topics.
+
+    Whether the broker knows tiered storage is said by all of its properties or by this one setting, and by no
+    other. Where it is not said, a topic that asks for it is taken for tiered: to take its log for a plain one would
+    forget where it starts.
+    """
+    is_said = is_config_complete or any(
+        REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name in layer.values for layer in broker.layers
     )
-    return broker, topics
+    known = ClusterMetadata() if metadata is None else metadata
+    tiered = [] if is_said else _tiered_topics(known.topic_configs, topic_configs or {})
+    if tiered:
+        key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
+        if here := [topic for topic in tiered if topic in topics_here]:
+            text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
+            remarks.append(Remark(text=text, level="warning"))
+        broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
+    for topic in sorted(set(topic_configs or {}) - topics_here):
+        text = (
+            f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies in the log dirs, so its settings have no effect"
+        )
+        remarks.append(Remark(text=text, level="warning"))
+    broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
+    return broker, TopicConfigs(
+        broker=broker,
+        records=known.topic_configs,
+        overrides=topic_configs or {},
+        known_topics=None if metadata is None else frozenset(metadata.topic_ids),
+        is_remote_storage_known=is_said,
+    )
 
 
-def _metadata(dirs: tuple[str, ...], *, has_topic_configs: bool, remarks: list[Remark]) -> ClusterMetadata:
-    folder = find_metadata_folder(dirs)
+def _topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
+    """Return the topics of which a folder lies in one of *log_dirs*."""
+    names: set[str] = set()
+    for log_dir in log_dirs:
+        with suppress(OSError):  # the log dir is offline
+            names.update(os.listdir(log_dir))
+    found = set()
+    for name in names:
+        with suppress(FileNameError):
+            found.add(read_folder_name(name).topic)
+    return frozenset(found)
+
+
+def _tiered_topics(
+    records: Mapping[str, Mapping[str, str]], overrides: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Return the topics whose own settings ask for tiered storage."""
+    name, kind = REMOTE_STORAGE_ENABLE.name, REMOTE_STORAGE_ENABLE.kind
+    texts = {topic: own[name] for of in (records, overrides) for topic, own in of.items() if name in own}
+    return sorted(topic for topic, text in texts.items() if kind.read(text))
+
+
+def _metadata(
+    dirs: Iterable[str], *, has_topic_configs: bool, remarks: list[Remark]
+) -> ClusterMetadata | None:
+    """Return what the metadata log says, None where there is none, or none that can be read."""
+    try:
+        folder = find_metadata_folder(dirs)
+    except OSError as error:
+        raise UsageError(
+            f"{error}: the topics' settings are in the metadata log, and it cannot be looked at. "
+            f"Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+        ) from error
     if folder is None:
         if not has_topic_configs:
             remarks.append(
@@ -154,42 +231,19 @@ def _metadata(dirs: tuple[str, ...], *, has_topic_configs: bool, remarks: list[R
                     level="warning",
                 )
             )
-        return ClusterMetadata()
+        return None
     try:
-        return load_cluster_metadata(folder)
+        metadata = load_cluster_metadata(folder)
     except FormatError as error:
         if has_topic_configs:
-            remarks.append(
-                Remark(
-                    text=f"{folder}: {error}; settings come from {TOPIC_CONFIG_OPTION} alone", level="warning"
-                )
-            )
-            return ClusterMetadata()
+            text = f"{folder}: {error}; settings come from {TOPIC_CONFIG_OPTION} alone"
+            remarks.append(Remark(text=text, level="warning"))
+            return None
         raise UsageError(
             f"{folder}: {error} ({error.kafka}: the node does not start). The topics' settings cannot be "
             f"read from it. Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
         ) from error
-
-
-def _with_remote_storage(
-    broker: BrokerConfig, properties: Mapping[str, str], metadata: ClusterMetadata, remarks: list[Remark]
-) -> BrokerConfig:
-    """Take tiered storage for enabled where a topic uses it and no properties say otherwise.
-
-    Without a properties file nobody says it; to take a tiered log for a plain one would forget where it
-    starts.
-    """
-    if properties or broker.is_remote_log_storage_system_enabled:
-        return broker
-    tiered = [
-        topic
-        for topic, own in metadata.topic_configs.items()
-        if own.get(REMOTE_STORAGE_ENABLE.name, "") == "true"
-    ]
-    if not tiered:
-        return broker
-    key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
-    remarks.append(
-        Remark(text=f"{', '.join(sorted(tiered))}: remote.storage.enable=true, so {key}=true is assumed")
-    )
-    return BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
+    if metadata.damage is not None:
+        text = f"{folder}: settings are read up to offset {metadata.end_offset}: {metadata.damage}"
+        remarks.append(Remark(text=text))
+    return metadata

@@ -33,6 +33,7 @@ from segfmt.filenames import LOCK_FILE
 
 _FLOCK = struct.Struct("hhqqi4x")
 """glibc's struct flock on 64-bit Linux: type, whence, start, length, pid."""
+_ATTEMPTS = 10
 _HELD_ERRNOS = frozenset({errno.EACCES, errno.EAGAIN})
 _UNKNOWN_ERRNOS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
@@ -88,6 +89,17 @@ class LogDirLocks:
         return (*self._held.values(), *self._work.descriptors) if self._are_of_files else None
 
     def _lock(self, log_dir: str, *, create: bool) -> None:
+        """Lock a log dir; again where the file lost its name while it was waited for: its lock excludes nobody."""
+        for _ in range(_ATTEMPTS):
+            if self._try_to_lock(log_dir, create=create):
+                return
+        raise LogDirLockedError(
+            f"{os.path.join(log_dir, LOCK_FILE)}: somebody else makes and removes it all the time. Nothing was "
+            "changed. Remedy: find out who, and stop it"
+        )
+
+    def _try_to_lock(self, log_dir: str, *, create: bool) -> bool:
+        """Lock a log dir, or note that it is offline; return False where another file has the lock's name now."""
         path = os.path.join(log_dir, LOCK_FILE)
         flags = os.O_CLOEXEC | (os.O_RDONLY if self._dry_run else os.O_RDWR) | (os.O_CREAT if create else 0)
         try:
@@ -95,7 +107,7 @@ class LogDirLocks:
         except OSError as error:
             if not (isinstance(error, FileNotFoundError) and not create):
                 self.offline[log_dir] = LogDirOfflineError(log_dir, error)
-            return
+            return True
         try:
             # A dry run needs no right to write: a shared lock is refused, too, while a broker holds its own.
             self._are_of_files &= _lock_file(descriptor, fcntl.F_RDLCK if self._dry_run else fcntl.F_WRLCK)
@@ -105,14 +117,18 @@ class LogDirLocks:
                 self.offline[log_dir] = LogDirOfflineError(
                     log_dir, OSError(error.errno, error.strerror, path)
                 )
-                return
+                return True
             raise LogDirLockedError(
                 f"{path}: locked by another process: a broker runs on this log dir, or another recovery "
                 "does. Nothing was changed. Remedy: stop it, then start again"
             ) from error
+        if not _has_name(descriptor, path):
+            os.close(descriptor)
+            return False
         self._held[log_dir] = descriptor
         if create:
             self._created.add(log_dir)
+        return True
 
     def _give_to_owner(self, log_dir: str, descriptor: int) -> None:
         """Give the lock file to the dir's owner: a kill must not leave one behind that the broker cannot open."""
@@ -141,6 +157,16 @@ def _open(path: str, flags: int) -> int:
     if found is not None and not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     return os.open(path, flags, 0o644)
+
+
+def _has_name(descriptor: int, path: str) -> bool:
+    """Return whether *path* is the name of the open file: whoever lets go of a log dir unlinks its lock."""
+    try:
+        named = os.stat(path)
+    except OSError:
+        return False
+    opened = os.fstat(descriptor)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
 
 
 def _lock_file(descriptor: int, kind: int) -> bool:

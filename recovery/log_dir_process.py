@@ -22,12 +22,13 @@ from recovery.errors import WorkerError
 from recovery.handoff import reported_marker
 from recovery.log_dir_ends import failed_reports, refused_reports
 from recovery.log_dir_job import LogDirJob
-from recovery.log_dir_worker import STOP_SIGNALS, WorkerResult, WorkerTask
+from recovery.log_dir_worker import NO_THREADS, STOP_SIGNALS, WorkerResult, WorkerTask
 from recovery.observer import LogDirOffline, Observer
 from recovery.phases import Phases
 from recovery.report import LogDirReport
 from recovery.space_share import SpaceShare
 from recovery.stop_request import StopRequest
+from recovery.threads import is_started
 
 _PROGRAM = (
     "import sys; from recovery.own_process import prepare_process; prepare_process(); "
@@ -72,7 +73,7 @@ class LogDirProcess:
         """Start the process, and a thread that listens to it.
 
         Raises:
-            WorkerError: the system allows no more processes.
+            WorkerError: the system allows no more processes or threads; nothing was begun.
         """
         self._connection, end = Pipe()
         # The worker begins with these blocked, until it knows what to do with them.
@@ -86,14 +87,16 @@ class LogDirProcess:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         except OSError as error:
-            raise WorkerError(
-                f"{self._job.log_dir}: no process can be started for it ({error}). Remedy: --processes never"
-            ) from error
+            raise WorkerError(f"no process can be started for it ({error})") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             end.close()
-        self._thread = threading.Thread(target=self._converse, name=f"log-worker-{self._job.log_dir}")
-        self._thread.start()
+        thread = threading.Thread(target=self._converse, name=f"log-worker-{self._job.log_dir}")
+        if not is_started(thread):
+            self._connection.close()  # it ends, as nobody is there
+            self._process.wait()
+            raise WorkerError("no thread can be started that listens to its process")
+        self._thread = thread
 
     def wait(self) -> None:
         """Wait until the process is gone."""
@@ -175,4 +178,6 @@ class LogDirProcess:
 
 
 def _ending(code: int) -> str:
+    if code == NO_THREADS:
+        return f"code {code}: it could start no threads (ulimit -u, pids.max; or --processes never)"
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"code {code}"

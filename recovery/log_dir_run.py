@@ -26,6 +26,7 @@ from recovery.cut_ledger import untold
 from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
+from recovery.forecast import most_busy_threads
 from recovery.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.log_dir_ends import (
     earlier_cut_event,
@@ -50,10 +51,11 @@ from recovery.partition_run import PartitionRun
 from recovery.phases import Phases
 from recovery.quarantine import Quarantine
 from recovery.rate_limit import RateLimit
-from recovery.report import EarlierCut, LogDirReport, PartitionReport
+from recovery.report import EarlierCut, LogDirReport, Note, PartitionReport
 from recovery.run_journal import RunJournal, own_files
 from recovery.source import PartitionFiles
 from recovery.space import SpaceLedger, free_bytes
+from recovery.threads import start_threads
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 
@@ -104,10 +106,11 @@ class LogDirRun:
         self._is_marker_gone = False
         self._is_journal_tried = False
         self._threads: list[threading.Thread] = []
+        self._works_itself = False
+        self._notes: list[Note] = []
         self._committer = Committer(f"log-commit-{inventory.log_dir}")
         self._numbers = threading.local()
-        self._started_s = 0.0
-        self._free_bytes = 0
+        self._started_s, self._free_bytes = 0.0, 0
         self._earlier_cuts: tuple[EarlierCut, ...] = ()
 
     def start(self) -> None:
@@ -116,14 +119,11 @@ class LogDirRun:
         self._free_bytes = free_bytes(self._inventory.log_dir)
         self._earlier_cuts = self._journal.earlier_cuts()
         self._refuse_folders()
-        self._threads = [
-            threading.Thread(
-                target=self._work, args=(number,), name=f"log-recovery-{self._inventory.log_dir}-{number}"
-            )
-            for number in range(self._job.thread_count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        count = min(self._job.thread_count, most_busy_threads(self._inventory.tasks))
+        self._threads = start_threads(count, self._work, name=f"log-recovery-{self._inventory.log_dir}")
+        if len(self._threads) < count:
+            self._note(f"{len(self._threads)} of {count} threads: the system allows no more (see ulimit -u)")
+        self._works_itself = not self._threads
 
     def join(self) -> LogDirReport:
         """Wait for the threads, hand the dir over, and return what became of it.
@@ -147,7 +147,10 @@ class LogDirRun:
         raise error
 
     def wait(self) -> None:
-        """Wait until no thread is at work."""
+        """Wait until no thread is at work; where none could be started, do the work."""
+        if self._works_itself:
+            self._works_itself = False
+            self._work(0)
         for thread in self._threads:
             while thread.is_alive():
                 thread.join(timeout=0.2)  # short waits, so that the main thread sees signals
@@ -285,8 +288,12 @@ class LogDirRun:
                 if self._quarantine.run_folder is not None:  # a repair has made it
                     self._journal.note_run(os.path.basename(self._quarantine.run_folder))
             except OSError as error:
-                text = f"no journal ({error}): if this run is interrupted, the next one begins anew"
-                self._notify(Remark(text=text, level="warning", log_dir=self._inventory.log_dir))
+                self._note(f"no journal ({error}): if this run is interrupted, the next one begins anew")
+
+    def _note(self, text: str) -> None:
+        """Tell the observers, and the report."""
+        self._notify(Remark(text=text, level="warning", log_dir=self._inventory.log_dir))
+        self._notes.append(Note(text=text))
 
     def _before_change(self) -> None:
         """Take the marker of a clean dir away before anything in it changes: a kill must leave it unclean.
@@ -342,6 +349,7 @@ class LogDirRun:
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             warnings=tuple(map(str, self._inventory.notes)),
+            notes=tuple(self._notes),
             needed_bytes=self._space.needed_bytes(self._inventory.log_dir),
             free_bytes=self._free_bytes,
             earlier_cuts=earlier_cuts,
@@ -382,30 +390,29 @@ class LogDirRun:
 
     def _offline(self, error: OSError) -> LogDirReport:
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
-        failed = failed_reports(self._inventory, self._queue.results, error)
-        return self._ended_early("offline", str(error), failed)
+        others = failed_reports(self._inventory, self._queue.results, error)
+        return self._ended_early("offline", str(error), others)
 
     def _ended_early(
         self, status: Literal["offline", "interrupted"], error: str, others: Iterable[PartitionReport] = ()
     ) -> LogDirReport:
         """Return the report of a dir that is not handed over: what is done, and *others*."""
-        partitions = [*self._partition_reports(), *others]
         return LogDirReport(
             log_dir=self._inventory.log_dir,
             status=status,
             had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=reported_marker(self._inventory.log_dir),
-            partitions=tuple(sorted(partitions, key=lambda report: report.folder)),
+            partitions=self._partition_reports(others),
             actions=self._job.repairs,
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
+            warnings=tuple(map(str, self._inventory.notes)),
+            notes=tuple(self._notes),
             error=error,
             earlier_cuts=self._untold_cuts(),
         )
 
-    def _partition_reports(self) -> tuple[PartitionReport, ...]:
-        reports = [
-            *refused_reports(self._inventory),
-            *(result.report for result in self._queue.results.values()),
-        ]
+    def _partition_reports(self, others: Iterable[PartitionReport] = ()) -> tuple[PartitionReport, ...]:
+        done = (result.report for result in self._queue.results.values())
+        reports = [*refused_reports(self._inventory), *done, *others]
         return tuple(sorted(reports, key=lambda report: report.folder))

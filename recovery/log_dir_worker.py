@@ -20,7 +20,7 @@ from traceback import format_exception
 from recovery.kernel_start import start_kernels
 from recovery.log_dir_job import LogDirJob
 from recovery.log_dir_run import LogDirRun
-from recovery.observer import Event
+from recovery.observer import Event, Observer
 from recovery.phases import Phase, Phases
 from recovery.quarantine import Quarantine, places_of
 from recovery.quick_switches import quick_switches
@@ -34,6 +34,8 @@ from recovery.write_back import held_file_systems
 from segfmt.value_class import dataclass
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
+NO_THREADS = 75
+"""The exit code of a worker that could start no threads and has done nothing. BSD: EX_TEMPFAIL."""
 _PR_SET_PDEATHSIG = 1
 _EVENTS_S = 0.05
 """How long an event may wait for others before it is sent."""
@@ -112,10 +114,15 @@ def main(descriptor: int) -> None:
     except (EOFError, OSError):
         return  # the parent is gone
     _die_with(task.parent_pid)
-    threading.Thread(
+    receiver = threading.Thread(
         target=_receive_signals, args=(connection, stop), name="log-signals", daemon=True
-    ).start()
-    sender, phases = _Sender(connection), Phases()
+    )
+    try:
+        receiver.start()
+        sender = _Sender(connection)
+    except RuntimeError:
+        os._exit(NO_THREADS)
+    phases = Phases()
     report, failure = None, None
     try:
         report = _work(task, phases, sender, stop)
@@ -132,25 +139,8 @@ def main(descriptor: int) -> None:
 def _work(task: WorkerTask, phases: Phases, sender: _Sender, stop: StopRequest) -> LogDirReport:
     job = task.job
     share = SpaceShare(task.space_descriptor, task.number)
-    journal = RunJournal(job.log_dir, quarantine_dir=job.quarantine_dir, dry_run=job.dry_run)
-    if job.goes_on:
-        journal.review(job.inventory)  # as the parent has done: now this one knows what is committed
-    else:
-        journal.discard()  # a dry run that begins anew has left it there
-    quarantine = Quarantine(
-        job.log_dir, root=job.quarantine_dir, run=job.quarantine_run, on_created=journal.note_run
-    )
     start_kernels()
-    run = LogDirRun(
-        job,
-        journal,
-        quarantine,
-        space=SpaceLedger(dry_run=job.dry_run, check_stop=stop.check, share=share),
-        limit=RateLimit(None, check=stop.check),
-        phases=phases,
-        notify=sender.notify,
-        check_stop=stop.check,
-    )
+    run, journal = open_run(job, share=share, phases=phases, notify=sender.notify, stop=stop)
     try:
         with quick_switches(), held_file_systems(places_of([job.log_dir], job.quarantine_dir)):
             run.start()
@@ -161,6 +151,35 @@ def _work(task: WorkerTask, phases: Phases, sender: _Sender, stop: StopRequest) 
         raise
     finally:
         journal.close()
+
+
+def open_run(
+    job: LogDirJob, *, share: SpaceShare, phases: Phases, notify: Observer, stop: StopRequest
+) -> tuple[LogDirRun, RunJournal]:
+    """Return the run of a job whose journal nobody has open, and that journal, which is to be closed behind it."""
+    journal = RunJournal(
+        job.log_dir, quarantine_dir=job.quarantine_dir, dry_run=job.dry_run, is_forgotten=not job.goes_on
+    )
+    if job.goes_on:
+        journal.review(
+            job.inventory, job.configuration
+        )  # as the parent has done: now this one knows what is committed
+    else:
+        journal.discard()  # a dry run that begins anew has left it there
+    quarantine = Quarantine(
+        job.log_dir, root=job.quarantine_dir, run=job.quarantine_run, on_created=journal.note_run
+    )
+    run = LogDirRun(
+        job,
+        journal,
+        quarantine,
+        space=SpaceLedger(dry_run=job.dry_run, check_stop=stop.check, share=share),
+        limit=RateLimit(None, check=stop.check),
+        phases=phases,
+        notify=notify,
+        check_stop=stop.check,
+    )
+    return run, journal
 
 
 def _receive_signals(connection: Connection, stop: StopRequest) -> None:

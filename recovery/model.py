@@ -45,11 +45,13 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The settings of one log that decide about bytes, and one that decides about words. Kafka: LogConfig.
+    """The settings of one log that decide about bytes, and some that decide about words. Kafka: LogConfig.
 
     Attributes:
+        remote_log_known: whether `remote_log_enabled` is said somewhere, and not just Kafka's default.
         is_compacted: whether `cleanup.policy` has `compact`: then offsets may be missing. None where it is not known.
-            No byte depends on it, so it is not part of the words by which an interrupted run knows its settings again.
+
+    No byte depends on these two, so an interrupted run does not go by them to know its settings again.
     """
 
     index_interval_bytes: int = 4096
@@ -57,6 +59,7 @@ class LogSettings:
     segment_bytes: int = 1024 * 1024 * 1024
     preallocate: bool = False
     remote_log_enabled: bool = False
+    remote_log_known: bool = field(default=True, repr=False)
     is_compacted: bool | None = field(default=None, repr=False)
 
 
@@ -95,6 +98,11 @@ class PartitionTask:
     def is_delete_folder(self) -> bool:
         """Whether the folder waits for its deletion (`-delete`): its log is loaded but not recovered."""
         return self.folder.endswith("-delete")
+
+    @property
+    def is_future_folder(self) -> bool:
+        """Whether the folder holds a copy on its way to another log dir (`-future`)."""
+        return self.folder.endswith("-future")
 
     @property
     def is_stray_folder(self) -> bool:

@@ -255,6 +255,8 @@ class PartitionRun:
                 outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
+        except PermissionError as error:  # only read so far
+            return self._refused(_refusal_of(error), started_s)
         finally:
             self.scans.cancel()
         with self._phases.during("plan"):
@@ -346,6 +348,16 @@ class PartitionRun:
     def _refused(self, refusal: PartitionRefusedError, started_s: float) -> PartitionResult:
         report = report_of_refused(self._task, refusal, duration_ms=_elapsed_ms(started_s))
         return PartitionResult(task=self._task, bounds=None, report=report, is_changed=False)
+
+
+def _refusal_of(error: PermissionError) -> PartitionRefusedError:
+    """Return the refusal of a partition with a file that opens for nobody, though owner and mode would let it."""
+    return PartitionRefusedError(
+        file=os.path.basename(str(error.filename)),
+        position=None,
+        rule=f"{error.strerror} (IOException takes the log dir offline)",
+        remedy="find out what keeps it closed: access lists, a security module, an exported file system",
+    )
 
 
 def _elapsed_ms(started_s: float) -> int:

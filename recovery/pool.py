@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import Literal, Protocol
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, Protocol
 
+from recovery.errors import WorkerError
 from recovery.log_dir_job import LogDirJob
 from recovery.log_dir_run import LogDirRun
-from recovery.observer import Observer
+from recovery.observer import Observer, Remark
 from recovery.phases import Phases
 from recovery.quarantine import Quarantine
 from recovery.rate_limit import RateLimit
-from recovery.report import LogDirReport
+from recovery.report import LogDirReport, Note
 from recovery.run_journal import RunJournal
 from recovery.space import SpaceLedger
 from recovery.space_share import SpaceShare
@@ -35,6 +38,59 @@ class _Run(Protocol):
     def start(self) -> None: ...
     def wait(self) -> None: ...
     def join(self) -> LogDirReport: ...
+
+
+class _ProcessOrThreads:
+    """A log dir in a process of its own; where none can be started, in threads of this one.
+
+    Args:
+        process: not started yet.
+        open_run: makes the run in threads, and opens its journal.
+    """
+
+    def __init__(
+        self,
+        log_dir: str,
+        process: _Run,
+        open_run: Callable[[], tuple[LogDirRun, RunJournal]],
+        notify: Observer,
+    ) -> None:
+        self._log_dir = log_dir
+        self._run = process
+        self._open_run = open_run
+        self._notify = notify
+        self._journal: RunJournal | None = None
+        self._notes: tuple[Note, ...] = ()
+
+    def start(self) -> None:
+        """Start whichever can be started."""
+        try:
+            self._run.start()
+        except WorkerError as error:
+            text = f"{error}: its log dir is recovered by threads of this one"
+            self._notes = (Note(text=text),)
+            self._notify(Remark(text=text, level="warning", log_dir=self._log_dir))
+            self._run, self._journal = self._open_run()
+            self._run.start()
+
+    def wait(self) -> None:
+        """Wait until nobody is at work."""
+        try:
+            self._run.wait()
+        finally:
+            self._close()
+
+    def join(self) -> LogDirReport:
+        """Wait, and return what became of the log dir."""
+        try:
+            report = self._run.join()
+        finally:
+            self._close()
+        return replace(report, notes=(*self._notes, *report.notes))
+
+    def _close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
 
 
 def wants_processes(jobs: Sequence[LogDirJob], processes: Processes) -> bool:
@@ -106,18 +162,22 @@ class Pool:
             WorkerError: a process failed by a defect.
         """
         from recovery.log_dir_process import LogDirProcess  # most runs have none, and it takes its time
+        from recovery.log_dir_worker import open_run
 
         with closing(SpaceShare.create(len(jobs))) as share:
+            common: dict[str, Any] = {
+                "share": share,
+                "phases": self._phases,
+                "notify": self._notify,
+                "stop": self._stop,
+            }
             return self._run(
                 [
-                    LogDirProcess(
-                        job,
-                        number=number,
-                        locks=locks,
-                        share=share,
-                        phases=self._phases,
-                        notify=self._notify,
-                        stop=self._stop,
+                    _ProcessOrThreads(
+                        job.log_dir,
+                        LogDirProcess(job, number=number, locks=locks, **common),
+                        partial(open_run, job, **common),
+                        self._notify,
                     )
                     for number, job in enumerate(jobs)
                 ]

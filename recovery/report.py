@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from recovery.model import Cut, Hole
+from recovery.observer import Level
 from recovery.phases import PhaseTime
 from recovery.printable import printable
 from recovery.problem import Problem
@@ -25,6 +26,23 @@ CUT_LEDGER = ".kafka-log-recovery-cuts"
 _MOST_QUIET_PARTITIONS = 30
 
 EXIT_DONE, EXIT_ERROR, EXIT_DAMAGE, EXIT_LOCKED, EXIT_PARTIAL = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What was assumed, ignored or missing: it changes no outcome by itself, but the operator should know.
+
+    Attributes:
+        level: warning where something is to be done, else info.
+        text: one sentence, with a remedy where there is one.
+    """
+
+    level: Level = "warning"
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this note in the JSON report."""
+        return {"level": self.level, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +178,9 @@ class LogDirReport:
         marker: whether `.kafka_cleanshutdown` is there now, or would be; None where an I/O error keeps from looking.
         actions: on the files of the log dir itself.
         passed_over: folders that are not the tool's to touch.
-        warnings: why a broker will go on to take the dir offline although its logs are recovered.
+        warnings: why a broker will go on to take the dir offline although its logs are recovered, and what was
+            ignored or assumed.
+        notes: what else is to be said of the dir.
         needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
         free_bytes: what was free there when the run began.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
@@ -179,9 +199,15 @@ class LogDirReport:
     error: str | None = None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     needed_bytes: int = 0
     free_bytes: int = 0
     earlier_cuts: tuple[EarlierCut, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[Note, ...]:
+        """The warnings as notes, and the other notes."""
+        return (*(Note(text=warning) for warning in self.warnings), *self.notes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of this log dir in the JSON report."""
@@ -196,6 +222,7 @@ class LogDirReport:
             "leftAlone": list(self.passed_over),
             "actions": list(self.actions),
             "warnings": list(self.warnings),
+            "notes": [note.to_json() for note in self.all_notes],
             "neededBytes": self.needed_bytes,
             "freeBytes": self.free_bytes,
             "earlierCuts": [cut.to_json() for cut in self.earlier_cuts],
@@ -212,6 +239,7 @@ class RecoveryReport:
         kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
         signal_exit_code: 130 or 143 where a signal ended the run.
         phases: where the threads' time went.
+        notes: on the whole run: settings that were assumed, files that are missing.
     """
 
     dry_run: bool
@@ -222,6 +250,7 @@ class RecoveryReport:
     log_dirs: tuple[LogDirReport, ...]
     signal_exit_code: int | None = None
     phases: tuple[PhaseTime, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def partitions(self) -> tuple[PartitionReport, ...]:
@@ -261,6 +290,7 @@ class RecoveryReport:
             "durationMs": self.duration_ms,
             "kernels": {"cpuPath": self.cpu_path, "origin": self.kernel_origin},
             "phases": [phase.to_json() for phase in self.phases],
+            "notes": [note.to_json() for note in self.notes],
             "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
         }
         return json.dumps(document, indent=2)
@@ -287,12 +317,14 @@ def _text_lines(report: RecoveryReport) -> Iterable[str]:
             yield f"  {folder}: left alone"
         for action in log_dir.actions:
             yield f"  {action}"
-        for warning in log_dir.warnings:
-            yield f"  note: {warning}"
+        for note in log_dir.all_notes:
+            yield f"  note: {note.text}"
         if log_dir.quarantine and any(partition.quarantined for partition in log_dir.partitions):
             yield f"  quarantine: {log_dir.quarantine}"
         elif log_dir.quarantine:
             yield f"  what was replaced or moved away is kept in {log_dir.quarantine}"
+    for note in report.notes:
+        yield f"note: {note.text}"
     if report.phases:
         times = ", ".join(f"{phase.phase} {phase.thread_ms / 1000:.1f} s" for phase in report.phases)
         yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {times}"

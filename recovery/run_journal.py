@@ -4,7 +4,9 @@ The journal lies with the quarantine, outside of Kafka's own files. It says how 
 (a clean marker is taken away at the first change), which segments are scanned, and which partitions are done. What it
 says counts only while files are what they were: known by size, mtime, ctime and inode.
 
-An interrupted run is gone on with under the same configuration and by the same clock, or not at all.
+An interrupted run is gone on with under the same configuration and by the same clock, or not at all. Where somebody
+else was at work since, a broker for one, another configuration is no objection: what was done is obsolete then, and
+forgotten. Another version of the tool goes on as well, and makes its own scans.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from native.raw_scan import RawScan
 from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
 from recovery.commit import Commit, plain_name
 from recovery.cut_ledger import CutLedger
-from recovery.durable import remove_empty_folder
+from recovery.durable import remove_empty_folder, remove_file
 from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_folder, is_there, keeps_inodes
 from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
@@ -42,13 +44,32 @@ class RunJournal:
     Args:
         quarantine_dir: `--quarantine-dir`.
         dry_run: read only.
+        is_forgotten: what lies there is not gone on with, and need be no journal; `discard` removes it.
+
+    Raises:
+        JournalError: what lies there is no journal that this version knows.
+        OSError: it cannot be read.
     """
 
-    def __init__(self, log_dir: str, *, quarantine_dir: str | None = None, dry_run: bool = False) -> None:
+    def __init__(
+        self,
+        log_dir: str,
+        *,
+        quarantine_dir: str | None = None,
+        dry_run: bool = False,
+        is_forgotten: bool = False,
+    ) -> None:
         self._log_dir = log_dir
         self._root = quarantine_root(log_dir, quarantine_dir)
         self._dry_run = dry_run
-        self._journal = Journal.open(self.path, read_only=dry_run)
+        self._is_unreadable = False
+        self._journal: Journal | None = None
+        try:
+            self._journal = Journal.open(self.path, read_only=dry_run)
+        except JournalError:
+            if not is_forgotten or is_folder(self.path):
+                raise
+            self._is_unreadable = True
         self._ledger = CutLedger(log_dir)
         self._committed: set[str] = set()
         self._has_made_place = False
@@ -79,14 +100,26 @@ class RunJournal:
 
     # -- an interrupted run ---------------------------------------------------------------------------------
 
-    def check_configuration(self, configuration: Mapping[str, str], now_ms: int | None) -> None:
-        """Refuse to go on under another configuration.
+    def check_configuration(
+        self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None
+    ) -> None:
+        """Refuse to go on under another configuration, where there is something to go on with.
 
         Raises:
             UnsafeError: it differs, or the clock does; nothing was changed.
         """
+        differences = self._differences(configuration, now_ms)
+        if differences and self._objection(inventory, is_configuration_another=True) is None:
+            raise UnsafeError(
+                f"{self._log_dir}: a run was interrupted here that had another configuration: "
+                f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: go on with the same one, "
+                f"or begin anew with --restart"
+            )
+
+    def _differences(self, configuration: Mapping[str, str], now_ms: int | None) -> list[str]:
+        """Return what is not as the interrupted run had it, in words."""
         if self._journal is None:
-            return
+            return []
         header = self._journal.header
         differences = [
             f"{name}: {header.configuration[name]} then, {value} now"
@@ -95,30 +128,33 @@ class RunJournal:
         ]
         if now_ms not in (None, header.now_ms):
             differences.append(f"--now: {header.now_ms} then, {now_ms} now")
-        if header.tool_version != VERSION:
-            differences.append(f"version of the tool: {header.tool_version} then, {VERSION} now")
-        if differences:
-            raise UnsafeError(
-                f"{self._log_dir}: a run was interrupted here that had another configuration: "
-                f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: go on with the same one, "
-                f"or begin anew with --restart"
-            )
+        return differences
 
-    def review(self, inventory: LogDirInventory) -> tuple[LogDirInventory, str | None]:
+    def review(
+        self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None = None
+    ) -> tuple[LogDirInventory, str | None]:
         """Return *inventory* as the interrupted run had it, and what speaks against going on with that run, in words.
 
         Where somebody else was at work meanwhile, a broker for one, only what is read from files that are the same
-        still counts; where the interrupted run had begun with a clean log dir, or its checkpoints are others, nothing.
+        still counts; where the interrupted run had begun with a clean log dir or under another configuration, or the
+        log dir's checkpoints are others, nothing.
         """
         if self._journal is None:
             return inventory, None
-        objection = self._log_dir_objection() or self._folders_objection(inventory)
+        is_another = bool(self._differences(configuration, now_ms))
+        objection = self._objection(inventory, is_configuration_another=is_another)
         if objection is not None:
             self.discard()
             return inventory, objection
         was_clean, now_ms = self._journal.header.had_clean_shutdown, self._journal.header.now_ms
         tasks = tuple(replace(task, had_clean_shutdown=was_clean, now_ms=now_ms) for task in inventory.tasks)
         return replace(inventory, had_clean_shutdown=was_clean, tasks=tasks), None
+
+    def _objection(self, inventory: LogDirInventory, *, is_configuration_another: bool) -> str | None:
+        if self._journal is None:
+            return None
+        self._committed.clear()
+        return self._log_dir_objection() or self._folders_objection(inventory, is_configuration_another)
 
     def _log_dir_objection(self) -> str | None:
         assert self._journal is not None
@@ -134,7 +170,7 @@ class RunJournal:
         name = commit.explain(own_files(self._log_dir), by_inode=keeps_inodes(self._log_dir))
         return None if name is None else f"{name} has changed since"
 
-    def _folders_objection(self, inventory: LogDirInventory) -> str | None:
+    def _folders_objection(self, inventory: LogDirInventory, is_configuration_another: bool) -> str | None:
         assert self._journal is not None
         header, by_inode = self._journal.header, keeps_inodes(self._log_dir)
         for task in inventory.tasks:
@@ -149,6 +185,8 @@ class RunJournal:
                 changed = None if is_same else task.folder
             if changed is not None and header.had_clean_shutdown:
                 return f"{changed} has changed since, and the log dir was clean then"
+            if changed is not None and is_configuration_another:
+                return f"{changed} has changed since, and so has the configuration"
         return None
 
     def is_committed(self, folder: str) -> bool:
@@ -169,17 +207,24 @@ class RunJournal:
     @property
     def has_scans(self) -> bool:
         """Whether any scan is there."""
-        return self._journal is not None and self._journal.scan_count > 0
+        return self._journal is not None and self._has_own_scans and self._journal.scan_count > 0
 
     def has_scan(self, folder: str, request: ScanRequest, stat: FileStat) -> bool:
         """Whether the scan of a segment that is still the same is there."""
-        return self._journal is not None and self._journal.has_scan(folder, request, stat)
+        journal = self._journal
+        return journal is not None and self._has_own_scans and journal.has_scan(folder, request, stat)
 
     def scan_of(self, folder: str, request: ScanRequest, stat: FileStat | None) -> RawScan | None:
         """Return the scan of a segment that is still the same, None where there is none."""
-        if self._journal is None or stat is None or request.mode is not ScanMode.RECOVER:
+        if not self._has_own_scans or stat is None or request.mode is not ScanMode.RECOVER:
             return None
+        assert self._journal is not None
         return self._journal.scan_of(folder, request, stat)
+
+    @property
+    def _has_own_scans(self) -> bool:
+        """Whether scans in the journal are those of this version: another one may have read something else there."""
+        return self._journal is not None and self._journal.header.tool_version == VERSION
 
     def earlier_cuts(self) -> tuple[EarlierCut, ...]:
         """Return what earlier runs have cut and not told.
@@ -262,6 +307,9 @@ class RunJournal:
         if self._dry_run:
             return
         is_left = remove_unfinished(self.path)
+        if self._is_unreadable:
+            is_left, self._is_unreadable = True, False
+            remove_file(self.path)
         if journal is not None:
             journal.remove()
         if journal is not None or is_left:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from recovery.broker_dirs import find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.errors import UsageError
+from recovery.file_system import absolute
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.observer import Observer, Remark
 from recovery.partition_choice import PartitionChoice
@@ -66,7 +66,7 @@ def verify(
         raise UsageError(f"--threads {threads}: expected at least 1")
     refuse_wrong_rate(max_bytes_per_second)
     remarks: list[Remark] = []
-    metadata = _metadata((os.path.abspath(broker.metadata_log_dir), *dirs.log_dirs), remarks)
+    metadata = _metadata((absolute(broker.metadata_log_dir), *dirs.log_dirs), remarks)
     configs = TopicConfigs(
         broker=broker if metadata is None else broker.with_dynamic(cluster_default=metadata.cluster_default),
         records={} if metadata is None else metadata.topic_configs,

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import field
 from uuid import UUID
 
@@ -47,6 +47,7 @@ from recovery.segment_files import FolderSegmentFiles
 from recovery.segment_scrub import scrub_segment
 from recovery.segment_task import Reading, SegmentResult, SegmentTask
 from recovery.stop_request import StopRequest
+from recovery.threads import ThreadPool
 from recovery.verdict import FileVerdict, Finding, findings_by_file
 from segfmt.filenames import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -237,7 +238,7 @@ class ScrubRun:
     def _scrub_all(self) -> None:
         thread_count = self._threads_per_dir * max(1, len(self._dirs))
         in_hand: deque[tuple[_Partition, Future[SegmentResult | Finding] | None]] = deque()
-        pool = ThreadPoolExecutor(thread_count, thread_name_prefix="log-scrub")
+        pool = ThreadPool(thread_count, thread_name_prefix="log-scrub")
         try:
             for partition in self._partitions():
                 for task in partition.scrub.tasks():

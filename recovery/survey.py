@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recovery.duplicates import refuse_duplicates
 from recovery.errors import LogDirOfflineError
-from recovery.inventory import LogDirInventory, refuse_duplicates
+from recovery.inventory import LogDirInventory
 from recovery.problem import Problem
 from recovery.quarantine import Quarantine
 from recovery.repair import repair_log_dir

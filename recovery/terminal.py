@@ -69,8 +69,8 @@ class Terminal:
 
     def __enter__(self) -> Self:
         """Begin to draw."""
-        self._live.start()
         self._thread.start()
+        self._live.start()
         return self
 
     def __exit__(

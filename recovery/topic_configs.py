@@ -8,10 +8,16 @@ Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 
-from recovery.config import CLEANUP_POLICY, BrokerConfig, LogConfig
+from recovery.config import (
+    CLEANUP_POLICY,
+    NEVER_TIERED_TOPICS,
+    REMOTE_STORAGE_ENABLE,
+    BrokerConfig,
+    LogConfig,
+)
 from recovery.errors import UsageError
 from recovery.model import LogSettings
 from recovery.setting import Layer
@@ -73,14 +79,16 @@ class TopicConfigs:
     Attributes:
         broker: gives the defaults.
         records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
-        topics: all topics that the metadata log knows, those without settings of their own, too.
         overrides: settings by topic from `--topic-config`, over the records key by key.
+        known_topics: those that the metadata log has; None where none was read.
+        is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
     """
 
     broker: BrokerConfig
     records: Mapping[str, Configs] = field(default_factory=dict)
-    topics: Collection[str] = ()
     overrides: Mapping[str, Configs] = field(default_factory=dict)
+    known_topics: frozenset[str] | None = None
+    is_remote_storage_known: bool = True
 
     def config_of(self, topic: str) -> LogConfig:
         """Return the settings of *topic*'s logs; a topic that nobody knows (a stray log) has the defaults.
@@ -100,15 +108,28 @@ class TopicConfigs:
         settings = config.settings(
             topic, is_remote_log_storage_system_enabled=self.broker.is_remote_log_storage_system_enabled
         )
-        return replace(settings, is_compacted=self._is_compacted(topic, config))
+        return replace(
+            settings,
+            remote_log_known=self._is_remote_log_known(topic),
+            is_compacted=self._is_compacted(topic, config),
+        )
 
     def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
         """Return whether *topic* is compacted; None where nobody says so, the metadata log being elsewhere, say."""
         if topic in _COMPACTED_BY_BROKERS:
             return True
         sources = (self.overrides.get(topic, {}), self.records.get(topic, {}))
-        is_known = topic in self.topics or any(CLEANUP_POLICY.name in source for source in sources)
+        is_known = topic in (self.known_topics or ()) or any(CLEANUP_POLICY.name in one for one in sources)
         return "compact" in config.cleanup_policy if is_known else None
+
+    def _is_remote_log_known(self, topic: str) -> bool:
+        """Return whether it is known if a log of *topic* has a remote part."""
+        if self.is_remote_storage_known and not self.broker.is_remote_log_storage_system_enabled:
+            return True
+        if REMOTE_STORAGE_ENABLE.name in self.overrides.get(topic, {}) or topic in NEVER_TIERED_TOPICS:
+            return True
+        # A broker whose settings are known takes a topic that is not there any more for a plain one.
+        return self.known_topics is not None and (self.is_remote_storage_known or topic in self.known_topics)
 
 
 def read_topic_configs(text: str) -> dict[str, dict[str, str]]:

@@ -81,7 +81,9 @@ def _open_printer(progress: str, stream: TextIO, gauges: Gauges, stack: ExitStac
     if progress == "bar":
         from recovery.terminal import Terminal
 
-        return stack.enter_context(Terminal(stream, gauges))
+        with suppress(RuntimeError):  # no thread can be started to draw it
+            return stack.enter_context(Terminal(stream, gauges))
+        progress = "log"
     if progress == "log":
         from recovery.log_lines import LogLines
 

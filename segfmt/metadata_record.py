@@ -1,4 +1,4 @@
-"""Records of the KRaft metadata log that say which settings a topic or broker has.
+"""Records of the KRaft metadata log that say which settings a topic or broker has, and which version brokers are of.
 
     value  frame version uvarint = 1 | api key uvarint | version uvarint | fields of that record
 
@@ -7,26 +7,30 @@ tagged fields, (tag, size, bytes) each. Records of other kinds are `OtherRecord`
 at.
 
 Kafka: MetadataRecordSerde, AbstractApiMessageSerde; the schemas TopicRecord, RemoveTopicRecord, ConfigRecord,
-FeatureLevelRecord, BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord.
+FeatureLevelRecord, RegisterBrokerRecord, BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord.
 """
 
 from __future__ import annotations
 
 import enum
 import functools
+import struct
+from collections.abc import Mapping
 from uuid import UUID
 
 from segfmt.errors import FormatError, MalformedMetadataError
-from segfmt.flexible_fields import FlexibleFields, encode_string
+from segfmt.flexible_fields import FlexibleFields, encode_array, encode_string
 from segfmt.value_class import dataclass
 from segfmt.varint import read_unsigned_varint
 
 FRAME_VERSION = 1
+_MOST_BROKER_VERSION = 4
 
 
 class ApiKey(enum.IntEnum):
     """Which record it is, of those that are read here."""
 
+    REGISTER_BROKER = 0
     TOPIC = 2
     CONFIG = 4
     REMOVE_TOPIC = 9
@@ -84,6 +88,19 @@ class FeatureLevelRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord:
+    """A broker has started.
+
+    Attributes:
+        broker_id: int32.
+        features: the highest level (int16) of each feature that it knows; what stands behind them is not read.
+    """
+
+    broker_id: int
+    features: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRecord:
     """Begin, end or abort of a transaction of metadata records; nothing of an aborted one counts."""
 
@@ -99,7 +116,13 @@ class OtherRecord:
 
 
 MetadataRecord = (
-    TopicRecord | RemoveTopicRecord | ConfigRecord | FeatureLevelRecord | TransactionRecord | OtherRecord
+    TopicRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | FeatureLevelRecord
+    | RegisterBrokerRecord
+    | TransactionRecord
+    | OtherRecord
 )
 
 
@@ -129,6 +152,8 @@ def _read_framed(value: bytes) -> MetadataRecord:
         raise MalformedMetadataError(f"frame version {frame_version}, expected {FRAME_VERSION}")
     if api_key not in _KNOWN_KEYS:
         return _other_record(api_key, version)
+    if api_key == ApiKey.REGISTER_BROKER:
+        return _read_broker(value, position, version)
     if version != 0:
         raise MalformedMetadataError(f"{ApiKey(api_key).name} record of version {version}, expected 0")
     fields = FlexibleFields(value, position)
@@ -147,6 +172,30 @@ def _read_framed(value: bytes) -> MetadataRecord:
     return record
 
 
+def _read_broker(value: bytes, position: int, version: int) -> MetadataRecord:
+    """Return a broker's registration; one of a version that is not known here says nothing."""
+    if version > _MOST_BROKER_VERSION:
+        return _other_record(ApiKey.REGISTER_BROKER, version)
+    fields = FlexibleFields(value, position)
+
+    def endpoint() -> None:
+        fields.text(), fields.text(), fields.take(2 + 2)  # name, host, port, protocol
+        fields.skip_tagged()
+
+    def feature() -> tuple[str, int]:
+        name, _, most = fields.text(), fields.signed(2), fields.signed(2)
+        fields.skip_tagged()
+        return name, most
+
+    try:
+        broker_id = fields.signed(4)
+        fields.take((version >= 2) + 16 + 8)  # whether it comes from ZooKeeper, its incarnation, its epoch
+        fields.array(endpoint)
+        return RegisterBrokerRecord(broker_id=broker_id, features=dict(fields.array(feature)))
+    except FormatError as error:
+        raise MalformedMetadataError(f"REGISTER_BROKER record: {error}", position=error.position) from error
+
+
 def encode_metadata_record(record: MetadataRecord) -> bytes:
     """Return the value that holds *record*; `OtherRecord` has no bytes to be made of and is refused."""
     if isinstance(record, TopicRecord):
@@ -162,6 +211,13 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
         return _frame(ApiKey.FEATURE_LEVEL, encode_string(record.name) + level)
     if isinstance(record, TransactionRecord):
         return _frame(record.api_key, b"")
+    if isinstance(record, RegisterBrokerRecord):
+        features = (
+            encode_string(name) + struct.pack(">hh", 1, most) + b"\x00"
+            for name, most in record.features.items()
+        )
+        body = struct.pack(">i24x", record.broker_id) + encode_array(()) + encode_array(features)
+        return _frame(ApiKey.REGISTER_BROKER, body + encode_string(None) + b"\x00")
     raise MalformedMetadataError(f"the fields of a record with api key {record.api_key} are not known")
 
 

@@ -190,6 +190,7 @@ def test_the_report_in_the_readme_is_real(tmp_path: Path) -> None:
     log_dir.mkdir(parents=True)
     for folder in ("d1/codec-none-0", "d1/late-0", "d1/__cluster_metadata-0"):
         shutil.copytree(sample.root / folder, log_dir / Path(folder).name)
+    shutil.copy(sample.root / "d1" / "meta.properties", log_dir)
     (log_dir / "recovery-point-offset-checkpoint").write_text("0\n2\ncodec-none 0 400\nlate 0 0\n")
     (log_dir / "log-start-offset-checkpoint").write_text("0\n0\n")
     log = log_dir / "codec-none-0" / f"{481:020d}.log"

@@ -140,6 +140,31 @@ def test_a_file_that_is_a_link_is_refused_and_the_broker_starts_on_it(
     assert oracle.load([log.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
 
 
+@pytest.mark.parametrize("is_shorter", [True, False])
+@pytest.mark.parametrize("state", ["U", "C"])
+def test_a_future_log_beside_its_current_one_is_not_the_only_one_that_is_closed(
+    state: str, is_shorter: bool, pristine: Path, oracle: Oracle, ram_path: Path
+) -> None:
+    """A broker closes one log of each partition and dir, the future one: the other's active indexes stay large."""
+    brokers, ours = (make_log(pristine, ram_path / who / "d", state) for who in ("broker", "ours"))
+    for log in (brokers, ours):
+        future = shutil.copytree(log.folder, log.log_dir / f"t-0.{'b' * 32}-future")
+        if is_shorter:
+            for path in future.glob(f"{24:020d}.*"):
+                path.unlink()
+        for path in (*log.folder.glob("*.index"), *future.glob("*.index")):
+            path.unlink()  # so that a clean dir changes, too
+    assert oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES).outcome == "loaded"
+    report = recover(sample_of(ours), [ours.log_dir])
+    assert report.exit_code == 0
+    left, found = tree_of(brokers.log_dir), tree_of(ours.log_dir)
+    active = [f"t-0/{24:020d}.{kind}" for kind in ("index", "timeindex")]
+    assert sorted(line.partition(": ")[0] for line in differences(left, found)) == active
+    for name in active:
+        assert len(left[name]) > len(found[name]) > 0
+        assert left[name] == found[name] + bytes(len(left[name]) - len(found[name]))
+
+
 @pytest.mark.parametrize("count", [8, 9, 13, 30, 49])
 def test_crowded_buckets_come_out_in_the_order_of_kafka(count: int, oracle: Oracle, ram_path: Path) -> None:
     """New producers of one HashMap bucket, known from the log alone."""

@@ -8,6 +8,7 @@ import secrets
 from recovery.archive.archived import StoredObject
 from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
+from recovery.file_system import absolute
 from recovery.segment_files import OpenedFile
 
 
@@ -19,7 +20,7 @@ class LocalStore:
     """
 
     def __init__(self, root: str) -> None:
-        self._root = os.path.abspath(root)
+        self._root = absolute(root)
 
     @property
     def url(self) -> str:

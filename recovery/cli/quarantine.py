@@ -149,7 +149,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
         UsageError: neither of them is there.
     """
     from recovery.config import BrokerConfig
-    from recovery.file_system import is_folder
+    from recovery.file_system import absolute, is_folder
     from recovery.quarantine import quarantine_roots
 
     log_dirs = log_dirs_of(arguments)
@@ -163,8 +163,8 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
                 )
     if not log_dirs:
         raise UsageError("no log dir given")
-    paths = list(dict.fromkeys(map(os.path.abspath, log_dirs)))
-    place = None if arguments.quarantine_dir is None else os.path.abspath(arguments.quarantine_dir)
+    paths = list(dict.fromkeys(map(absolute, log_dirs)))
+    place = None if arguments.quarantine_dir is None else absolute(arguments.quarantine_dir)
     for path in paths:
         if not any(is_folder(one) for one in (path, *quarantine_roots(path, place))):
             raise UsageError(f"{path}: no such log dir, and nothing in quarantine from it")

@@ -139,6 +139,7 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
         return recover(
             log_dirs_of(arguments),
             config=properties,
+            is_config_complete=arguments.config is not None,
             topic_configs=topic_configs,
             now_ms=arguments.now,
             dry_run=arguments.dry_run,

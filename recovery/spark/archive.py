@@ -9,7 +9,6 @@ In a notebook, or under spark-submit, the active session does the work; else an 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from recovery.archive.report import ArchiveReport
 from recovery.archive.scanned import ScanOptions
 from recovery.config import BrokerConfig
 from recovery.errors import UsageError
+from recovery.file_system import absolute
 from recovery.observer import Observer
 from recovery.partition_choice import PartitionChoice
 from recovery.setting import Layer
@@ -201,7 +201,7 @@ def recover(
 
 def _absolute(url: str) -> str:
     """Return a path as the executors of this machine understand it; URLs as they are."""
-    return url if "://" in url else os.path.abspath(url)
+    return url if "://" in url else absolute(url)
 
 
 def _configs(

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from segfmt.metadata_record import MetadataRecord
 from tests.cli.command import Done, recover, run
 from tests.cli.paused import start_paused
-from tests.recovery.driving import own_leftovers, quarantine_of
+from tests.recovery.driving import footprint, own_leftovers, quarantine_of
+from tests.recovery.test_config_metadata import level, register
+from tests.recovery.test_config_metadata import log as metadata_log
 from tests.samples import MARKER, Sample, tree_of, unpack
 
 OWNER, GROUP = 12345, 23456
@@ -143,6 +146,48 @@ class TestAsTheBrokersUser:
         for log_dir in done.report["logDirs"]:
             assert Path(log_dir["quarantine"]).parent.parent == Path(log_dir["logDir"])
 
+    @pytest.mark.parametrize(
+        ("records", "words"),
+        [
+            ([level(11)], "metadata.version is 11"),
+            ([level(14), register(1, 11)], "broker 1 knows metadata.version up to 11"),
+            ([], "inter.broker.protocol.version is 3.5"),
+        ],
+    )
+    def test_an_older_broker_must_not_have_quarantine_inside(
+        self, sample: Sample, records: list[MetadataRecord], words: str
+    ) -> None:
+        os.chown(sample.root, 0, 0)
+        os.chmod(sample.root, 0o755)
+        metadata = sample.log_dirs[0] / "__cluster_metadata-0"
+        for path in metadata.iterdir():
+            path.unlink()
+        (metadata / f"{0:020}.log").write_bytes(metadata_log(records) if records else b"")
+        os.chmod(metadata / f"{0:020}.log", 0o644)
+        protocol = () if records else ("--property", "inter.broker.protocol.version=3.5-IV2")
+        for options in (["--dry-run"], []):
+            done = run_as_brokers_user(sample, *protocol, *options)
+            assert done.exit_code == 1, done
+            for log_dir in done.report["logDirs"]:
+                (problem,) = log_dir["problems"]
+                assert words in problem["rule"]
+                assert "--quarantine-dir" in problem["remedy"]
+        place = sample.root / "place"
+        place.mkdir()
+        os.chown(place, OWNER, GROUP)
+        assert run_as_brokers_user(sample, *protocol, "--quarantine-dir", str(place)).exit_code in (0, 2)
+
+    @pytest.mark.parametrize("records", [[level(12)], [level(7), register(1, 25)]])
+    def test_a_newer_one_may(self, sample: Sample, records: list[MetadataRecord]) -> None:
+        os.chown(sample.root, 0, 0)
+        os.chmod(sample.root, 0o755)
+        metadata = sample.log_dirs[0] / "__cluster_metadata-0"
+        for path in metadata.iterdir():
+            path.unlink()
+        (metadata / f"{0:020}.log").write_bytes(metadata_log(records))
+        os.chmod(metadata / f"{0:020}.log", 0o644)
+        assert run_as_brokers_user(sample).exit_code in (0, 2)
+
     def test_a_dry_run_needs_to_read_only(self, sample: Sample) -> None:
         for path in [sample.root, *sample.root.rglob("*")]:
             os.chown(path, 0, 0)
@@ -150,3 +195,115 @@ class TestAsTheBrokersUser:
         done = run_as_brokers_user(sample, "--dry-run")
         assert done.exit_code == 0, done.stderr
         assert {log_dir["status"] for log_dir in done.report["logDirs"]} == {"recovered"}
+
+
+OWN_PARTITION = "tiny-batches-0"
+
+
+class TestAFileThatMayNotBeRead:
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "00000000000000000000.log",
+            "*.log",
+            "*.index",
+            "*.timeindex",
+            "*.snapshot",
+            "leader-epoch-checkpoint",
+            "partition.metadata",
+        ],
+    )
+    @pytest.mark.parametrize("options", [["--dry-run"], []])
+    def test_refuses_its_partition_alone(self, sample: Sample, pattern: str, options: list[str]) -> None:
+        path = max(sample.root.glob(f"d?/{OWN_PARTITION}/{pattern}"))
+        os.chown(path, 0, 0)
+        os.chmod(path, 0o600)
+        done = run_as_brokers_user(sample, *options)
+        assert done.exit_code == 4, done
+        statuses = {
+            one["partition"]: one["status"]
+            for log_dir in done.report["logDirs"]
+            for one in log_dir["partitions"]
+        }
+        assert statuses.pop(OWN_PARTITION) == "refused"
+        assert set(statuses.values()) == {"recovered"}
+        assert {log_dir["status"] for log_dir in done.report["logDirs"]} == {"recovered", "partial"}
+
+
+class TestInTheGroupAlone:
+    """Who may write but is not the owner cannot give what he makes to the owner."""
+
+    @pytest.mark.parametrize("options", [["--dry-run"], []])
+    def test_a_log_dir_of_somebody_else_is_not_touched(self, sample: Sample, options: list[str]) -> None:
+        give_away(sample.root, 0, GROUP)
+        for path in [sample.root, *sample.root.rglob("*")]:
+            os.chmod(path, 0o770 if path.is_dir() else 0o660)
+        before = footprint(sample.log_dirs[0])
+        done = run_as_brokers_user(sample, *options)
+        assert done.exit_code == 1, done
+        for log_dir in done.report["logDirs"]:
+            assert log_dir["status"] == "offline"
+            (problem, *_) = log_dir["problems"]
+            assert "belongs to root" in problem["rule"]
+            assert "as root" in problem["remedy"]
+        for name, at in footprint(sample.log_dirs[0]).items():
+            assert name in (".", ".lock") or before[name] == at
+
+    @pytest.mark.parametrize("options", [["--dry-run"], []])
+    @pytest.mark.parametrize("name", [OWN_PARTITION, f"{OWN_PARTITION}/leader-epoch-checkpoint"])
+    def test_a_partition_of_somebody_else_is_refused(
+        self, sample: Sample, name: str, options: list[str]
+    ) -> None:
+        (path,) = sample.root.glob(f"d?/{name}")
+        os.chown(path, 0, GROUP)
+        os.chmod(path, 0o770 if path.is_dir() else 0o660)
+        done = run_as_brokers_user(sample, *options)
+        assert done.exit_code == 4, done
+        refused = [
+            one
+            for log_dir in done.report["logDirs"]
+            for one in log_dir["partitions"]
+            if one["status"] == "refused"
+        ]
+        assert [one["partition"] for one in refused] == [OWN_PARTITION]
+        assert "belongs to root" in refused[0]["problems"][0]["rule"]
+        assert {log_dir["status"] for log_dir in done.report["logDirs"]} == {"recovered", "partial"}
+
+    def test_who_may_only_read_is_told_so_in_a_dry_run(self, sample: Sample) -> None:
+        for path in [sample.root, *sample.root.rglob("*")]:
+            os.chown(path, 0, 0)
+            os.chmod(path, 0o755 if path.is_dir() else 0o644)
+        done = run_as_brokers_user(sample, "--dry-run")
+        assert done.exit_code == 0
+        assert all("may not write" in log_dir["notes"][0]["text"] for log_dir in done.report["logDirs"])
+
+
+@pytest.mark.parametrize("pattern", ["*.log", "*.snapshot", "leader-epoch-checkpoint"])
+def test_root_may_be_kept_from_a_file_as_well(sample: Sample, pattern: str) -> None:
+    """In a container root has not all capabilities."""
+    give_away(sample.root, 0, 0)
+    path = max(sample.root.glob(f"d?/{OWN_PARTITION}/{pattern}"))
+    os.chown(path, OWNER, GROUP)
+    os.chmod(path, 0o600)
+    done = recover(sample, prefix=("setpriv", "--bounding-set", "-dac_override,-dac_read_search"))
+    assert done.exit_code == 4, done
+    refused = [
+        one
+        for log_dir in done.report["logDirs"]
+        for one in log_dir["partitions"]
+        if one["status"] == "refused"
+    ]
+    assert [one["partition"] for one in refused] == [OWN_PARTITION]
+    assert path.name in refused[0]["reasons"][0]
+
+
+def test_root_that_may_give_nothing_away_is_told_so_before_anything_is_touched(sample: Sample) -> None:
+    found = footprint(sample.log_dirs[0])
+    for options in (["--dry-run"], []):
+        done = recover(sample, *options, prefix=("setpriv", "--bounding-set", "-chown"))
+        assert done.exit_code == 1, done
+        assert "not give a file to another user" in done.report["logDirs"][0]["problems"][0]["rule"]
+    assert {name for name, at in footprint(sample.log_dirs[0]).items() if found.get(name) != at} <= {
+        ".",
+        ".lock",
+    }

@@ -4,17 +4,23 @@ import pytest
 
 from recovery import cluster_metadata
 from recovery.cluster_metadata import read_cluster_metadata
+from recovery.metadata_files import load_cluster_metadata
 from segfmt.errors import CorruptBatchError, MalformedMetadataError
 from segfmt.metadata_record import (
     ApiKey,
     ConfigRecord,
+    FeatureLevelRecord,
+    OtherRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
     TransactionRecord,
     encode_metadata_record,
+    read_metadata_record,
 )
 from segfmt.record import Record, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch
+from tests.samples import unpack
 from tests.segfmt.golden_files import golden
 
 BEGIN, END, ABORT = (
@@ -29,6 +35,16 @@ def topic(name, number=1):
 
 def remove(number=1):
     return RemoveTopicRecord(topic_id=UUID(int=number))
+
+
+def level(number, name="metadata.version"):
+    return FeatureLevelRecord(name=name, feature_level=number)
+
+
+def register(broker_id, version):
+    return RegisterBrokerRecord(
+        broker_id=broker_id, features={"metadata.version": version, "kraft.version": 1}
+    )
 
 
 def config(name, key, value, resource_type=2):
@@ -192,3 +208,32 @@ def test_transaction_goes_on_in_the_next_segment():
     second = log([END], base_offset=3)
     assert read_cluster_metadata(None, [first]).topic_configs == {}
     assert read_cluster_metadata(None, [first, second]).topic_configs == {"t": {"a": "1"}}
+
+
+class TestVersions:
+    """What version brokers are of."""
+
+    def test_the_level_of_the_cluster_is_the_last_one(self):
+        found = read_cluster_metadata(None, [log([level(7), level(11), level(12, "group.version")])])
+        assert found.metadata_version == 11
+        assert found.broker_versions == {}
+
+    def test_each_broker_tells_what_it_knows_when_it_starts(self):
+        found = read_cluster_metadata(None, [log([register(1, 11), register(2, 25)], [register(1, 14)])])
+        assert found.broker_versions == {1: 14, 2: 25}
+
+    def test_a_registration_of_a_later_kind_says_nothing(self):
+        value = bytearray(encode_metadata_record(register(1, 11)))
+        value[2] = 5
+        assert read_metadata_record(bytes(value)) == OtherRecord(api_key=0, version=5)
+
+    def test_a_registration_that_ends_early_is_malformed(self):
+        value = encode_metadata_record(register(1, 11))
+        with pytest.raises(MalformedMetadataError, match="REGISTER_BROKER"):
+            read_metadata_record(value[:32])
+
+    def test_real_brokers_tell_theirs(self, tmp_path):
+        sample = unpack("crashed", tmp_path)
+        found = load_cluster_metadata(str(sample.log_dirs[0] / "__cluster_metadata-0"))
+        (version,) = found.broker_versions.values()
+        assert version >= found.metadata_version >= 22

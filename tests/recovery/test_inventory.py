@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from recovery.duplicates import refuse_duplicates
 from recovery.errors import LogDirOfflineError
-from recovery.inventory import LogDirInventory, list_log_dir, refuse_duplicates
+from recovery.inventory import LogDirInventory, list_log_dir
 from recovery.listing import list_files
 from recovery.model import LogSettings
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from recovery import lock
 from recovery.errors import LogDirLockedError, LogDirOfflineError
 from recovery.lock import LogDirLocks
 from tests.recovery.driving import footprint
@@ -53,6 +54,46 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 def locks(*dirs: Path, dry_run: bool = False) -> LogDirLocks:
     return LogDirLocks([str(path) for path in dirs], dry_run=dry_run)
+
+
+class TestALockThatIsUnlinkedMeanwhile:
+    """Whoever lets go of a log dir unlinks its `.lock`: a lock on a file without a name keeps nobody out."""
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    @pytest.mark.parametrize("is_made_anew", [False, True])
+    def test_the_file_that_has_the_name_is_locked(
+        self, dirs: list[Path], is_made_anew: bool, dry_run: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = dirs[0] / ".lock"
+        path.touch()
+        waits = [path]
+        lock_file = lock._lock_file
+
+        def unlinked_before(descriptor: int, kind: int) -> bool:
+            if waits:
+                waits.pop().unlink()
+                if is_made_anew:
+                    path.touch()
+            return lock_file(descriptor, kind)
+
+        monkeypatch.setattr(lock, "_lock_file", unlinked_before)
+        with locks(dirs[0], dry_run=dry_run) as held:
+            assert held.offline == {}
+            with other_process(path) as answer:
+                assert answer == ("held" if dry_run and not is_made_anew else "refused")
+
+    def test_it_is_not_tried_for_ever(self, dirs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+        (dirs[0] / ".lock").touch()
+        lock_file = lock._lock_file
+
+        def unlinked_before(descriptor: int, kind: int) -> bool:
+            (dirs[0] / ".lock").unlink()
+            (dirs[0] / ".lock").touch()
+            return lock_file(descriptor, kind)
+
+        monkeypatch.setattr(lock, "_lock_file", unlinked_before)
+        with pytest.raises(LogDirLockedError, match="somebody else"), locks(dirs[0]):
+            pytest.fail("entered")
 
 
 class TestAgainstAnotherProcess:

@@ -183,6 +183,7 @@ def test_json() -> None:
         "nowMs": 1_700_000_000_000,
         "durationMs": 1500,
         "kernels": {"cpuPath": "portable", "origin": "cache"},
+        "notes": [],
         "phases": [
             {"phase": "scan", "threadMs": 2900, "cpuMs": 1400},
             {"phase": "write", "threadMs": 70, "cpuMs": 3},
@@ -201,6 +202,7 @@ def test_json() -> None:
         "leftAlone": ["__cluster_metadata-0"],
         "actions": ["write recovery-point-offset-checkpoint"],
         "warnings": [],
+        "notes": [],
         "neededBytes": 0,
         "freeBytes": 0,
         "earlierCuts": [],

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from recovery.apply import apply_partition
-from recovery.errors import UnsafeError
+from recovery.errors import JournalError, UnsafeError
 from recovery.journal import Journal
 from recovery.model import LogSettings
 from recovery.observer import BytesScanned, Event, LogDirStarted, PartitionFinished, SegmentRecovered
@@ -318,6 +318,66 @@ class TestAnother:
             file.write(b"torn")
         report = recover(begun)
         assert [one.folder for one in report.partitions if one.status == "truncated"] == [log.parent.name]
+
+    def test_configuration_does_not_matter_where_a_broker_has_been_there_since(self, begun: Sample) -> None:
+        journals = [RunJournal(str(log_dir)).path for log_dir in begun.log_dirs]
+        for log_dir in begun.log_dirs:
+            checkpoint = log_dir / "recovery-point-offset-checkpoint"
+            checkpoint.write_bytes(checkpoint.read_bytes())
+        report = recover(begun, handoff="none", now_ms=begun.now_ms + 5)
+        assert report.exit_code == 0
+        assert report.now_ms == begun.now_ms + 5
+        assert "checkpoint has changed since: beginning anew" in report.to_text()
+        assert not any(map(os.path.exists, journals))
+
+    def test_nor_where_one_was_killed_while_it_recovered(self, begun: Sample) -> None:
+        log = next(log for log_dir in begun.log_dirs for log in sorted(log_dir.glob("late-*/*.log"))[-1:])
+        with log.open("ab") as file:
+            file.write(b"torn")
+        with pytest.raises(UnsafeError, match="--handoff"):  # of the other log dir
+            recover(begun, handoff="none")
+        other = next(log_dir for log_dir in begun.log_dirs if log_dir != log.parents[1])
+        os.unlink(RunJournal(str(other)).path)
+        report = recover(begun, handoff="none")
+        assert "so has the configuration: beginning anew" in report.to_text()
+        assert [one.folder for one in report.partitions if one.status == "truncated"] == [log.parent.name]
+
+    def test_an_obsolete_run_does_not_set_the_clock(self, begun: Sample) -> None:
+        for log_dir in begun.log_dirs:
+            checkpoint = log_dir / "recovery-point-offset-checkpoint"
+            checkpoint.write_bytes(checkpoint.read_bytes())
+        with mock.patch.object(
+            PartitionRun, "__init__", autospec=True, side_effect=PartitionRun.__init__
+        ) as made:
+            report = recover(begun, now_ms=None)
+        assert report.now_ms > begun.now_ms
+        assert {call.args[1].now_ms for call in made.mock_calls} == {report.now_ms}
+
+    def test_version_goes_on_and_reads_again(
+        self, begun: Sample, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("recovery.run_journal.VERSION", "9.9.9")
+        report = recover(begun)
+        assert report.exit_code == 0
+        assert "going on with the run that was interrupted" in report.to_text()
+        assert not any(RunJournal(str(log_dir)).has_scans for log_dir in begun.log_dirs)
+        assert differences(logs_of(expected), logs_of(tree_of(begun.root))) == []
+
+    @pytest.mark.parametrize("content", [b"garbage", b"KLRJ\0\0\0\x63more", b"KLRJ"])
+    def test_restart_forgets_what_it_cannot_read(
+        self, sample: Sample, expected: dict[str, bytes], content: bytes
+    ) -> None:
+        place = Path(RunJournal(str(sample.log_dirs[0])).path)
+        place.parent.mkdir()
+        place.write_bytes(content)
+        if content != b"KLRJ":
+            with pytest.raises(JournalError, match="--restart"):
+                recover(sample)
+        assert recover(sample, restart=True, dry_run=True).exit_code == 0
+        assert place.read_bytes() == content
+        assert recover(sample, restart=True).exit_code == 0
+        assert not place.exists()
+        assert differences(logs_of(expected), logs_of(tree_of(sample.root))) == []
 
     def test_checkpoints_that_somebody_else_has_written(self, begun: Sample) -> None:
         for log_dir in begun.log_dirs:

@@ -1,0 +1,118 @@
+"""Whether a log has a remote part, where no setting says so: what its folder and the log dir's checkpoints show of it.
+
+A broker writes the log start of every tiered log into `log-start-offset-checkpoint`, and that of a plain one only
+where it lies above the base of the first segment. So a line that lies below it is a tiered log's, or that of a plain
+one whose broker was killed after it had deleted segments and before it wrote the line again, a minute later. Then the
+leader epochs begin above it (they are cut when segments are deleted, and written by a thread of their own at once), or
+the segments wait for their end as `.deleted`.
+
+A sound plain log must never be refused; a tiered one that cannot be told from it is noted.
+
+Kafka: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.deleteSegments, UnifiedLog.maybeIncrementLogStartOffset,
+LeaderEpochFileCache.truncateFromStartAsyncFlush.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+
+from recovery.file_system import read_whole
+from recovery.problem import Problem
+from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.errors import FileNameError, MalformedCheckpointError
+from segfmt.filenames import (
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    read_offset,
+)
+
+
+class RemotePart:
+    """What speaks for a remote part of one log.
+
+    Args:
+        folder: path of the partition's folder.
+        topic: its name.
+        names: of the files in it.
+        log_start_offset: the line of the log dir's checkpoint, None where there is none.
+    """
+
+    def __init__(self, folder: str, topic: str, names: Collection[str], log_start_offset: int | None) -> None:
+        self._folder = folder
+        self._topic = topic
+        self._names = names
+        self._line = log_start_offset
+        self._first_base = min(_base_offsets(names, LOG_SUFFIX), default=None)
+
+    def problem(self) -> Problem | None:
+        """Return why this log must not be taken for a plain one, None where it may be one."""
+        if self._first_base is None or self._line is None or self._line >= self._first_base:
+            return None
+        is_certain = self._line == 0  # no plain log has such a line
+        if not is_certain and not (self._has_earlier_epochs() and not self._has_just_deleted()):
+            return None
+        return Problem(
+            file=os.path.basename(self._folder),
+            rule=f"{self._contradiction}, so this looks like a tiered log, and no setting says whether it is one: as "
+            f"a plain one it would begin at {self._first_base}, and its remote part be forgotten",
+            remedy=self._remedy,
+        )
+
+    def note(self, *, has_checkpoint: bool) -> Problem | None:
+        """Return what is odd about a log that is taken for a plain one.
+
+        Args:
+            has_checkpoint: whether the log dir's checkpoint is there and can be read.
+        """
+        if self._first_base is None:
+            return None
+        if self._line is not None and self._line < self._first_base:
+            words = f"{self._contradiction}; taken for a plain log whose broker had just deleted segments"
+        elif self._line is None and not has_checkpoint and self._has_earlier_epochs():
+            words = f"its leader epochs begin before its first segment, at {self._first_base}; taken for a plain log"
+        else:
+            return None
+        return Problem(file=os.path.basename(self._folder), rule=words, remedy=self._remedy)
+
+    @property
+    def _contradiction(self) -> str:
+        return (
+            f"{LOG_START_OFFSET_CHECKPOINT} says that it begins at {self._line}, "
+            f"but its first segment begins at {self._first_base}"
+        )
+
+    @property
+    def _remedy(self) -> str:
+        return (
+            "give the broker's configuration with -c, or say which it is: "
+            f'--topic-config \'{{"{self._topic}": {{"remote.storage.enable": true}}}}\', or false'
+        )
+
+    def _has_earlier_epochs(self) -> bool:
+        """Whether a leader epoch begins before the first segment."""
+        if LEADER_EPOCH_CHECKPOINT not in self._names:
+            return False
+        try:
+            entries = read_leader_epoch_checkpoint(
+                read_whole(os.path.join(self._folder, LEADER_EPOCH_CHECKPOINT))
+            )
+        except (MalformedCheckpointError, PermissionError):
+            return False  # refused for that
+        return any(start_offset < (self._first_base or 0) for _, start_offset in entries)
+
+    def _has_just_deleted(self) -> bool:
+        """Whether the segment that the checkpoint's line leads to still waits for its end."""
+        deleted = _base_offsets(self._names, LOG_SUFFIX + DELETED_SUFFIX)
+        return any(base_offset <= (self._line or 0) for base_offset in deleted)
+
+
+def _base_offsets(names: Collection[str], suffix: str) -> Iterator[int]:
+    for name in names:
+        if name.endswith(suffix):
+            try:
+                yield read_offset(name)
+            except FileNameError:
+                continue  # refused for that

@@ -1,0 +1,247 @@
+"""Settings mean what they say: what was assumed, ignored or missing is told, and what is not known is not decided."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Done, run
+from tests.recovery.driving import footprint
+from tests.samples import MARKER, Sample, unpack
+from tests.tiered_broker import TieredArchive, unpack_tiered
+
+INTERVAL = ("--property", "log.index.interval.bytes=8192")
+START_CHECKPOINT = "log-start-offset-checkpoint"
+
+
+def tiered_log_dirs(root: Path, *, has_metadata: bool) -> TieredArchive:
+    """The log dirs of a broker with tiered storage, as after a kill."""
+    archive = unpack_tiered(root)
+    for log_dir in archive.log_dirs:
+        (log_dir / MARKER).unlink()
+        if not has_metadata:
+            shutil.rmtree(log_dir / "__cluster_metadata-0", ignore_errors=True)
+    return archive
+
+
+def recover_dirs(log_dirs: tuple[Path, ...], *arguments: str) -> Done:
+    """Run `recover` on *log_dirs* without a configuration."""
+    dirs = ",".join(map(str, log_dirs))
+    return run("recover", "--log-dirs", dirs, "--format", "json", "--progress", "none", *arguments)
+
+
+def partitions_of(done: Done) -> dict[str, dict[str, Any]]:
+    return {one["partition"]: one for log_dir in done.report["logDirs"] for one in log_dir["partitions"]}
+
+
+def offsets_of(done: Done, *names: str) -> list[tuple[int, int]]:
+    partitions = partitions_of(done)
+    return [(partitions[name]["logStartOffset"], partitions[name]["logEndOffset"]) for name in names]
+
+
+def checkpoint_lines(log_dir: Path) -> dict[str, int]:
+    lines = [line.split() for line in (log_dir / START_CHECKPOINT).read_text().splitlines()[2:]]
+    return {f"{topic}-{number}": int(offset) for topic, number, offset in lines}
+
+
+def notes_of(done: Done) -> list[str]:
+    return [note["text"] for note in done.report["notes"]]
+
+
+class TestTieredStorage:
+    @pytest.mark.parametrize("arguments", [(), INTERVAL], ids=["none", "another"])
+    def test_another_setting_does_not_decide_whether_a_log_is_tiered(
+        self, arguments: tuple[str, ...], tmp_path: Path
+    ) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=True)
+        before = {log_dir: checkpoint_lines(log_dir) for log_dir in archive.log_dirs}
+        done = recover_dirs(archive.log_dirs, *arguments)
+        assert done.exit_code == 0
+        assert offsets_of(done, "plain-0", "expired-by-size-0") == [(0, 435), (309, 435)]
+        assert {log_dir: checkpoint_lines(log_dir) for log_dir in archive.log_dirs} == before
+        assert any("remote.log.storage.system.enable=true is assumed" in note for note in notes_of(done))
+
+    def test_topic_configs_say_it_as_well(self, tmp_path: Path) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        configs = json.loads((archive.root / "topic-configs.json").read_text())
+        done = recover_dirs(archive.log_dirs, *INTERVAL, "--topic-config", json.dumps(configs))
+        assert done.exit_code == 0
+        assert offsets_of(done, "plain-0", "expired-by-size-0") == [(0, 435), (309, 435)]
+        assert any("plain" in note and "is assumed" in note for note in notes_of(done))
+
+    def test_a_log_that_looks_tiered_is_refused_where_nothing_says_whether_it_is(
+        self, tmp_path: Path
+    ) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        found = footprint(archive.log_dirs[0] / "plain-0")
+        before = checkpoint_lines(archive.log_dirs[0])
+        done = recover_dirs(archive.log_dirs)
+        assert done.exit_code == 4
+        partitions = partitions_of(done)
+        shortened = {"plain-0", "expired-by-size-0", "deleted-records-0", "failing-delete-0", "plain-1"}
+        for name in shortened:
+            (problem,) = partitions[name]["problems"]
+            assert partitions[name]["status"] == "refused"
+            assert "looks like a tiered log" in problem["rule"]
+            assert f'{{"{name[:-2]}": {{"remote.storage.enable": true}}}}' in problem["remedy"]
+        assert partitions["untiered-0"]["status"] == partitions["empty-0"]["status"] == "recovered"
+        assert footprint(archive.log_dirs[0] / "plain-0") == found
+        after = checkpoint_lines(archive.log_dirs[0])
+        assert {name: at for name, at in before.items() if name in shortened} == {
+            name: at for name, at in after.items() if name in shortened
+        }
+
+    @pytest.mark.parametrize("is_tiered", [True, False])
+    def test_the_remedy_settles_it_either_way(self, is_tiered: bool, tmp_path: Path) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        refused = [
+            name[:-2]
+            for name, one in partitions_of(recover_dirs(archive.log_dirs, "--dry-run")).items()
+            if one["status"] == "refused"
+        ]
+        configs = {topic: {"remote.storage.enable": is_tiered} for topic in refused}
+        done = recover_dirs(archive.log_dirs, "--topic-config", json.dumps(configs))
+        assert done.exit_code == 0
+        assert offsets_of(done, "plain-0") == [(0 if is_tiered else 377, 435)]
+
+    def test_a_configuration_that_leaves_it_out_says_that_nothing_is_tiered(self, tmp_path: Path) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        config = tmp_path / "server.properties"
+        config.write_text(f"node.id=1\nlog.dirs={','.join(map(str, archive.log_dirs))}\n")
+        done = run("recover", "-c", config, "--format", "json", "--progress", "none", "--dry-run")
+        assert done.exit_code == 0
+        assert offsets_of(done, "plain-0") == [(377, 435)]
+
+    def test_a_stray_log_is_no_puzzle_to_a_broker_whose_settings_are_known(self, tmp_path: Path) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=True)
+        for log_dir in archive.log_dirs:
+            if (log_dir / "plain-0").exists():
+                os.rename(log_dir / "plain-0", log_dir / "unheard-0")
+                path = log_dir / START_CHECKPOINT
+                path.write_text(path.read_text().replace("plain 0", "unheard 0"))
+        done = run(
+            "recover", "-c", archive.root / "server.properties", "--format", "json", "--progress", "none"
+        )
+        assert done.exit_code == 0
+        assert offsets_of(done, "unheard-0") == [(377, 435)]
+
+
+class TestPlainLogsOfASoundBroker:
+    """A plain log whose segments were deleted a moment before the kill: the checkpoints say what was before."""
+
+    @pytest.fixture
+    def sample(self, tmp_path: Path) -> Sample:
+        sample = unpack("crashed", tmp_path)
+        shutil.rmtree(sample.log_dirs[0] / "__cluster_metadata-0")
+        for name in (
+            "tiered-0",
+            "preallocated-0",
+        ):  # of these the metadata log knows more than Kafka's defaults
+            shutil.rmtree(sample.log_dirs[0] / name)
+        return sample
+
+    def with_start(self, sample: Sample, offset: int, epochs: int) -> tuple[Path, int]:
+        """Let the first segment of a log be gone; its checkpoint says *offset*, its epochs begin at *epochs*."""
+        (folder,) = sample.root.glob("d?/tiny-batches-0")
+        first, second = sorted(folder.glob("*.log"))[:2]
+        assert int(first.stem) == 0 < offset < int(second.stem)
+        for path in folder.glob(f"{first.stem}.*"):
+            path.unlink()
+        (folder / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {epochs or int(second.stem)}\n")
+        (folder.parent / START_CHECKPOINT).write_text(f"0\n1\ntiny-batches 0 {offset}\n")
+        return folder, int(second.stem)
+
+    def test_a_checkpoint_that_lags_behind_is_noted(self, sample: Sample) -> None:
+        _, base_offset = self.with_start(sample, 5, 0)
+        done = recover_dirs(sample.log_dirs)
+        assert done.exit_code == 0
+        assert offsets_of(done, "tiny-batches-0")[0][0] == base_offset
+        notes = [note["text"] for log_dir in done.report["logDirs"] for note in log_dir["notes"]]
+        assert [note for note in notes if "taken for a plain log" in note]
+
+    def test_epochs_that_lag_behind_too_are_known_by_the_segments_that_wait_for_their_end(
+        self, sample: Sample
+    ) -> None:
+        folder, base_offset = self.with_start(sample, 5, 5)
+        assert (
+            partitions_of(recover_dirs(sample.log_dirs, "--dry-run"))["tiny-batches-0"]["status"] == "refused"
+        )
+        (folder / f"{0:020}.log.deleted").write_bytes(b"")
+        done = recover_dirs(sample.log_dirs)
+        assert done.exit_code == 0
+        assert offsets_of(done, "tiny-batches-0")[0][0] == base_offset
+
+
+class TestNotes:
+    """What was assumed, ignored or missing is in both reports."""
+
+    @pytest.fixture
+    def sample(self, tmp_path: Path) -> Sample:
+        return unpack("crashed-v0-v1", tmp_path)
+
+    def both(self, sample: Sample) -> tuple[Mapping[str, Any], str]:
+        report = recover_dirs(sample.log_dirs, "--dry-run").report
+        text = recover_dirs(sample.log_dirs, "--dry-run", "--format", "text").stdout
+        return report, text
+
+    def test_nothing_is_noted_where_nothing_is_odd(self, sample: Sample) -> None:
+        report, text = self.both(sample)
+        assert report["notes"] == []
+        assert [log_dir["notes"] for log_dir in report["logDirs"]] == [[], []]
+        assert "note: " not in text
+
+    def test_settings_of_a_topic_that_is_not_there(self, sample: Sample) -> None:
+        configs = '{"old-v0": {"segment.bytes": 1048576}, "odl-v1": {"segment.bytes": 1048576}}'
+        done = recover_dirs(sample.log_dirs, "--dry-run", "--topic-config", configs)
+        assert [note for note in notes_of(done) if "no log of odl-v1 lies in the log dirs" in note]
+        assert len(notes_of(done)) == 1
+
+    def test_no_meta_properties(self, sample: Sample) -> None:
+        (sample.log_dirs[1] / "meta.properties").unlink()
+        report, text = self.both(sample)
+        (note,) = report["notes"]
+        assert note["level"] == "warning"
+        assert "d2 has no meta.properties" in note["text"]
+        assert f"note: {note['text']}" in text.splitlines()
+
+    def test_no_metadata_log(self, sample: Sample) -> None:
+        for log_dir in sample.log_dirs:
+            shutil.rmtree(log_dir / "__cluster_metadata-0", ignore_errors=True)
+        report, text = self.both(sample)
+        assert ["no __cluster_metadata-0" in note["text"] for note in report["notes"]] == [True]
+        assert "\nnote: no __cluster_metadata-0" in text
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            (START_CHECKPOINT, "begins at its first segment"),
+            ("recovery-point-offset-checkpoint", "begins at the first segment"),
+            ("replication-offset-checkpoint", "high watermarks"),
+            ("cleaner-offset-checkpoint", "the cleaner"),
+        ],
+    )
+    def test_a_checkpoint_that_the_broker_ignores(self, name: str, words: str, sample: Sample) -> None:
+        (sample.log_dirs[0] / name).write_text(
+            "0\n1\nold-v0 0 many\n"
+        )  # NumberFormatException: a broker only warns
+        report, text = self.both(sample)
+        assert report["exitCode"] == 0
+        (note,) = report["logDirs"][0]["notes"]
+        assert note["level"] == "warning"
+        assert note["text"].startswith(name)
+        assert words in note["text"]
+        assert report["logDirs"][0]["warnings"] == [note["text"]]
+        assert f"  note: {note['text']}" in text.splitlines()
+
+    def test_a_checkpoint_that_takes_the_dir_offline_later(self, sample: Sample) -> None:
+        (sample.log_dirs[0] / "replication-offset-checkpoint").write_text("nonsense")
+        report, text = self.both(sample)
+        (note,) = report["logDirs"][0]["notes"]
+        assert "replication-offset-checkpoint" in note["text"]
+        assert "note: replication-offset-checkpoint" in text
