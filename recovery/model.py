@@ -173,6 +173,10 @@ class PartitionSource(Protocol):
         """Return all bytes of a small file."""
         ...
 
+    def read_part(self, part: Original) -> bytes:
+        """Return some bytes of a file that may be large, no more than fit into memory."""
+        ...
+
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment."""
         ...

@@ -116,6 +116,10 @@ class PartitionRun:
                 self._small_files[file] = data
         return data
 
+    def read_part(self, part: Original) -> bytes:
+        """Return some bytes of a file."""
+        return self._files.read_part(part)
+
     def batches(
         self, part: Original, start_position: int, *, opens_message_sets: bool = True
     ) -> Iterator[BatchSpan]:

@@ -73,6 +73,9 @@ class MemorySource:
             yield BatchSpan(position, 12 + length, base_offset, base_offset + delta)
             position += 12 + length
 
+    def read_part(self, part: Original) -> bytes:
+        return self._bytes(part)
+
     def is_zero(self, part: Original) -> bool:
         return not any(self._bytes(part))
 
