@@ -120,7 +120,7 @@ class RestoreFile:
     """Put a file back out of quarantine, by a hard link or a copy.
 
     Attributes:
-        source: its path in quarantine.
+        source: its name there, in the run's folder for the same partition.
     """
 
     source: str
@@ -132,7 +132,7 @@ class AppendPart:
     """Put a tail that was cut off back behind a file.
 
     Attributes:
-        source: path of the tail in quarantine; None where it was nothing but zeros.
+        source: name of the tail in quarantine, as of `RestoreFile`; None where it was nothing but zeros.
         position: where it belongs.
         mtime_ns: the file's time of change before the cut.
     """
@@ -193,7 +193,8 @@ def action_words(action: Action) -> str:
         case TruncateFile(name=name, size_bytes=size_bytes):
             return f"truncate {name} to {size_bytes} bytes"
         case RestoreFile(source=source, name=name):
-            return f"restore {name} from {source}"
+            return f"restore {name} from {source} in quarantine"
         case AppendPart(source=source, name=name, position=position, size_bytes=size_bytes):
-            return f"append {size_bytes} bytes to {name} at byte {position} from {source}"
+            place = "zeros" if source is None else f"from {source} in quarantine"
+            return f"append {size_bytes} bytes to {name} at byte {position}, {place}"
     return f"write {action.name} ({action.size_bytes} bytes)"

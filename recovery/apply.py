@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -33,6 +34,8 @@ from recovery.commit import Commit
 from recovery.durable import (
     append_part,
     copy_new,
+    copy_opened,
+    link_opened,
     opened,
     remove_file,
     sync,
@@ -40,12 +43,22 @@ from recovery.durable import (
     truncate,
     write_new,
 )
+from recovery.errors import JournalError
 from recovery.file_system import keeps_inodes
 from recovery.listing import file_stat, list_files
 from recovery.model import FileStat, RemovalKind
 from recovery.quarantine import Quarantine
 
 _END_BYTES = 64 << 10
+OpenSaved = Callable[[str], AbstractContextManager[int]]
+"""Opens what was saved of a folder by its name in quarantine, once it is what the manifest says."""
+
+
+def _nothing_saved(name: str) -> AbstractContextManager[int]:
+    raise JournalError(
+        f"{name}: the journal of a recovery takes it out of quarantine, which no recovery does. "
+        "Remedy: begin anew with --restart"
+    )
 
 
 def apply_partition(
@@ -104,6 +117,7 @@ def stage(
     bring_to_disk: Callable[[Iterable[str]], None] = sync_all,
     has_removed: bool = False,
     is_tidy: bool = False,
+    open_saved: OpenSaved = _nothing_saved,
 ) -> Commit:
     """Write what *actions* make in *folder* under temporary names, durably, and return the commit over all.
 
@@ -113,6 +127,7 @@ def stage(
         bring_to_disk: waits for what was written, and for what else must be on disk before the commit.
         has_removed: whether something was removed there that must not come back after a power failure.
         is_tidy: whether no earlier run has left anything there.
+        open_saved: opens what is in quarantine of this folder, by its name there.
     """
     if not is_tidy:
         unstage(folder)
@@ -121,10 +136,11 @@ def stage(
         for action in actions:
             if _is_staged(action):
                 path = f"{folder}/{action.name}"
-                staged[action.name] = file_stat(_stage_action(folder, action, path + TEMPORARY_SUFFIX, path))
+                made = _stage_action(folder, action, path + TEMPORARY_SUFFIX, path, open_saved)
+                staged[action.name] = file_stat(made)
         is_changed = bool(staged) or has_removed
-        made = [f"{folder}/{name}{TEMPORARY_SUFFIX}" for name in staged]
-        bring_to_disk([*made, folder] if is_changed else [])
+        paths = [f"{folder}/{name}{TEMPORARY_SUFFIX}" for name in staged]
+        bring_to_disk([*paths, folder] if is_changed else [])
     except BaseException:
         unstage(folder)
         raise
@@ -142,13 +158,16 @@ def unstage(folder: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-def publish(folder: str, commit: Commit) -> dict[str, FileStat]:
+def publish(folder: str, commit: Commit, *, open_saved: OpenSaved = _nothing_saved) -> dict[str, FileStat]:
     """Do the actions of *commit* that are not done yet, in order, bring them to disk, and return what is then there.
+
+    Args:
+        open_saved: see `stage`.
 
     Raises:
         OSError: an action failed, or the folder is not what the commit says although none did.
     """
-    for _ in _steps(folder, commit, commit.pending(os.listdir(folder))):
+    for _ in _steps(folder, commit, commit.pending(os.listdir(folder)), open_saved):
         sync(folder)
     return _checked(folder, commit)
 
@@ -172,14 +191,16 @@ def publish_staged(commits: Mapping[str, Commit]) -> dict[str, dict[str, FileSta
     return {folder: _checked(folder, commit) for folder, commit in commits.items()}
 
 
-def _steps(folder: str, commit: Commit, actions: Iterable[Action]) -> Iterator[str]:
+def _steps(
+    folder: str, commit: Commit, actions: Iterable[Action], open_saved: OpenSaved = _nothing_saved
+) -> Iterator[str]:
     """Do *actions*, which are left of *commit*; yield the folder where that must be on disk before it goes on."""
     has_unsynced_names = False
     for action in actions:
         if has_unsynced_names and _seals(action):
             yield folder  # an index vouches for its segment
             has_unsynced_names = False
-        _do(folder, action)
+        _do(folder, action, open_saved)
         if isinstance(action, RenameFile | LinkFile):
             yield folder  # a later cut must not reach the disk before the segments behind it are gone
             has_unsynced_names = False
@@ -189,7 +210,7 @@ def _steps(folder: str, commit: Commit, actions: Iterable[Action]) -> Iterator[s
         yield folder
 
 
-def _do(folder: str, action: Action) -> None:
+def _do(folder: str, action: Action, open_saved: OpenSaved) -> None:
     match action:
         case RemoveFile(name=name):
             remove_file(f"{folder}/{name}")
@@ -200,8 +221,9 @@ def _do(folder: str, action: Action) -> None:
         case TruncateFile(name=name, size_bytes=size_bytes):
             truncate(f"{folder}/{name}", size_bytes)
         case AppendPart(name=name, position=position, size_bytes=size_bytes):
-            end = position + size_bytes
-            append_part(action.source, f"{folder}/{name}", position, end, mtime_ns=action.mtime_ns)
+            end, source = position + size_bytes, action.source
+            with contextlib.nullcontext() if source is None else open_saved(source) as read:
+                append_part(read, f"{folder}/{name}", position, end, mtime_ns=action.mtime_ns)
         case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
             os.rename(f"{folder}/{name}{TEMPORARY_SUFFIX}", f"{folder}/{name}")
 
@@ -258,7 +280,11 @@ def _seals(action: Action) -> bool:
 
 
 def _stage_action(
-    folder: str, action: WriteFile | CopyPart | RestoreFile, temporary: str, path: str
+    folder: str,
+    action: WriteFile | CopyPart | RestoreFile,
+    temporary: str,
+    path: str,
+    open_saved: OpenSaved,
 ) -> os.stat_result:
     match action:
         case WriteFile(data=data, size_bytes=size_bytes, mtime_ns=mtime_ns):
@@ -267,8 +293,7 @@ def _stage_action(
             whole = os.path.join(folder, source)
             copy_new(whole, temporary, position=position, size_bytes=size_bytes, like=path)
         case RestoreFile(source=source):
-            try:
-                os.link(source, temporary)
-            except OSError:
-                copy_new(source, temporary, like=source, keeps_time=True)
+            with open_saved(source) as read:
+                if not link_opened(read, temporary):
+                    copy_opened(read, temporary)
     return os.stat(temporary)

@@ -9,7 +9,7 @@ not done yet are done: the names in the folder show which ones those are (`pendi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -32,6 +32,8 @@ from segfmt.filenames import DELETED_SUFFIX
 from segfmt.value_class import dataclass
 
 _ANY = -1
+_NUMBERS = -(1 << 63), (1 << 64) - 1
+_SIZES = 0, 1 << 62
 _ACTIONS: dict[str, type[Any]] = {
     one.__name__: one
     for one in (
@@ -234,8 +236,8 @@ class Commit:
         try:
             commit = cls(
                 folder=plain_name(document["folder"]),
-                before={plain_name(name): _stat(state) for name, state in document["before"].items()},
-                staged={plain_name(name): _stat(state) for name, state in document["staged"].items()},
+                before={plain_name(name): read_state(state) for name, state in document["before"].items()},
+                staged={plain_name(name): read_state(state) for name, state in document["staged"].items()},
                 actions=tuple(_action_from_json(action) for action in document["actions"]),
                 contents={plain_name(name): str(one) for name, one in document.get("contents", {}).items()},
             )
@@ -270,6 +272,12 @@ def _made_by(action: Action) -> str | None:
     return None
 
 
+def _whole_number(found: object, bounds: tuple[int, int]) -> int:
+    if type(found) is not int or not bounds[0] <= found <= bounds[1]:
+        raise ValueError(f"{found!r} is no size, position, inode or time")
+    return found
+
+
 def _action_to_json(action: Action) -> dict[str, Any]:
     fields = {
         name: getattr(action, name) for name in action.__dataclass_fields__ if name != "data"
@@ -282,11 +290,13 @@ def _action_to_json(action: Action) -> dict[str, Any]:
 def _action_from_json(document: Mapping[str, Any]) -> Action:
     fields = dict(document)
     kind = _ACTIONS[fields.pop("action")]
-    for key in ("name", "old", "new"):
-        if key in fields:
+    for key in ("name", "old", "new", "source"):
+        if key in fields and not (kind is AppendPart and key == "source" and fields[key] is None):
             plain_name(fields[key])
-    if kind is CopyPart:
-        plain_name(fields["source"])
+    for key, bounds in (("position", _SIZES), ("size_bytes", _SIZES), ("mtime_ns", _NUMBERS)):
+        is_left_open = kind is WriteFile and key == "mtime_ns" and fields.get(key) is None
+        if key in fields and not is_left_open:
+            _whole_number(fields[key], bounds)
     if kind is RemoveFile:
         fields["kind"] = RemovalKind(fields["kind"])
     if kind is WriteFile:
@@ -299,8 +309,9 @@ def _state(stat: FileStat) -> State:
     return stat.inode, stat.size_bytes, stat.mtime_ns
 
 
-def _stat(state: Sequence[int]) -> FileStat:
-    inode, size_bytes, mtime_ns, *more = state
+def read_state(state: Iterable[object]) -> FileStat:
+    """Return what a state in JSON says. Raises TypeError or ValueError where it is none."""
+    inode, size_bytes, mtime_ns, *more = (_whole_number(one, _NUMBERS) for one in state)
     return FileStat(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=more[0] if more else 0)
 
 

@@ -15,20 +15,22 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from recovery.actions import TEMPORARY_SUFFIX
-from recovery.file_system import is_link, look_at, naming, raise_error
+from recovery.file_system import look_at, name_of, naming, open_file, raise_error
 from recovery.write_back import sync_file_system
 
 _COPY_BYTES = 1 << 20
+_RIGHTS = 0o777
+"""Of a mode, what is taken from another file: never that a program runs with its owner's rights."""
 
 
 class opened(naming):  # noqa: N801 - as `naming`
-    """Open *path* for the block; an error in it that names no file names this one."""
+    """Open the file or folder *path* for the block; an error in it that names no file names this one."""
 
     __slots__ = ("_descriptor",)
 
     def __init__(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> None:
         super().__init__(path)
-        self._descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
+        self._descriptor = open_file(path, flags, mode, may_be_folder=True)
 
     def __enter__(self) -> int:  # type: ignore[override]  # more than the name of a file
         return self._descriptor
@@ -92,33 +94,50 @@ def copy_new(
         like: see `write_new`.
         keeps_time: whether it gets the time of change of *source*.
     """
-    with _new_file(path, like) as descriptor:
-        copy_part(source, descriptor, position=position, size_bytes=size_bytes)
+    with opened(source) as read, _new_file(path, like) as descriptor:
+        copy_part(read, descriptor, position=position, size_bytes=size_bytes)
         if keeps_time:
-            mtime_ns = os.stat(source).st_mtime_ns
-            os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+            _take_time(descriptor, read)
 
 
-def copy_part(source: str, descriptor: int, *, position: int, size_bytes: int | None) -> None:
-    """Copy a part of the file *source* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
+def copy_opened(read: int, path: str) -> None:
+    """Write *path* as a copy of the file *read*, with its owner, group, mode and time of change, not yet synced."""
+    with _new_file(path, read) as descriptor:
+        copy_part(read, descriptor, position=0, size_bytes=None)
+        _take_time(descriptor, read)
+
+
+def _take_time(descriptor: int, read: int) -> None:
+    mtime_ns = os.fstat(read).st_mtime_ns
+    os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+
+
+def link_opened(read: int, path: str) -> bool:
+    """Make *path* a name of the file that is open as *read*; return whether the file system allows that."""
+    with contextlib.suppress(OSError), opened(os.path.dirname(path)) as folder:
+        # By its number, which nobody can give to another file meanwhile; the folder has linkat(2) follow it there.
+        os.link(f"/proc/self/fd/{read}", os.path.basename(path), src_dir_fd=folder, dst_dir_fd=folder)
+        return True
+    return False
+
+
+def copy_part(read: int, descriptor: int, *, position: int, size_bytes: int | None) -> None:
+    """Copy a part of the file *read* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
+    source = name_of(read)
     target = os.lseek(descriptor, 0, os.SEEK_CUR)
-    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with naming(source):
+        end = os.fstat(read).st_size if size_bytes is None else position + size_bytes
+    while position < end:
+        start = _next_data(read, position, end)
+        target += start - position
         with naming(source):
-            end = os.fstat(read).st_size if size_bytes is None else position + size_bytes
-        while position < end:
-            start = _next_data(read, position, end)
-            target += start - position
-            with naming(source):
-                chunk = os.pread(read, min(end - start, _COPY_BYTES), start)
-            if start < end and not chunk:
-                raise OSError(errno.EIO, "the file became shorter while it was copied", source)
-            if any(chunk):
-                os.lseek(descriptor, target, os.SEEK_SET)
-                write_fully(descriptor, chunk)  # whoever has opened it names it
-            position, target = start + len(chunk), target + len(chunk)
-    finally:
-        os.close(read)
+            chunk = os.pread(read, min(end - start, _COPY_BYTES), start)
+        if start < end and not chunk:
+            raise OSError(errno.EIO, "the file became shorter while it was copied", source)
+        if any(chunk):
+            os.lseek(descriptor, target, os.SEEK_SET)
+            write_fully(descriptor, chunk)  # whoever has opened it names it
+        position, target = start + len(chunk), target + len(chunk)
     os.ftruncate(descriptor, target)
 
 
@@ -140,21 +159,21 @@ def truncate(path: str, size_bytes: int) -> None:
         os.fsync(descriptor)
 
 
-def append_part(source: str | None, path: str, position: int, end: int, *, mtime_ns: int) -> None:
-    """Put the bytes of the file *source* into *path* from *position* to *end*, on disk when this returns.
+def append_part(read: int | None, path: str, position: int, end: int, *, mtime_ns: int) -> None:
+    """Put the bytes of the file *read* into *path* from *position* to *end*, on disk when this returns.
 
     Args:
-        source: None for zeros.
+        read: None for zeros.
         end: where the file ends then.
         mtime_ns: the time of change that it is given.
     """
-    if source is not None and os.stat(source).st_size < end - position:
-        raise OSError(errno.EIO, "shorter than what is to be put back", source)
+    if read is not None and os.fstat(read).st_size < end - position:
+        raise OSError(errno.EIO, "shorter than what is to be put back")
     with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
         os.ftruncate(descriptor, position)
         os.lseek(descriptor, position, os.SEEK_SET)
-        if source is not None:
-            copy_part(source, descriptor, position=0, size_bytes=end - position)
+        if read is not None:
+            copy_part(read, descriptor, position=0, size_bytes=end - position)
         os.ftruncate(descriptor, end)
         os.utime(descriptor, ns=(mtime_ns, mtime_ns))
         os.fsync(descriptor)
@@ -170,7 +189,8 @@ def rename_anywhere(old: str, new: str) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV or not stat.S_ISREG(os.lstat(old).st_mode):
             raise
-        copy_new(old, new + TEMPORARY_SUFFIX, like=old, keeps_time=True)
+        with opened(old, os.O_RDONLY | os.O_NOFOLLOW) as read:
+            copy_opened(read, new + TEMPORARY_SUFFIX)
         sync(new + TEMPORARY_SUFFIX)
         os.rename(new + TEMPORARY_SUFFIX, new)
         sync(os.path.dirname(new))
@@ -186,39 +206,46 @@ def remove_empty_folder(folder: str) -> None:
         sync(os.path.dirname(folder))
 
 
-def give_to_owner_of(log_dir: str, path: str, descriptor: int | None = None) -> None:
-    """Give a file or folder of ours to the owner of *log_dir*, where this user may: a broker must be able to open it.
+def make_folder_like(path: str, log_dir: str) -> None:
+    """Make the folder *path*, with owner, group and mode of *log_dir*: what it holds is no less private.
 
-    Args:
-        descriptor: of the file, where it is open.
+    Raises:
+        OSError: it cannot be made, or is there.
+    """
+    model = os.stat(log_dir)
+    os.mkdir(path, 0o700)
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
+        os.fchmod(descriptor, stat.S_IMODE(model.st_mode) & _RIGHTS | 0o700)
+        _give(descriptor, model)
+
+
+def give_to_owner_of(log_dir: str, path: str, descriptor: int) -> None:
+    """Give the open file *path* of ours to the owner of *log_dir*: a broker must be able to open it.
+
+    A file that is not ours, or that has another name as well, is left alone, and so is what a link leads to: with the
+    rights of root, somebody else's link could give away any file.
 
     Raises:
         OSError: one of them cannot be looked at.
     """
-    owner = os.stat(log_dir)
     with naming(path):
-        target = path if descriptor is None else descriptor
-        found = os.stat(target)
-        if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
-            with contextlib.suppress(PermissionError):
-                os.chown(target, owner.st_uid, owner.st_gid)
+        found = os.fstat(descriptor)
+        if found.st_nlink == 1 and os.path.samestat(found, os.lstat(path)):
+            _give(descriptor, os.stat(log_dir))
+
+
+def _give(descriptor: int, owner: os.stat_result) -> None:
+    """Give what is open to the owner and group of *owner*, where it is ours and this user may."""
+    found = os.fstat(descriptor)
+    if found.st_uid == os.geteuid() and (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def remove_file(path: str) -> None:
     """Unlink *path* if it is there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-
-
-def remove_tree(folder: str) -> None:
-    """Remove *folder* with all that is in it; no link is followed."""
-    for below, folders, names in os.walk(folder, topdown=False, onerror=raise_error):
-        for name in names:
-            os.unlink(os.path.join(below, name))
-        for name in folders:
-            path = os.path.join(below, name)
-            (os.unlink if is_link(path) else os.rmdir)(path)
-    os.rmdir(folder)
 
 
 def sync(path: str) -> None:
@@ -250,9 +277,9 @@ def sync_below(folder: str) -> None:
 
 
 @contextmanager
-def _new_file(path: str, like: str | None) -> Iterator[int]:
+def _new_file(path: str, like: str | int | None) -> Iterator[int]:
     try:
-        with opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW) as descriptor:
+        with _opened_new(path) as descriptor:
             # First, so that a kill leaves no file that the broker's user may not remove.
             _adopt(descriptor, path, like)
             yield descriptor
@@ -262,11 +289,20 @@ def _new_file(path: str, like: str | None) -> Iterator[int]:
         raise
 
 
-def _adopt(descriptor: int, path: str, like: str | None) -> None:
-    """Take owner, group and mode from the file *like*, else from the folder of *path*."""
-    model = None if like is None else look_at(like)
+def _opened_new(path: str) -> opened:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        return opened(path, flags)
+    except FileExistsError:  # of an interrupted run, or somebody's, who may have it open
+        os.unlink(path)
+        return opened(path, flags)
+
+
+def _adopt(descriptor: int, path: str, like: str | int | None) -> None:
+    """Take owner, group and mode from the file *like*, a path or open, else from the folder of *path*."""
+    model = os.fstat(like) if isinstance(like, int) else None if like is None else look_at(like)
     if model is not None:
-        mode = stat.S_IMODE(model.st_mode)
+        mode = stat.S_IMODE(model.st_mode) & _RIGHTS
     else:
         model = os.stat(os.path.dirname(path))
         mode = stat.S_IMODE(model.st_mode) & 0o666

@@ -2,15 +2,20 @@
 
 `os.path.exists` and its like answer "no" where they cannot look. What is decided by such an answer is decided by the
 functions here, which raise.
+
+What has the name of a file in a folder of somebody else may be anything. All such names are opened by `open_file`,
+which waits for nothing: to open a pipe would take until somebody opens its other end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import functools
 import os
 import stat
+from collections.abc import Iterator
 from types import TracebackType
 
 _NETWORK_MAGICS = frozenset(
@@ -142,6 +147,68 @@ class naming:  # noqa: N801 - a class, and not a generator, since it stands arou
             error.filename = self._path
 
 
+def open_file(
+    path: str,
+    flags: int = os.O_RDONLY,
+    mode: int = 0o600,
+    *,
+    at: int | None = None,
+    may_be_folder: bool = False,
+) -> int:
+    """Open a regular file, waiting for nothing, and return its descriptor. It serves as `opener` of Python's `open`.
+
+    Args:
+        flags: with O_NOFOLLOW the name must not be that of a link.
+        at: the folder that *path* begins in, open.
+
+    Raises:
+        OSError: it cannot be opened. EINVAL: something else has the name; ELOOP: a link has, and must not.
+    """
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        descriptor = os.open(path, flags, mode) if at is None else os.open(path, flags, mode, dir_fd=at)
+    except OSError as error:
+        if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
+            raise OSError(errno.ELOOP, "a link, which is not followed here", path) from error
+        if error.errno == errno.ENXIO:  # a pipe without a reader, a socket, a device that is not there
+            raise _not_a_file(path) from error
+        raise
+    is_fit = False
+    try:
+        with naming(path):
+            kind = os.fstat(descriptor).st_mode
+        is_fit = stat.S_ISREG(kind) or (may_be_folder and stat.S_ISDIR(kind))
+    finally:
+        if not is_fit:
+            os.close(descriptor)
+    if not is_fit:
+        raise _not_a_file(path)
+    return descriptor
+
+
+def _not_a_file(path: str) -> OSError:
+    return OSError(errno.EINVAL, "not a regular file", path)
+
+
+def name_of(descriptor: int) -> str:
+    """Return the path of what is open, as well as it can be told, for the words of an error."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return f"descriptor {descriptor}"
+
+
+@contextlib.contextmanager
+def opened_folder(path: str, *, at: int | None = None) -> Iterator[int]:
+    """Open a folder; below another one, *at*, no link is followed."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if at is None else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, dir_fd=at)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 @functools.cache
 def c_library() -> ctypes.CDLL:
     """Return the C library, for the calls that Python's `os` does not have; errno is kept."""
@@ -151,7 +218,7 @@ def c_library() -> ctypes.CDLL:
 def read_whole(path: str) -> bytes:
     """Return all bytes of a small file, in as few calls as there can be."""
     with naming(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(path)
         try:
             chunks = [os.read(descriptor, _FIRST_READ_BYTES)]
             while chunks[-1]:
@@ -159,6 +226,26 @@ def read_whole(path: str) -> bytes:
         finally:
             os.close(descriptor)
     return chunks[0] if len(chunks) <= 2 else b"".join(chunks)
+
+
+def read_small(path: str, most_bytes: int = 64 << 20, *, flags: int = os.O_RDONLY) -> bytes:
+    """Return all bytes of a file that is small, whoever has written it.
+
+    Args:
+        most_bytes: more has no such file. A broker's checkpoint of a million partitions is smaller.
+
+    Raises:
+        OSError: it cannot be read. EFBIG: it is larger.
+    """
+    with naming(path), open(open_file(path, flags), "rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        if size_bytes > most_bytes:
+            raise OSError(
+                errno.EFBIG,
+                f"{size_bytes} bytes, and no such file has more than {most_bytes}. Remedy: move it away",
+                path,
+            )
+        return file.read()
 
 
 def is_local(path: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
-from recovery.file_system import is_there
+from recovery.file_system import is_there, open_file
 from recovery.listing import file_stat, is_of_type, is_written_to, other_kind
 from recovery.model import FileStat
 from recovery.verdict import Finding, Severity
@@ -103,7 +103,7 @@ class LocalFolder:
 
     def read(self, name: str, most_bytes: int) -> bytes:
         """Return the first bytes of a file."""
-        with open(os.path.join(self._path, name), "rb", buffering=0) as file:
+        with open(os.path.join(self._path, name), "rb", 0, opener=open_file) as file:
             return file.read(most_bytes) or b""
 
 

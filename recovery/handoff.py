@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, get_args
 
 from recovery.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, SaveFile, WriteFile
-from recovery.file_system import is_file, is_link, is_there, look_at, naming
+from recovery.file_system import is_file, is_link, is_there, look_at, read_small
 from recovery.inventory import LogDirInventory
 from recovery.model import LogBounds, PartitionTask, RemovalKind
 from segfmt.checkpoint import encode_offset_checkpoint
@@ -158,6 +158,5 @@ def _changed_checkpoint(log_dir: str, name: str, offsets: Mapping[tuple[str, int
     path = os.path.join(log_dir, name)
     if not is_file(path):  # a dry run may find there what a repair would have moved away
         return data
-    with naming(path), open(path, "rb") as file:
-        found = file.read()
+    found = read_small(path)
     return None if sorted(found.splitlines()) == sorted(data.splitlines()) else data

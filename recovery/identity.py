@@ -13,12 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from recovery.file_system import is_folder, is_there, naming
+from recovery.file_system import is_folder, is_there, read_small
 from recovery.listing import other_kind
 from recovery.problem import Problem
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, META_PROPERTIES
 from segfmt.meta_properties import MetaProperties, read_meta_properties
+
+_MOST_BYTES = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,8 +91,7 @@ def _read(log_dir: str) -> MetaProperties | Problem | None:
     if kind is not None:
         return _problem(f"a {kind}, which cannot be read (the broker starts without this log dir)", remedy)
     try:
-        with naming(path), open(path, "rb") as file:
-            return read_meta_properties(file.read())
+        return read_meta_properties(read_small(path, _MOST_BYTES))
     except FormatError as error:
         return _problem(f"{error} ({error.kafka}: the broker starts without this log dir)", remedy)
 

@@ -14,7 +14,7 @@ from dataclasses import field, replace
 
 from recovery.access import broker_user, may_give_away
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
-from recovery.file_system import is_link, is_there, naming
+from recovery.file_system import is_link, is_there, read_small
 from recovery.listing import (
     FolderContents,
     access_problem,
@@ -321,8 +321,7 @@ class _Listing:
         status = os.stat(path)
         if lacking := self._user.lacks(status, "r"):
             problems.append(access_problem(name, path, status, lacking, self._user))
-        with naming(path), open(path, "rb") as file:
-            data = file.read()
+        data = read_small(path)
         try:
             offsets = read_offset_checkpoint(data)
         except MalformedCheckpointError as error:

@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat as stat_module
 import zlib
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from recovery import journal_record
-from recovery.durable import give_to_owner_of, sync
+from recovery.durable import give_to_owner_of, make_folder_like, sync
 from recovery.errors import JournalError
-from recovery.file_system import is_folder, naming
+from recovery.file_system import is_folder, naming, open_file
 from recovery.journal_record import PREFIX, START, Document, Piece, RecordKind
 
 _CHUNK_BYTES: Final = 1 << 20  # holds the largest head
+_MOST_READ_BYTES: Final = 512 << 20
 _LEAST_FREE_BYTES: Final = 1 << 20
 
 
@@ -151,6 +151,8 @@ class JournalFile:
         if prefix is None or prefix[1] > self._end - position - PREFIX.size:
             return None
         kind, length, expected = prefix
+        if length > _MOST_READ_BYTES:
+            return None  # not by us: a scan of that size is not kept, and a document is small
         payload = self._pread(length, position + PREFIX.size)
         checksum = journal_record.payload_checksum(kind, (payload,))
         if len(payload) != length or journal_record.end_checksum(checksum, position) != expected:
@@ -218,8 +220,7 @@ def make_folder(folder: str, log_dir: str) -> bool:
     if is_folder(folder):
         return False
     os.makedirs(os.path.dirname(folder), exist_ok=True)
-    os.mkdir(folder)
-    give_to_owner_of(log_dir, folder)
+    make_folder_like(folder, log_dir)
     sync(os.path.dirname(folder))
     return True
 
@@ -227,27 +228,15 @@ def make_folder(folder: str, log_dir: str) -> bool:
 def _open(path: str, access: int) -> int | None:
     """Open the regular file *path*, no link; None where there is none."""
     try:
-        descriptor = os.open(path, access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return open_file(path, access | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
-            raise _not_a_file(path) from error
-        raise
-    is_file = False
-    try:
-        with naming(path):
-            is_file = stat_module.S_ISREG(os.fstat(descriptor).st_mode)
-    finally:
-        if not is_file:
-            os.close(descriptor)
-    if not is_file:
-        raise _not_a_file(path)
-    return descriptor
-
-
-def _not_a_file(path: str) -> JournalError:
-    return JournalError(f"{path}: not a regular file, so not a journal of this tool. Remedy: move it away")
+        if error.errno not in (errno.ELOOP, errno.EISDIR, errno.EINVAL):
+            raise
+        raise JournalError(
+            f"{path}: not a regular file, so not a journal of this tool. Remedy: move it away"
+        ) from error
 
 
 def _write_fully(descriptor: int, pieces: Sequence[Piece], position: int) -> int:

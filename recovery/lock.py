@@ -20,14 +20,13 @@ import contextlib
 import errno
 import fcntl
 import os
-import stat
 import struct
 from collections.abc import Collection, Iterable
 from types import TracebackType
 
 from recovery.durable import give_to_owner_of
 from recovery.errors import LogDirLockedError, LogDirOfflineError
-from recovery.file_system import look_at
+from recovery.file_system import open_file
 from recovery.work_lock import WorkLocks
 from segfmt.filenames import LOCK_FILE
 
@@ -101,9 +100,10 @@ class LogDirLocks:
     def _try_to_lock(self, log_dir: str, *, create: bool) -> bool:
         """Lock a log dir, or note that it is offline; return False where another file has the lock's name now."""
         path = os.path.join(log_dir, LOCK_FILE)
-        flags = os.O_CLOEXEC | (os.O_RDONLY if self._dry_run else os.O_RDWR) | (os.O_CREAT if create else 0)
+        flags = os.O_RDONLY if self._dry_run else os.O_RDWR
         try:
-            descriptor = _open(path, flags)
+            # A broker locks what a link leads to. Nothing is made through one.
+            descriptor = open_file(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644)
         except OSError as error:
             if not (isinstance(error, FileNotFoundError) and not create):
                 self.offline[log_dir] = LogDirOfflineError(log_dir, error)
@@ -151,14 +151,6 @@ class LogDirLocks:
         os.close(self._held.pop(log_dir))
 
 
-def _open(path: str, flags: int) -> int:
-    """Open a lock file; to open a pipe would wait for ever."""
-    found = look_at(path)
-    if found is not None and not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return os.open(path, flags, 0o644)
-
-
 def _has_name(descriptor: int, path: str) -> bool:
     """Return whether *path* is the name of the open file: whoever lets go of a log dir unlinks its lock."""
     try:
@@ -195,7 +187,7 @@ def is_locked(log_dir: str) -> bool:
         OSError: `.lock` is there and cannot be opened or asked.
     """
     try:
-        descriptor = os.open(os.path.join(log_dir, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(os.path.join(log_dir, LOCK_FILE))
     except FileNotFoundError:
         return False
     try:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from recovery.file_system import is_folder, is_link
+from recovery.file_system import is_folder, is_link, open_file
 from recovery.listing import other_kind
 from recovery.verdict import Finding
 from segfmt.checkpoint import read_offset_checkpoint
@@ -175,7 +175,7 @@ def _read(found: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes |
             _add(found, name, "file-type", f"a {other_kind(path)} where a file is needed")
             return None
         take(status.st_size)
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_file) as file:
             data = file.read(64 << 20)
     except FileNotFoundError:
         if is_link(path):

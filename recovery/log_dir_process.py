@@ -24,6 +24,7 @@ from recovery.log_dir_ends import failed_reports, refused_reports
 from recovery.log_dir_job import LogDirJob
 from recovery.log_dir_worker import NO_THREADS, STOP_SIGNALS, WorkerResult, WorkerTask
 from recovery.observer import LogDirOffline, Observer
+from recovery.own_process import search_path
 from recovery.phases import Phases
 from recovery.report import LogDirReport
 from recovery.space_share import SpaceShare
@@ -80,11 +81,17 @@ class LogDirProcess:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(end.fileno())],
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    _PROGRAM,
+                    str(end.fileno()),
+                ],  # -P: nothing from the working folder
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(end.fileno(), self._share.descriptor, *self._locks),
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path())},
             )
         except OSError as error:
             raise WorkerError(f"no process can be started for it ({error})") from error

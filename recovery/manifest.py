@@ -7,14 +7,23 @@ What a line says is not believed further than it can be seen: a path that leads 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from segfmt.value_class import dataclass
 
 _COUNTED_KINDS: Final = frozenset({"file", "tail", "moved"})
 _LATER_SUFFIXES: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
+
+
+class Digest(NamedTuple):
+    """What the bytes of a file are known by."""
+
+    sha256: str
+    """Hex."""
+    hashed_bytes: int
+    """So many bytes from the beginning on are hashed; what follows are zeros."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +35,7 @@ class StoredEntry:
         partition: name of the partition's folder, or that of the log dir's own files.
         file: the name it had there.
         stored: path from the run's folder on.
-        sha256: hex; None where there is none to check.
+        digest: None where there is none to check.
         is_derived: whether the log can rebuild it.
         first_offset, last_offset: of what left the log with it; None where that is not known.
     """
@@ -36,7 +45,7 @@ class StoredEntry:
     file: str
     stored: str
     size_bytes: int
-    sha256: str | None
+    digest: Digest | None
     reason: str
     is_derived: bool
     first_offset: int | None = None
@@ -46,6 +55,11 @@ class StoredEntry:
     def is_counted(self) -> bool:
         """Whether this version knows what it is."""
         return self.kind in _COUNTED_KINDS
+
+    @property
+    def is_other_kind(self) -> bool:
+        """Whether it is a folder, or anything else but a regular file, that was moved as a whole."""
+        return self.kind == "moved" and self.digest is None
 
     @property
     def is_log(self) -> bool:
@@ -125,11 +139,6 @@ def read_manifest(data: bytes) -> Manifest:
     )
 
 
-def names_of(entries: Iterable[StoredEntry]) -> frozenset[str]:
-    """Return the paths that *entries* stand for, of kinds that this version does not know, too."""
-    return frozenset(entry.stored for entry in entries)
-
-
 def _json_object(line: bytes) -> dict[str, Any] | None:
     try:
         document = json.loads(line)
@@ -140,14 +149,17 @@ def _json_object(line: bytes) -> dict[str, Any] | None:
 
 def _entry(document: dict[str, Any]) -> StoredEntry | None:
     texts = [document.get(name) for name in ("kind", "partition", "file", "stored", "reason")]
-    size_bytes, sha256 = document.get("size_bytes"), document.get("sha256")
+    size_bytes = document.get("size_bytes")
     is_sound = (
         all(isinstance(text, str) for text in texts)
         and type(size_bytes) is int
-        and (sha256 is None or isinstance(sha256, str))
         and is_below(document["stored"])
     )
     if not is_sound:
+        return None
+    try:
+        digest = read_digest(document)
+    except ValueError:
         return None
     return StoredEntry(
         kind=document["kind"],
@@ -155,12 +167,35 @@ def _entry(document: dict[str, Any]) -> StoredEntry | None:
         file=document["file"],
         stored=document["stored"],
         size_bytes=document["size_bytes"],
-        sha256=sha256,
+        digest=digest,
         reason=document["reason"],
         is_derived=document.get("derived") is True,
         first_offset=_offset(document.get("first_offset")),
         last_offset=_offset(document.get("last_offset")),
     )
+
+
+def read_digest(document: Mapping[str, Any]) -> Digest | None:
+    """Return the digest that a line of a manifest gives, None where it gives none.
+
+    Raises:
+        ValueError: what it gives is none.
+    """
+    sha256, size_bytes = document.get("sha256"), document["size_bytes"]
+    hashed_bytes = document.get("sha256_bytes", size_bytes)
+    if sha256 is None:
+        return None
+    if not isinstance(sha256, str) or type(hashed_bytes) is not int or not 0 <= hashed_bytes <= size_bytes:
+        raise ValueError("not a SHA-256, or not of so many bytes")
+    return Digest(sha256, hashed_bytes)
+
+
+def digest_fields(digest: Digest | None, size_bytes: int) -> dict[str, Any]:
+    """Return what a line of a manifest says of the bytes of a file."""
+    if digest is None:
+        return {"sha256": None}
+    is_whole = digest.hashed_bytes == size_bytes
+    return {"sha256": digest.sha256} | ({} if is_whole else {"sha256_bytes": digest.hashed_bytes})
 
 
 def _offset(found: object) -> int | None:

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 
 from native.crc32c import crc32c_of_bytes
 from recovery.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from recovery.file_system import is_folder, naming
+from recovery.file_system import is_folder, read_small
 from segfmt.errors import FileNameError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
 
 _READ_ATTEMPTS = 5
+_MOST_BYTES = 2**31 - 1  # of a segment, and of a snapshot that a broker reads
 
 
 def find_metadata_folder(dirs: Iterable[str]) -> str | None:
@@ -80,8 +81,7 @@ def _is_segment(name: str) -> bool:
 
 def _bytes_of(folder: str, name: str) -> bytes:
     path = os.path.join(folder, name)
-    with naming(path), open(path, "rb") as file:
-        return file.read()
+    return read_small(path, _MOST_BYTES)
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:

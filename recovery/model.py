@@ -188,6 +188,10 @@ class PartitionSource(Protocol):
         """Return all bytes of a small file."""
         ...
 
+    def read_part(self, part: Original) -> bytes:
+        """Return some bytes of a file that may be large, no more than fit into memory."""
+        ...
+
     def scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment."""
         ...
@@ -204,10 +208,6 @@ class PartitionSource(Protocol):
         Raises:
             FormatError: a batch length that cannot be, a message set that cannot be opened.
         """
-        ...
-
-    def read_part(self, part: Original) -> bytes:
-        """Return the bytes of *part*, a batch say."""
         ...
 
     def is_zero(self, part: Original) -> bool:

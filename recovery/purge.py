@@ -1,7 +1,9 @@
-"""Removing runs from quarantine: what a manifest names and what a run lays out, and nothing else.
+"""Removing runs from quarantine: what a manifest names, by name, kind and size, and nothing else.
 
-A run that holds anything more is left whole, and said. The manifest goes last: a purge that was killed is done
-again. No link is followed below the folder of all runs.
+A run that holds anything more is left whole, and said; a copy that a run did not come to enter in the manifest, since
+it was killed, is such a thing, for nothing tells it from a file of somebody else. A folder that was moved here is named
+as a whole. The manifest goes last: a purge that was killed is done again. No link is followed below the folder of all
+runs.
 
 A purge does not take `.lock`. Quarantine is nothing to a broker, and the time to purge is when the broker is up again
 and its partitions are in sync. What a purge must not meet is a recovery or an undo; they and it take
@@ -11,26 +13,24 @@ and its partitions are in sync. What a purge must not meet is a recovery or an u
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import JournalError, UnsafeError
-from recovery.file_system import is_folder
+from recovery.file_system import is_folder, opened_folder
 from recovery.journal import Journal
-from recovery.manifest import names_of
+from recovery.manifest import StoredEntry
 from recovery.quarantine import JOURNAL, JOURNALS, MANIFEST, quarantine_roots
 from recovery.quarantine_runs import (
     FoundFile,
     QuarantineRun,
     Releases,
     list_runs,
-    opened_folder,
+    read_run,
     walk_files,
 )
 from recovery.work_lock import WorkLocks
-from segfmt.errors import FileNameError
-from segfmt.filenames import read_folder_name
 from segfmt.value_class import dataclass
 
 
@@ -131,28 +131,21 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
 
 
 def foreign_files(run: QuarantineRun) -> list[str]:
-    """Return what is in a run's folder that neither the manifest names nor a run lays out."""
-    named = names_of(run.manifest.entries)
+    """Return what is in a run's folder and is not what its manifest names."""
+    named = {entry.stored: entry for entry in run.manifest.entries}
     return [file.path for file in run.files if not _is_ours(file, named)]
 
 
-def _is_ours(file: FoundFile, named: frozenset[str]) -> bool:
-    """Whether a run has put *file* where it is.
-
-    A copy without its line in the manifest is of a run that was killed before it touched the file.
-    """
+def _is_ours(file: FoundFile, named: Mapping[str, StoredEntry]) -> bool:
+    """Whether *file* is what a line of the manifest says, or the manifest."""
+    if file.path == MANIFEST:
+        return file.is_regular
+    entry = named.get(file.path)
+    if entry is not None and file.is_regular:
+        return file.size_bytes == entry.size_bytes
     parts = file.path.split("/")
-    if any("/".join(parts[:count]) in named for count in range(1, len(parts) + 1)):
-        return True
-    if not file.is_regular:
-        return False
-    return file.path == MANIFEST or (len(parts) == 2 and _is_folder_of_run(parts[0]))
-
-
-def _is_folder_of_run(name: str) -> bool:
-    with contextlib.suppress(FileNameError):
-        return name == LOG_DIR_ITSELF or bool(read_folder_name(name))
-    return False
+    places = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return any(place in named and named[place].is_other_kind for place in places)
 
 
 def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedRun:
@@ -163,8 +156,9 @@ def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedR
             run=run,
             file_count=0,
             freed_bytes=0,
-            problem=f"{', '.join(foreign[:3])}{more}: not put there by a recovery. Nothing of this run was removed. "
-            "Remedy: move it away, then purge again",
+            problem=f"{', '.join(foreign[:3])}{more}: not named by the manifest with this kind and size: somebody "
+            "else's, or a copy of a run that was killed. Nothing of this run was removed. Remedy: move it away, then "
+            "purge again",
         )
     gone: list[FoundFile] = []
     problem = None
@@ -172,34 +166,49 @@ def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedR
         gone.extend(run.files)
     else:
         try:
-            _remove(run, gone)
+            _remove(run, {file.path: file for file in run.files}, gone)
         except OSError as error:
             problem = str(error)
     freed_bytes = sum(releases.release(file) for file in gone)
     return PurgedRun(run=run, file_count=len(gone), freed_bytes=freed_bytes, problem=problem)
 
 
-def _remove(run: QuarantineRun, gone: list[FoundFile]) -> None:
-    """Remove *run*, and the folder of all runs where it was the last one; note in *gone* what is gone."""
-    listed = {file.path: file for file in run.files}
+def remove_undone(root: str, name: str) -> None:
+    """Remove what the manifest names of the run *name* in the folder *root*, and the manifest; all else stays.
+
+    Raises:
+        OSError: some of it is still there.
+    """
+    run = read_run(root, name)
+    if run is not None:
+        foreign = frozenset(foreign_files(run))
+        _remove(run, {file.path: file for file in run.files if file.path not in foreign}, [])
+
+
+def _remove(run: QuarantineRun, listed: Mapping[str, FoundFile], gone: list[FoundFile]) -> None:
+    """Remove the files *listed* of *run*, and the folders that are empty then; note in *gone* what is gone."""
     with opened_folder(run.root) as root:
         for file, folder in walk_files(root, run.name):
-            if file.path in listed and file.path != MANIFEST:
+            is_same = file.path in listed and listed[file.path].inode == file.inode
+            if is_same and file.path != MANIFEST:
                 os.unlink(os.path.basename(file.path), dir_fd=folder)
                 gone.append(listed[file.path])
         for path, folders, _, folder in os.fwalk(run.name, topdown=False, dir_fd=root):
             for name in folders:
-                os.rmdir(name, dir_fd=folder)
-            if path == run.name:
-                _remove_manifest(run, folder, gone)
-        os.rmdir(run.name, dir_fd=root)
+                _remove_empty(name, folder)
+            if path == run.name and MANIFEST in listed:
+                os.unlink(MANIFEST, dir_fd=folder)
+                gone.append(listed[MANIFEST])
+        _remove_empty(run.name, root)
         os.fsync(root)
     with contextlib.suppress(OSError):
         os.rmdir(run.root)  # not empty, or the operator's own link
 
 
-def _remove_manifest(run: QuarantineRun, folder: int, gone: list[FoundFile]) -> None:
-    for file in run.files:
-        if file.path == MANIFEST:
-            os.unlink(MANIFEST, dir_fd=folder)
-            gone.append(file)
+def _remove_empty(name: str, folder: int) -> None:
+    """Remove the folder *name* in *folder*; one that is not empty holds what is not ours."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise

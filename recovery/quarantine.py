@@ -30,12 +30,15 @@ from recovery.actions import (
     SaveFile,
 )
 from recovery.commit import Commit
-from recovery.durable import copy_new, give_to_owner_of, opened, sync, sync_all, write_fully
-from recovery.file_system import is_folder, is_there, look_at, naming
+from recovery.digest import begins_with, look_into
+from recovery.durable import copy_new, give_to_owner_of, make_folder_like, opened, sync, sync_all, write_fully
+from recovery.file_system import is_folder, is_link, is_there, read_small
+from recovery.manifest import digest_fields
 from recovery.model import FileStat
 
 MANIFEST = "manifest.jsonl"
 MANIFEST_VERSION = 1
+MOST_MANIFEST_BYTES = 512 << 20
 JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
 """Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
 SIBLING_SUFFIX = ".quarantine"
@@ -67,7 +70,9 @@ class Quarantine:
         self._on_created = on_created
         self._unsynced: dict[str, int] = {}  # path -> number of its last change
         self._change_count = 0
-        self._noted = set() if self._run is None else {_digest(entry) for entry in _read_changes(self._run)}
+        entries = [] if self._run is None else read_manifest(self._run)
+        self._noted = {_digest(entry) for entry in entries if entry["kind"] == "change"}
+        self._entered = {entry["stored"] for entry in entries if isinstance(entry.get("stored"), str)}
         self._lock = Lock()
 
     @property
@@ -202,9 +207,18 @@ class Quarantine:
         if isinstance(save, SaveFile) and not save.is_cut and _link(path, target):
             return target, True
         position = 0 if isinstance(save, SaveFile) else save.position
-        target = _free_name(target if isinstance(save, SaveFile) else f"{target}.from-{position}")
-        copy_new(path, target, position=position, like=path, keeps_time=True)
-        return target, False
+        target = target if isinstance(save, SaveFile) else f"{target}.from-{position}"
+        copy = _free_name(target)
+        copy_new(path, copy, position=position, like=path, keeps_time=True)
+        if copy != target and self._is_unentered(target) and begins_with(copy, target):
+            os.rename(copy, target)  # what a run that was killed had begun
+            return target, False
+        return copy, False
+
+    def _is_unentered(self, target: str) -> bool:
+        assert self._run is not None
+        with self._lock:
+            return target.removeprefix(f"{self._run}/") not in self._entered
 
     def _enter_saved(self, place: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
         """Enter what was saved in the folder *place*; what cannot be entered is not kept."""
@@ -214,6 +228,7 @@ class Quarantine:
                 with self._lock:
                     self._enter(known.values())  # first: what is gone again nobody must wait for
                     self._note_unsynced(place, *known)
+                    self._entered.update(entry["stored"] for entry in known.values())
         except BaseException:
             known = {}
             raise
@@ -226,9 +241,7 @@ class Quarantine:
         self, path: str, save: Save, target: str, folder: str, *, kind: str | None, is_linked: bool
     ) -> dict[str, Any]:
         assert self._run is not None
-        found = look_at(target)
-        is_whole_file = found is not None and stat.S_ISREG(found.st_mode)
-        # A folder is moved as a whole, after its line is written.
+        size_bytes, digest = look_into(target, may_skip_zeros=save.is_derived)
         return {
             "version": MANIFEST_VERSION,
             "log_dir": self._log_dir,
@@ -236,13 +249,13 @@ class Quarantine:
             "partition": folder,
             "file": os.path.basename(path),
             "position": 0 if isinstance(save, SaveFile) else save.position,
-            "size_bytes": found.st_size if found is not None and is_whole_file else 0,
+            "size_bytes": size_bytes,
             "first_offset": save.first_offset if save.first_offset >= 0 else None,
             "last_offset": save.last_offset if save.last_offset >= 0 else None,
             "stored": target.removeprefix(f"{self._run}/"),
             "linked": is_linked,
             "derived": save.is_derived,
-            "sha256": _sha256(target) if is_whole_file and not save.is_derived else None,
+            **digest_fields(digest, size_bytes),
             "reason": save.reason,
         }
 
@@ -251,9 +264,10 @@ class Quarantine:
         folder = self._run_folder()
         path = os.path.join(folder, MANIFEST)
         lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
-        with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o640) as descriptor:
+        with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
             if size_bytes == 0:
+                os.fchmod(descriptor, stat.S_IMODE(os.stat(self._log_dir).st_mode) & 0o640 | 0o600)
                 give_to_owner_of(self._log_dir, path, descriptor)
             is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
             try:
@@ -265,11 +279,14 @@ class Quarantine:
         self._note_unsynced(path, folder)
 
     def _folder(self, partition: str) -> str:
-        folder = os.path.join(self._run_folder(), partition)
-        if not is_folder(folder):
-            os.makedirs(folder)
-            give_to_owner_of(self._log_dir, folder)
-            self._note_unsynced(os.path.dirname(folder))
+        run = self._run_folder()
+        folder = os.path.join(run, partition)
+        for path in (run, folder):
+            if is_link(path):
+                raise OSError(errno.ELOOP, "a link where a folder of quarantine is needed", path)
+            if not is_folder(path):
+                make_folder_like(path, self._log_dir)
+                self._note_unsynced(os.path.dirname(path))
         return folder
 
     def _run_folder(self) -> str:
@@ -284,10 +301,9 @@ class Quarantine:
         for attempt in range(1000):
             run = os.path.join(self._root, stamp if not attempt else f"{stamp}-{attempt}")
             try:
-                os.mkdir(run)
+                make_folder_like(run, self._log_dir)
             except FileExistsError:
                 continue
-            give_to_owner_of(self._log_dir, run)
             self._note_unsynced(run, self._root)
             return run
         raise FileExistsError(f"{self._root}: a thousand runs in one second")
@@ -295,8 +311,8 @@ class Quarantine:
     def make_root(self) -> str:
         """Make the folder of all runs unless it is there, and return it."""
         if not is_folder(self._root):
-            os.makedirs(self._root)
-            give_to_owner_of(self._log_dir, self._root)
+            os.makedirs(os.path.dirname(self._root), exist_ok=True)
+            make_folder_like(self._root, self._log_dir)
             self._note_unsynced(os.path.dirname(self._root))
         return self._root
 
@@ -351,8 +367,7 @@ def read_manifest(run: str) -> list[dict[str, Any]]:
     """Return the lines of the manifest in the folder *run*; what a kill has torn, or a power failure, names nothing."""
     path = os.path.join(run, MANIFEST)
     try:
-        with naming(path), open(path, "rb") as file:
-            lines = file.read().split(b"\n")
+        lines = read_small(path, MOST_MANIFEST_BYTES, flags=os.O_RDONLY | os.O_NOFOLLOW).split(b"\n")
     except FileNotFoundError:
         return []
     entries = []
@@ -362,10 +377,6 @@ def read_manifest(run: str) -> list[dict[str, Any]]:
             if isinstance(entry, dict) and "kind" in entry and "partition" in entry:
                 entries.append(entry)
     return entries
-
-
-def _read_changes(run: str) -> Iterable[Mapping[str, Any]]:
-    return (entry for entry in read_manifest(run) if entry["kind"] == "change")
 
 
 def _digest(entry: Mapping[str, Any]) -> str:
@@ -391,8 +402,3 @@ def _free_name(target: str) -> str:
         count += 1
         name = f"{target}~{count}"
     return name
-
-
-def _sha256(path: str) -> str:
-    with naming(path), open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

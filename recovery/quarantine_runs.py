@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -17,9 +16,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from recovery.file_system import is_file, is_there, raise_error
+from recovery.digest import content_problem
+from recovery.file_system import is_file, is_there, open_file, opened_folder, raise_error
 from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
-from recovery.quarantine import MANIFEST
+from recovery.quarantine import MANIFEST, MOST_MANIFEST_BYTES
 from segfmt.value_class import dataclass
 
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
@@ -167,14 +167,19 @@ def check_run(run: QuarantineRun) -> list[str]:
 
 
 @contextlib.contextmanager
-def opened_folder(path: str, *, at: int | None = None) -> Iterator[int]:
-    """Open a folder; below another one, *at*, no link is followed."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if at is None else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags, dir_fd=at)
-    try:
+def opened_stored(run: int, stored: str) -> Iterator[int]:
+    """Open the regular file at the path *stored* below the folder *run*; no link is followed.
+
+    Raises:
+        OSError: it cannot be opened; EINVAL or ELOOP: it is no regular file.
+    """
+    *folders, name = stored.split("/")
+    with contextlib.ExitStack() as stack:
+        for one in folders:
+            run = stack.enter_context(opened_folder(one, at=run))
+        descriptor = open_file(name, os.O_RDONLY | os.O_NOFOLLOW, at=run)
+        stack.callback(os.close, descriptor)
         yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
@@ -187,6 +192,16 @@ def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
             found = os.lstat(one, dir_fd=descriptor)
             if not stat.S_ISDIR(found.st_mode):
                 yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found), descriptor
+
+
+def read_run(root: str, name: str) -> QuarantineRun | None:
+    """Return the run in the folder *name* of the folder *root*, None where there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with opened_folder(root) as descriptor:
+        return _read_run(root, descriptor, name)
 
 
 def _read_run(root: str, root_descriptor: int, name: str) -> QuarantineRun | None:
@@ -215,38 +230,31 @@ def _found_file(path: str, found: os.stat_result) -> FoundFile:
 def _read_below(folder: int, name: str) -> bytes:
     """Return the bytes of a regular file, none where there is none."""
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:
-        return b""
+        descriptor = open_file(name, os.O_RDONLY | os.O_NOFOLLOW, at=folder)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EINVAL):
             return b""
         raise
     with open(descriptor, "rb") as file:
-        return file.read() if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+        size_bytes = os.fstat(descriptor).st_size
+        if size_bytes > MOST_MANIFEST_BYTES:
+            raise OSError(
+                errno.EFBIG, f"{size_bytes} bytes; no manifest has more than {MOST_MANIFEST_BYTES}", name
+            )
+        return file.read()
 
 
 def _check_entry(folder: int, entry: StoredEntry) -> str | None:
     """Return what is wrong with what *entry* stands for."""
-    *folders, name = entry.stored.split("/")
-    with contextlib.ExitStack() as stack:
-        try:
-            for one in folders:
-                folder = stack.enter_context(opened_folder(one, at=folder))
-            found = os.lstat(name, dir_fd=folder)
-            if not stat.S_ISREG(found.st_mode):
-                return None if entry.sha256 is None else "not a regular file"
-            descriptor = os.open(
-                name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
-            )
-        except (FileNotFoundError, NotADirectoryError):
-            return "missing"
-        with open(descriptor, "rb") as file:
-            if found.st_size != entry.size_bytes:
-                return f"{found.st_size} bytes instead of {entry.size_bytes}"
-            if entry.sha256 is None or hashlib.file_digest(file, "sha256").hexdigest() == entry.sha256:
-                return None
-            return "its SHA-256 is not the one in the manifest"
+    try:
+        with opened_stored(folder, entry.stored) as descriptor:
+            return content_problem(descriptor, entry.size_bytes, entry.digest)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ELOOP):
+            raise
+        return None if entry.digest is None else "not a regular file"
 
 
 def _is_still_in_place(run: QuarantineRun, entry: StoredEntry) -> bool:

@@ -15,10 +15,11 @@ import contextlib
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from native.raw_scan import RawScan
 from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
-from recovery.commit import Commit, plain_name
+from recovery.commit import Commit
 from recovery.cut_ledger import CutLedger
 from recovery.durable import remove_empty_folder, remove_file
 from recovery.errors import JournalError, UnsafeError
@@ -31,6 +32,7 @@ from recovery.listing import file_stat
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
 from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root, quarantine_roots
+from recovery.quarantine_runs import started_ms_of
 from recovery.report import EarlierCut
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
@@ -93,10 +95,14 @@ class RunJournal:
     def run(self) -> str | None:
         """Name of the interrupted run's folder in quarantine, None where it saved nothing."""
         note = None if self._journal is None else self._journal.notes.get(_RUN_NOTE)
-        try:
-            return None if note is None else plain_name(note["folder"])
-        except (KeyError, ValueError) as error:
-            raise JournalError(f"{self.path}: {error}. Remedy: begin anew with --restart") from error
+        if note is None:
+            return None
+        folder = note.get("folder")
+        if not isinstance(folder, str) or started_ms_of(folder) is None:
+            raise JournalError(
+                f"{self.path}: {folder!r} is no name of a run. Remedy: begin anew with --restart"
+            )
+        return folder
 
     # -- an interrupted run ---------------------------------------------------------------------------------
 
@@ -160,9 +166,9 @@ class RunJournal:
         assert self._journal is not None
         notes = self._journal.notes
         if _HANDOFF_NOTE in notes:
-            commit = Commit.from_json(notes[_HANDOFF_NOTE])
+            commit = _commit_of(LOG_DIR_ITSELF, notes[_HANDOFF_NOTE], self.path)
         elif _LOG_DIR_NOTE in notes:
-            begun = Commit.from_json(notes[_LOG_DIR_NOTE])
+            begun = _commit_of(LOG_DIR_ITSELF, notes[_LOG_DIR_NOTE], self.path)
             marker = RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=0, kind=RemovalKind.DERIVED)
             commit = replace(begun, actions=(marker,))
         else:
@@ -176,7 +182,8 @@ class RunJournal:
         for task in inventory.tasks:
             document = self._journal.commits.get(task.folder)
             if document is not None:
-                name = Commit.from_json(document["commit"]).explain(task.files, by_inode=by_inode)
+                commit = _commit_of(task.folder, document.get("commit"), self.path)
+                name = commit.explain(task.files, by_inode=by_inode)
                 changed = None if name is None else f"{task.folder}/{name}"
                 if changed is None:
                     self._committed.add(task.folder)
@@ -197,12 +204,13 @@ class RunJournal:
         """Return what was, or is to be, done in a partition's folder, and how it ended."""
         assert self._journal is not None
         document = self._journal.commits[task.folder]
-        return Commit.from_json(document["commit"]), PartitionResult.from_json(task, document["result"])
+        commit = _commit_of(task.folder, document.get("commit"), self.path)
+        return commit, PartitionResult.from_json(task, document.get("result", {}))
 
     def handoff(self) -> Commit | None:
         """Return what was, or is to be, done to the log dir's own files, None where it had not come to that."""
         note = None if self._journal is None else self._journal.notes.get(_HANDOFF_NOTE)
-        return None if note is None else Commit.from_json(note)
+        return None if note is None else _commit_of(LOG_DIR_ITSELF, note, self.path)
 
     @property
     def has_scans(self) -> bool:
@@ -329,6 +337,20 @@ def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
         raise UnsafeError(
             f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
         )
+
+
+def _commit_of(folder: str, document: Mapping[str, Any] | None, path: str) -> Commit:
+    """Return the commit over *folder* in a document of the journal at *path*.
+
+    Raises:
+        JournalError: it is none, or one over another folder.
+    """
+    commit = Commit.from_json(document or {})
+    if commit.folder != folder:
+        raise JournalError(
+            f"{path}: what is done to {folder} is a commit over {commit.folder}. Remedy: begin anew with --restart"
+        )
+    return commit
 
 
 def own_files(log_dir: str) -> dict[str, FileStat]:

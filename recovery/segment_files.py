@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from recovery.file_system import open_file
 from recovery.page_cache import STEP_BYTES, CachedFile
 
 MOST_INDEX_BYTES = 32 << 20
@@ -80,7 +80,7 @@ class OpenedFile:
     """
 
     def __init__(self, path: str, *, gives_back: bool = False) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = open_file(path)
         try:
             self._size_bytes = os.fstat(self._descriptor).st_size
             self._cached: CachedFile | None = None
@@ -133,15 +133,18 @@ class FolderSegmentFiles:
     def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
         """Return the first bytes of an index, and its size; what has its name and is no file is none."""
         path = os.path.join(self._folder, name)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):  # a FIFO would never end
-                raise FileNotFoundError(errno.ENOENT, "no regular file", path)
-            size = min(found.st_size, MOST_INDEX_BYTES)
+            descriptor = open_file(path)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise FileNotFoundError(errno.ENOENT, "no regular file", path) from error
+            raise
+        try:
+            found_bytes = os.fstat(descriptor).st_size
+            size = min(found_bytes, MOST_INDEX_BYTES)
             take(size)
             data = np.zeros(size, np.uint8)
-            return data[: _read_at(descriptor, data, 0)].tobytes(), found.st_size
+            return data[: _read_at(descriptor, data, 0)].tobytes(), found_bytes
         finally:
             os.close(descriptor)
 

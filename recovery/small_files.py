@@ -16,8 +16,9 @@ from segfmt.errors import CorruptIndexError, FormatError, MalformedCheckpointErr
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
-from segfmt.transaction_index import check_transaction_index
+from segfmt.transaction_index import ENTRY_BYTES, check_transaction_index
 
+_TXN_INDEX_PIECE_BYTES = ENTRY_BYTES << 15  # a broker goes through it entry by entry, however long it is
 _KNOWN_FILES, _MOST_KNOWN_BYTES = 64, 4 << 10
 # A folder's are asked for twice, and the partitions of a topic often have the same.
 _epoch_entries = lru_cache(_KNOWN_FILES)(read_leader_epoch_checkpoint)
@@ -35,7 +36,10 @@ def has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
     if segment.txn_index not in tree or not tree.size_bytes(segment.txn_index):
         return False
     try:
-        check_transaction_index(tree.read(segment.txn_index), segment.base_offset)
+        position = 0
+        for piece in tree.pieces(segment.txn_index, _TXN_INDEX_PIECE_BYTES):
+            check_transaction_index(piece, segment.base_offset, start_position=position)
+            position += len(piece)
     except CorruptIndexError:
         return True
     except FormatError as error:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from native.raw_scan import ControlKind, RawScan, Stop
 from native.segment_scan import SegmentScanner
-from recovery.file_system import naming, read_whole
+from recovery.file_system import is_local, naming, open_file, read_whole
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, Blob, LogSettings, Original, ScanMode, ScanRequest
 from recovery.page_cache import STEP_BYTES, CachedFile
@@ -38,6 +38,8 @@ MAPPED_WINDOW_BYTES = 32 << 20
 """How much of a mapping is scanned in one call of the kernel."""
 REPORTED_BYTES = 16 << 20
 """How much is scanned at least between two reports, which are also the looks at the signals."""
+MOST_READ_BATCH_BYTES = 32 << 20
+"""A batch that is said to be larger is not read into a window but mapped, where that can be done."""
 LEAST_MAPPED_BYTES = 256 << 10
 """A smaller segment is read: a copy of it costs less than a mapping."""
 SLACK_BYTES = 256
@@ -88,6 +90,12 @@ class PartitionFiles:
         """Return all bytes of a small file."""
         return read_whole(f"{self._folder}/{file}")
 
+    def read_part(self, part: Original) -> bytes:
+        """Return some bytes of a file that may be large, fewer where it has become shorter."""
+        path = f"{self._folder}/{part.file}"
+        with naming(path), open(path, "rb", 0, opener=open_file) as opened:
+            return os.pread(opened.fileno(), part.size_bytes, part.origin_position)
+
     def scan(self, request: ScanRequest) -> RawScan:
         """Scan a segment, or a part of it.
 
@@ -111,7 +119,7 @@ class PartitionFiles:
         if request.start_position >= part.size_bytes:
             return self._scanner(request).result()
         path = f"{self._folder}/{part.file}"
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(path)
         try:
             with naming(path):
                 is_worth_it = part.size_bytes >= LEAST_MAPPED_BYTES
@@ -119,7 +127,7 @@ class PartitionFiles:
                     scan = self._scan_mapped(descriptor, request)
                     if scan is not None:
                         return scan
-                return self._scan_windows(descriptor, request, path)
+                return self._scan_read(descriptor, request, path)
         finally:
             os.close(descriptor)
 
@@ -133,7 +141,7 @@ class PartitionFiles:
         if start_position >= part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
             return  # an empty segment that the load has made is no file yet
         path = f"{self._folder}/{part.file}"
-        with naming(path), open(path, "rb", buffering=_HEADERS_BUFFER_BYTES) as opened:
+        with naming(path), open(path, "rb", _HEADERS_BUFFER_BYTES, opener=open_file) as opened:
             position = start_position
             while position < part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
                 opened.seek(part.origin_position + position)
@@ -155,16 +163,10 @@ class PartitionFiles:
                 )
                 position += size_bytes
 
-    def read_part(self, part: Original) -> bytes:
-        """Return the bytes of *part*; fewer where the file is shorter than it was."""
-        path = f"{self._folder}/{part.file}"
-        with naming(path), open(path, "rb", buffering=0) as opened:
-            return os.pread(opened.fileno(), part.size_bytes, part.origin_position)
-
     def is_zero(self, part: Original) -> bool:
         """Return whether *part* is all zeros."""
         path = f"{self._folder}/{part.file}"
-        with naming(path), open(path, "rb", buffering=0) as opened:
+        with naming(path), open(path, "rb", 0, opener=open_file) as opened:
             opened.seek(part.origin_position)
             left = part.size_bytes
             while left > 0:
@@ -218,7 +220,21 @@ class PartitionFiles:
             is_whole = not mapped.has_faulted and size_bytes <= os.fstat(descriptor).st_size
             return walk.result() if is_whole else None
 
-    def _scan_windows(self, descriptor: int, request: ScanRequest, path: str) -> RawScan:
+    def _scan_read(self, descriptor: int, request: ScanRequest, path: str) -> RawScan:
+        may_map = request.part.size_bytes > MOST_READ_BATCH_BYTES and is_local(path)
+        scan = self._scan_windows(descriptor, request, path, may_map=may_map)
+        while scan is None:
+            scan = self._scan_windows(descriptor, request, path, may_map=False)
+        return scan
+
+    def _scan_windows(
+        self, descriptor: int, request: ScanRequest, path: str, *, may_map: bool
+    ) -> RawScan | None:
+        """Scan by reading. What says that it is a batch larger than any usual one is mapped: one flipped bit makes it.
+
+        Returns:
+            None where a mapped page could not be read.
+        """
         origin = request.part.origin_position
         walk = _Walk(
             self._scanner(request), descriptor, request, self._limit, self._on_bytes, self._drops_cache
@@ -226,6 +242,10 @@ class PartitionFiles:
         while not walk.scanner.finished:
             position = walk.scanner.position
             wanted = walk.next_bytes(WINDOW_BYTES)
+            if wanted > MOST_READ_BATCH_BYTES and may_map:
+                if not _feed_mapped(walk, descriptor, origin + position, wanted):
+                    return None
+                continue
             window = _window(max(WINDOW_BYTES, wanted))[: SLACK_BYTES + wanted]
             _read_fully(descriptor, window[SLACK_BYTES:], origin + position, path)
             walk.feed(window, SLACK_BYTES)
@@ -295,6 +315,18 @@ class _Walk:
         scanned_bytes = position - self._reported_position
         self._reported_position = position
         self._on_bytes(scanned_bytes if self._is_counted else 0)
+
+
+def _feed_mapped(walk: _Walk, descriptor: int, position: int, size_bytes: int) -> bool:
+    """Scan so many bytes of a file from *position* on in place; return whether all of them could be read."""
+    try:
+        opened = MappedFile(descriptor, position + size_bytes)
+    except (OSError, ValueError):
+        return False
+    slack = min(position, SLACK_BYTES)
+    with opened as mapped:
+        walk.feed(mapped.view[position - slack :], slack)
+        return not mapped.has_faulted and position + size_bytes <= os.fstat(descriptor).st_size
 
 
 def _window(size_bytes: int) -> npt.NDArray[np.uint8]:

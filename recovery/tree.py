@@ -7,14 +7,17 @@ here touches a file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from recovery.errors import PartitionRefusedError
 from recovery.model import Content, FileStat, Generated, Original, PartitionSource, RemovalKind
 from recovery.problem import Problem, Repair
 from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
+from segfmt.producer_snapshot import EMPTY_SNAPSHOT_BYTES, may_be_snapshot
 
+MOST_WHOLE_BYTES = 256 << 20
+"""The longest file that is read at once here, where a broker would: that of five million producers."""
 MAX_READ_BYTES = 2**31 - 9
 """The longest file that Java reads at once. Kafka: Files.readAllBytes."""
 LINKS_TO_NOTHING = frozenset({"dangling link", "link that leads nowhere"})
@@ -80,9 +83,28 @@ class PartitionTree:
         self.require_file(name)
         node = self._nodes[name]
         if isinstance(node, Original):
+            if node.size_bytes > MOST_WHOLE_BYTES:
+                raise PartitionRefusedError(
+                    file=name,
+                    position=MOST_WHOLE_BYTES,
+                    rule=f"{node.size_bytes} bytes are more than this tool reads of such a file, {MOST_WHOLE_BYTES}; "
+                    "a broker loads it",
+                    remedy="move it away if it is not known to be right: what the log can tell is made again",
+                )
             end = node.origin_position + node.size_bytes
             return self._source.read(node.file)[node.origin_position : end]
         return bytes(node.data) + bytes(node.size_bytes - len(node.data))
+
+    def pieces(self, name: str, piece_bytes: int) -> Iterator[bytes]:
+        """Yield the bytes of a file of any size, so many at a time."""
+        self.require_file(name)
+        node = self._nodes[name]
+        if not isinstance(node, Original) or node.size_bytes <= piece_bytes:
+            yield self.read(name)
+            return
+        for position in range(0, node.size_bytes, piece_bytes):
+            rest = node.behind(position)
+            yield self._source.read_part(replace(rest, size_bytes=min(rest.size_bytes, piece_bytes)))
 
     def original(self, name: str) -> Original | None:
         """Return where the bytes of *name* come from, None for a file that was made."""
@@ -174,6 +196,10 @@ class PartitionTree:
                 rule=f"a snapshot of more than {MAX_READ_BYTES} bytes stops the broker (OutOfMemoryError)",
                 remedy="move it away: it is made again from the log",
             )
+        if self.size_bytes(name) > MOST_WHOLE_BYTES:
+            head = next(self.pieces(name, EMPTY_SNAPSHOT_BYTES))
+            if not may_be_snapshot(head, self.size_bytes(name)):
+                return head  # which is all that it takes to see that it is corrupt
         return self.read(name)
 
     def write_snapshot(self, offset: int, data: bytes) -> str:

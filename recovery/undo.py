@@ -7,9 +7,10 @@ appended, cannot be taken back. Killed at any point, the next `undo` goes on. Wh
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import errno
 import os
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from recovery.actions import (
@@ -20,27 +21,28 @@ from recovery.actions import (
     RestoreFile,
 )
 from recovery.apply import publish, stage
-from recovery.commit import Commit, plain_name
+from recovery.commit import Commit
 from recovery.cut_ledger import forget_run
 from recovery.durable import (
     copy_new,
     remove_empty_folder,
     remove_file,
-    remove_tree,
     rename_anywhere,
     sync,
     sync_all,
     sync_below,
 )
-from recovery.errors import UnsafeError
+from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_there
 from recovery.journal import Journal
 from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
 from recovery.log_dir_state import LogDirState, files_in, folder_path
 from recovery.model import RemovalKind
+from recovery.purge import remove_undone
 from recovery.quarantine import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roots, read_manifest
-from recovery.quarantine_runs import run_names, run_order
+from recovery.quarantine_runs import run_names, run_order, started_ms_of
+from recovery.saved_files import SavedFiles
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.version import VERSION
 from recovery.write_back import held_file_systems
@@ -145,9 +147,24 @@ def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
     """Return the run that an `undo` was taking back when it was interrupted, None where there is none."""
     for root in roots:
         journal = Journal.open(os.path.join(root, UNDO_JOURNAL))
-        if journal is not None and journal.header.run_folder is not None:
-            return _RunUndoing(log_dir, root, plain_name(journal.header.run_folder), journal)
+        if journal is not None:
+            return _RunUndoing(log_dir, root, _begun_run(journal), journal)
     return None
+
+
+def _begun_run(journal: Journal) -> str:
+    """Return the name of the run that an `undo` which was interrupted is taking back."""
+    header = journal.header
+    if header.tool_version != VERSION:
+        raise JournalError(
+            f"{journal.path}: an undo by version {header.tool_version} was interrupted, this is {VERSION}. "
+            "Nothing was changed. Remedy: let that version finish it"
+        )
+    if header.run_folder is None or started_ms_of(header.run_folder) is None:
+        raise JournalError(
+            f"{journal.path}: {header.run_folder!r} is no name of a run. Nothing was changed. Remedy: remove that file"
+        )
+    return header.run_folder
 
 
 class _RunUndoing:
@@ -166,6 +183,7 @@ class _RunUndoing:
         self._journal = journal
         path = os.path.join(root, run)
         self._changes, self._moves = read_account(read_manifest(path), path)
+        self._saved = SavedFiles(log_dir, root, run)
         self._actions: list[tuple[str, Action]] = []
         self._restored_bytes = 0
 
@@ -195,8 +213,12 @@ class _RunUndoing:
             self._refuse_changed(state)
         for change in reversed(self._changes):
             if self._journal is None:
-                self._check_saved(change)
+                for saved in change.saved.values():
+                    self._saved.check(change.commit.folder, saved)
             state.take_back(change)
+        for move in self._moves:
+            if move.saved.digest is not None and is_there(self._stored(move)):
+                self._saved.check(move.folder, move.saved)
 
     def _refuse_changed(self, state: LogDirState) -> None:
         if not self._changes and not self._moves:
@@ -222,26 +244,10 @@ class _RunUndoing:
                 "Nothing was changed. Remedy: none here: a broker was at work here; the bytes stay in quarantine"
             )
 
-    def _check_saved(self, change: Change) -> None:
-        for saved in change.saved.values():
-            try:
-                with open(saved.path, "rb") as file:
-                    is_same = os.fstat(file.fileno()).st_size == saved.size_bytes and (
-                        saved.sha256 is None
-                        or hashlib.file_digest(file, "sha256").hexdigest() == saved.sha256
-                    )
-            except OSError as error:
-                raise UnsafeError(f"{saved.path}: {error.strerror}. Nothing was changed") from error
-            if not is_same:
-                raise UnsafeError(
-                    f"{saved.path}: not what the manifest says. Nothing was changed. "
-                    "Remedy: see quarantine list --verify"
-                )
-
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
         """Whether the place of *move* is taken, and not by what the recovery has made there: that goes first."""
         is_made = last is not None and move.name in last.commit.made
-        return is_there(move.path) and is_there(self._place(move)) and not is_made
+        return is_there(self._stored(move)) and is_there(self._place(move)) and not is_made
 
     # -- at work --------------------------------------------------------------------------------------------
 
@@ -269,8 +275,7 @@ class _RunUndoing:
                 self._restore(self._journal, check_stop)
             if is_there(self._kept_marker()):
                 rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
-            with contextlib.suppress(FileNotFoundError):  # it was, when the undo was interrupted
-                remove_tree(os.path.join(self._root, self.run))
+            remove_undone(self._root, self.run)
             forget_run(self._log_dir, self.run)
             sync(self._root)  # without its journal a run that came back would be taken for one to undo
             self._journal.remove()
@@ -333,25 +338,35 @@ class _RunUndoing:
     def _take_back(self, journal: Journal, key: str, change: Change) -> None:
         folder = change.commit.folder
         path = folder_path(self._log_dir, folder)
+        saved = {one.stored: one for one in change.saved.values()}
+
+        def open_saved(name: str) -> AbstractContextManager[int]:
+            if name not in saved:
+                raise OSError(errno.ENOENT, "not in the manifest", name)
+            return self._saved.opened(folder, saved[name])
+
         if key in journal.commits:
             commit = Commit.from_json(journal.commits[key])
+            if commit.folder != folder:
+                raise JournalError(f"{journal.path}: what is done to {folder} is of {commit.folder}")
         else:
             found = files_in(self._log_dir, folder)
-            commit = stage(path, folder, found, plan_undo(_without_marker(change), found))
+            actions = plan_undo(_without_marker(change), found)
+            commit = stage(path, folder, found, actions, open_saved=open_saved)
             journal.commit(key, commit.to_json())
         self._note(folder, commit.actions)
-        publish(path, commit)
+        publish(path, commit, open_saved=open_saved)
 
     def _move_back(self, move: Moved) -> None:
-        if is_there(move.path):
-            rename_anywhere(move.path, self._place(move))
+        if is_there(self._stored(move)):
+            rename_anywhere(self._stored(move), self._place(move))
 
     def _note(self, folder: str, actions: Iterable[Action]) -> None:
         for action in actions:
             self._actions.append((folder, action))
             if isinstance(action, RestoreFile):
                 with contextlib.suppress(OSError):
-                    self._restored_bytes += os.path.getsize(action.source)
+                    self._restored_bytes += os.path.getsize(self._saved.path(folder, action.source))
             elif isinstance(action, AppendPart) and action.source is not None:
                 self._restored_bytes += action.size_bytes
 
@@ -368,6 +383,9 @@ class _RunUndoing:
 
     def _place(self, move: Moved) -> str:
         return os.path.join(folder_path(self._log_dir, move.folder), move.name)
+
+    def _stored(self, move: Moved) -> str:
+        return self._saved.path(move.folder, move.saved.stored)
 
 
 def _without_marker(change: Change) -> Change:

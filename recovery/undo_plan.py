@@ -17,8 +17,9 @@ from recovery.actions import (
     RestoreFile,
     WriteFile,
 )
-from recovery.commit import Commit, plain_name
-from recovery.errors import UnsafeError
+from recovery.commit import Commit, plain_name, read_state
+from recovery.errors import JournalError, UnsafeError
+from recovery.manifest import Digest, read_digest
 from recovery.model import FileStat, RemovalKind
 from segfmt.value_class import dataclass
 
@@ -28,16 +29,16 @@ class Saved:
     """A file in quarantine.
 
     Attributes:
-        path: where it is.
+        stored: its name, in the run's folder for the same partition.
         position: where its bytes begin in the file that it was; a whole file begins at 0.
-        sha256: hex; None for a derived file.
+        digest: None where the manifest gives none, and where it is no regular file.
     """
 
-    path: str
+    stored: str
     is_tail: bool
     position: int
     size_bytes: int
-    sha256: str | None
+    digest: Digest | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,61 +61,67 @@ class Moved:
 
     Attributes:
         folder: of the partition, or `actions.LOG_DIR_ITSELF`.
-        path: where it is now.
+        saved: where it is now.
     """
 
     folder: str
     name: str
-    path: str
+    saved: Saved
 
 
 def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> tuple[list[Change], list[Moved]]:
     """Return the changes and the moves in the lines of a manifest, in order.
 
+    Whoever may write into quarantine may have written them: no name in them leads out of its folder.
+
     Args:
-        run: path of the run's folder.
+        run: what errors call it.
 
     Raises:
         UnsafeError: a line that no run has written.
     """
     try:
-        return _read_account(entries, run)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return _read_account(entries)
+    except (KeyError, TypeError, ValueError, AttributeError, JournalError) as error:
         raise UnsafeError(
             f"{run}: a line of the manifest is not of this tool ({type(error).__name__}: {error}). Nothing was changed"
         ) from error
 
 
-def _read_account(entries: Iterable[Mapping[str, Any]], run: str) -> tuple[list[Change], list[Moved]]:
+def _read_account(entries: Iterable[Mapping[str, Any]]) -> tuple[list[Change], list[Moved]]:
     changes: list[Change] = []
     moves: list[Moved] = []
     saved: dict[str, dict[str, Saved]] = {}
     for entry in entries:
         folder = plain_name(entry["partition"])
         if entry["kind"] == "change":
-            after = {
-                name: FileStat(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns)
-                for name, (inode, size_bytes, mtime_ns) in entry["after"].items()
-            }
+            after = {plain_name(name): read_state(state) for name, state in entry["after"].items()}
             commit = Commit.from_json(entry["commit"])
+            if commit.folder != folder:
+                raise ValueError(f"a change of {commit.folder!r} among those of {folder!r}")
             changes.append(Change(commit=commit, after=after, saved=saved.pop(folder, {})))
         elif entry["kind"] == "moved":
-            moves.append(Moved(folder=folder, name=plain_name(entry["file"]), path=_stored(entry, run)))
+            moves.append(Moved(folder=folder, name=plain_name(entry["file"]), saved=_saved(entry, folder)))
         else:
-            saved.setdefault(folder, {})[plain_name(entry["file"])] = Saved(
-                path=_stored(entry, run),
-                is_tail=entry["kind"] == "tail",
-                position=entry["position"],
-                size_bytes=entry["size_bytes"],
-                sha256=entry["sha256"],
-            )
+            saved.setdefault(folder, {})[plain_name(entry["file"])] = _saved(entry, folder)
     return changes, moves
 
 
-def _stored(entry: Mapping[str, Any], run: str) -> str:
-    """Return the path of what is saved: in the run's folder, in that of its partition."""
-    folder, name = entry["stored"].split("/")
-    return f"{run}/{plain_name(folder)}/{plain_name(name)}"
+def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
+    """Return what a line says is saved of the partition *folder*: in the run's folder, in that of the partition."""
+    place, name = entry["stored"].split("/")
+    if place != folder:
+        raise ValueError(f"saved from {folder!r} in {place!r}")
+    position, size_bytes = entry["position"], entry["size_bytes"]
+    if not all(type(number) is int and number >= 0 for number in (position, size_bytes)):
+        raise ValueError(f"{position!r} or {size_bytes!r} is no position or size")
+    return Saved(
+        stored=plain_name(name),
+        is_tail=entry["kind"] == "tail",
+        position=position,
+        size_bytes=size_bytes,
+        digest=read_digest(entry),
+    )
 
 
 def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ...]:
@@ -144,7 +151,7 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
             if found[place].size_bytes < stat.size_bytes:
                 appended.append(_append(name, stat, found[place].size_bytes, saved))
         elif saved is not None and is_whole:
-            restored.append(RestoreFile(source=saved.path, name=name))
+            restored.append(RestoreFile(source=saved.stored, name=name))
         elif not stat.size_bytes:
             restored.append(WriteFile(name=name, data=b"", size_bytes=0, mtime_ns=stat.mtime_ns))
         else:
@@ -153,7 +160,7 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
                 "Remedy: none in this tool; quarantine was changed by somebody else"
             )
     restored += [  # pending deletions that were kept
-        RestoreFile(source=saved.path, name=name)
+        RestoreFile(source=saved.stored, name=name)
         for name, saved in change.saved.items()
         if name not in change.commit.before and not saved.is_tail
     ]
@@ -167,7 +174,7 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
 
 def _append(name: str, stat: FileStat, size_bytes: int, tail: Saved | None) -> AppendPart:
     return AppendPart(
-        source=tail.path if tail is not None and tail.is_tail and tail.position == size_bytes else None,
+        source=tail.stored if tail is not None and tail.is_tail and tail.position == size_bytes else None,
         name=name,
         position=size_bytes,
         size_bytes=stat.size_bytes - size_bytes,

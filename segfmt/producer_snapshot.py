@@ -55,6 +55,16 @@ def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = pla
     )
 
 
+def may_be_snapshot(head: bytes, size_bytes: int) -> bool:
+    """Return whether a file of *size_bytes* that begins with *head*, up to its count, may be a snapshot.
+
+    Where it may not, `read_producer_snapshot` says so of *head* alone.
+    """
+    is_known = head[: layout.SNAPSHOT_CRC_POSITION] == layout.SNAPSHOT_VERSION.to_bytes(2, "big")
+    entries_bytes = _count(head) * layout.PRODUCER_ENTRY_DTYPE.itemsize
+    return is_known and 0 <= entries_bytes <= size_bytes - layout.SNAPSHOT_ENTRIES_POSITION
+
+
 def encode_producer_snapshot(entries: Entries, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> bytes:
     """Return the snapshot that holds *entries* in their order.
 

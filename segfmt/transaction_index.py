@@ -32,11 +32,14 @@ def encode_transaction_index(entries: Entries) -> bytes:
     return entries.astype(layout.ABORTED_TXN_DTYPE, copy=False).tobytes()
 
 
-def check_transaction_index(data: Buffer, base_offset: int) -> None:
+def check_transaction_index(data: Buffer, base_offset: int, *, start_position: int = 0) -> None:
     """Check what the broker checks of every `.txnindex` that it loads; the first bad entry counts.
 
     A rest of less than 34 bytes is not looked at. Of the version only the high byte is read, so 1 to 255
     pass.
+
+    Args:
+        start_position: where *data* stands in its file, a multiple of 34.
 
     Raises:
         CorruptIndexError: a last offset below *base_offset*; the broker recovers the segment, after a clean
@@ -52,7 +55,7 @@ def check_transaction_index(data: Buffer, base_offset: int) -> None:
     if not is_bad.any():
         return
     place = int(np.argmax(is_bad))
-    entry, position = entries[place], place * ENTRY_BYTES
+    entry, position = entries[place], start_position + place * ENTRY_BYTES
     if is_unknown[place]:
         raise UnsupportedVersionError(
             f"position {position}: version {int(high_byte[place])} of an aborted transaction, expected 0",

@@ -8,7 +8,7 @@ import secrets
 from recovery.archive.archived import StoredObject
 from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
-from recovery.file_system import absolute
+from recovery.file_system import absolute, open_file
 from recovery.segment_files import OpenedFile
 
 
@@ -50,7 +50,7 @@ class LocalStore:
 
     def read(self, key: str, *, most_bytes: int) -> bytes:
         """Return the first bytes of a file."""
-        with open(self._path(key), "rb", buffering=0) as file:
+        with open(self._path(key), "rb", 0, opener=open_file) as file:
             parts = []
             while most_bytes > 0:
                 data = file.read(most_bytes)
@@ -62,7 +62,7 @@ class LocalStore:
 
     def read_into(self, key: str, target: memoryview) -> int:
         """Fill *target* from the beginning of a file on; return how many bytes there were."""
-        descriptor = os.open(self._path(key), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_file(self._path(key))
         try:
             done = 0
             while done < len(target) and (count := os.preadv(descriptor, [target[done:]], done)):

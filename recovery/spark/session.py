@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from recovery.errors import UsageError
 from recovery.extras import SPARK, load
+from recovery.own_process import own_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +75,9 @@ def open_session(
         chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if os.getcwd() != own_folder():
+            # Spark's own workers are `python -m`, which looks for modules in the working folder first: anybody's.
+            os.environ.setdefault("PYTHONSAFEPATH", "1")
         is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
         if master is None and not is_submitted:
             master = EMBEDDED_MASTER

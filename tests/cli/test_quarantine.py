@@ -201,7 +201,7 @@ class TestPurge:
         ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
         assert ran.exit_code == 4
         assert ran.stdout.splitlines()[1].startswith(
-            f"left    {runs[1].path}: note: not put there by a recovery."
+            f"left    {runs[1].path}: note: not named by the manifest"
         )
         assert Ran(capsys, "purge", "--older-than", "52w", "--log-dirs", log_dir).stdout.startswith(
             "nothing to purge"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
+import stat
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from recovery.file_system import is_file, is_folder, is_link, is_there, look_at, naming, nearest
+from recovery.durable import make_folder_like, write_new
+from recovery.file_system import is_file, is_folder, is_link, is_there, look_at, naming, nearest, open_file
 
 ASKING: list[Callable[[str], object]] = [is_there, look_at, is_file, is_folder, is_link, nearest]
 
@@ -70,3 +73,66 @@ def test_an_error_that_names_a_file_keeps_it(folder: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught, naming("it"):
         os.stat(folder / "missing")
     assert caught.value.filename == str(folder / "missing")
+
+
+class TestOpenFile:
+    def test_a_file(self, tmp_path: Path) -> None:
+        (tmp_path / "a").write_bytes(b"abc")
+        with open(tmp_path / "a", "rb", opener=open_file) as file:
+            assert file.read() == b"abc"
+
+    @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY, os.O_RDWR])
+    @pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder"])
+    def test_nothing_else_and_without_waiting(self, tmp_path: Path, kind: str, flags: int) -> None:
+        path = str(tmp_path / "odd")
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "socket":
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(path)
+        elif kind == "device":
+            path = "/dev/null"
+        else:
+            os.mkdir(path)
+        before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(OSError) as raised:
+            open_file(path, flags)
+        assert raised.value.errno in (errno.EINVAL, errno.EISDIR)
+        assert raised.value.filename == path
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    def test_a_link_where_none_is_followed(self, tmp_path: Path) -> None:
+        (tmp_path / "a").touch()
+        (tmp_path / "link").symlink_to("a")
+        os.close(open_file(str(tmp_path / "link")))
+        with pytest.raises(OSError, match="a link, which is not followed here"):
+            open_file(str(tmp_path / "link"), os.O_RDONLY | os.O_NOFOLLOW)
+
+
+def test_what_replaces_a_new_folder_is_not_given_away(tmp_path: Path, monkeypatch) -> None:
+    """Between making a folder and giving it to its owner somebody else may put a link in its place."""
+    (tmp_path / "log dir").mkdir()
+    (tmp_path / "root's").mkdir(mode=0o700)
+    make = os.mkdir
+
+    def make_and_lose(path: str, mode: int) -> None:
+        make(path, mode)
+        os.rmdir(path)
+        os.symlink(tmp_path / "root's", path)
+
+    monkeypatch.setattr(os, "mkdir", make_and_lose)
+    given = []
+    monkeypatch.setattr(os, "fchown", lambda *arguments: given.append(arguments))
+    monkeypatch.setattr(os, "chown", lambda *arguments: given.append(arguments))
+    with pytest.raises(OSError):
+        make_folder_like(str(tmp_path / "new"), str(tmp_path / "log dir"))
+    assert given == []
+    assert stat.S_IMODE((tmp_path / "root's").stat().st_mode) == 0o700
+
+
+def test_no_right_of_a_program_is_taken_over(tmp_path: Path) -> None:
+    """A link to a program with the rights of root, as what a new file is to be like."""
+    (tmp_path / "su").touch()
+    (tmp_path / "su").chmod(0o6755)
+    write_new(str(tmp_path / "new"), b"x", like=str(tmp_path / "su"))
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o755

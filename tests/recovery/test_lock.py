@@ -285,3 +285,31 @@ class TestOtherProcesses:
             assert held.inheritable is None
             with other_process(dirs[0] / ".lock") as answer:
                 assert answer == "refused"
+
+
+class TestOddNames:
+    def test_who_asks_for_a_lock_that_is_a_pipe_does_not_wait(self, dirs: list[Path]) -> None:
+        """Signals included: an open that waits for the other end of a pipe is taken up again behind them."""
+        os.mkfifo(dirs[0] / ".lock")
+        asked = f"from recovery.lock import is_locked; is_locked({str(dirs[0])!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert "not a regular file" in done.stderr
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+    @pytest.mark.parametrize("way", ["link", "hard link"])
+    def test_what_a_link_leads_to_is_not_given_away(self, dirs: list[Path], way: str) -> None:
+        secret = dirs[1] / "secret"
+        secret.write_text("root's")
+        os.chown(dirs[0], 12345, 12345)
+        (dirs[0] / ".lock").symlink_to(secret) if way == "link" else (dirs[0] / ".lock").hardlink_to(secret)
+        with locks(dirs[0]):
+            assert secret.stat().st_uid == 0
+        assert (secret.stat().st_uid, secret.read_text()) == (0, "root's")
+
+    def test_nothing_is_made_through_a_link(self, dirs: list[Path]) -> None:
+        (dirs[0] / ".lock").symlink_to(dirs[1] / "made")
+        with locks(dirs[0]) as held:
+            assert "a link, which is not followed here" in str(held.offline[str(dirs[0])])
+        assert os.listdir(dirs[1]) == []

@@ -70,14 +70,6 @@ class TestWhole:
         assert run.freed_bytes < len(DATA)
         assert segment.stat().st_nlink == 1
 
-    def test_a_copy_of_a_killed_run_goes_too(self, builder: RunBuilder, root: Path, log_dir: Path) -> None:
-        (builder.path / "t-9").mkdir()
-        (builder.path / "t-9" / "00000000000000000007.log.from-3").write_bytes(b"x")
-        with (builder.path / "manifest.jsonl").open("a") as manifest:
-            manifest.write('{"torn')
-        assert purged(log_dir).runs[0].problem is None
-        assert not root.exists()
-
     def test_a_run_without_a_manifest(self, builder: RunBuilder, root: Path, log_dir: Path) -> None:
         (builder.path / "manifest.jsonl").unlink()
         (builder.path / "t-0").mkdir()
@@ -126,7 +118,17 @@ class TestWhole:
 
 class TestForeign:
     @pytest.mark.parametrize(
-        "where", ["note.txt", "t-0/folder/x", "no log/x", "t-0/link", "t-0/pipe", "link"]
+        "where",
+        [
+            "note.txt",
+            "t-0/note.txt",
+            "t-0/00000000000000000007.log",
+            "t-0/folder/x",
+            "no log/x",
+            "t-0/link",
+            "t-0/pipe",
+            "link",
+        ],
     )
     def test_a_run_with_something_else_in_it_is_left_whole(
         self, builder: RunBuilder, root: Path, log_dir: Path, tmp_path: Path, where: str
@@ -144,9 +146,31 @@ class TestForeign:
         for dry_run in (True, False):
             (run,) = purged(log_dir, dry_run=dry_run).runs
             assert run.problem is not None
-            assert run.problem.startswith(f"{where}: not put there by a recovery")
+            assert run.problem.startswith(f"{where}: not named by the manifest")
             assert run.freed_bytes == run.file_count == 0
         assert tree(root) == before
+
+    def test_a_copy_that_a_killed_run_did_not_enter_is_kept(
+        self, builder: RunBuilder, root: Path, log_dir: Path
+    ) -> None:
+        """Nothing tells it from somebody else's file."""
+        copy = builder.path / "t-9" / "00000000000000000007.log.from-3"
+        copy.parent.mkdir()
+        copy.write_bytes(b"x")
+        with (builder.path / "manifest.jsonl").open("a") as manifest:
+            manifest.write('{"torn')
+        problem = purged(log_dir).runs[0].problem
+        assert problem is not None
+        assert "a copy of a run that was killed" in problem
+        assert copy.read_bytes() == b"x"
+
+    def test_a_file_of_another_size_than_the_manifest_says_is_kept(
+        self, builder: RunBuilder, log_dir: Path
+    ) -> None:
+        saved = builder.save()
+        saved.write_bytes(b"mine")
+        assert purged(log_dir).runs[0].problem is not None
+        assert saved.read_bytes() == b"mine"
 
     def test_another_run_goes_all_the_same(self, builder: RunBuilder, root: Path, log_dir: Path) -> None:
         (builder.path / "note.txt").write_text("mine")

@@ -1,0 +1,76 @@
+"""What a run has saved, opened for an `undo`: only what the manifest says, whoever else may write there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+
+from recovery.access import broker_user
+from recovery.digest import content_problem
+from recovery.errors import UnsafeError
+from recovery.file_system import naming, opened_folder
+from recovery.quarantine_runs import opened_stored
+from recovery.undo_plan import Saved
+
+
+class SavedFiles:
+    """The files of one run.
+
+    Args:
+        root: the folder of all runs.
+        run: name of the run's folder.
+    """
+
+    def __init__(self, log_dir: str, root: str, run: str) -> None:
+        self._user = broker_user(log_dir)
+        self._root = root
+        self._run = run
+
+    def path(self, folder: str, stored: str) -> str:
+        """Return where the file *stored* of the partition *folder* is."""
+        return os.path.join(self._root, self._run, folder, stored)
+
+    @contextlib.contextmanager
+    def opened(self, folder: str, saved: Saved) -> Iterator[int]:
+        """Open what is saved, once it is seen to be what the manifest says.
+
+        No link is followed, and what the broker's user may not read is not read for him.
+
+        Raises:
+            OSError: it cannot be opened, or is something else.
+        """
+        path = self.path(folder, saved.stored)
+        with (
+            naming(path),
+            opened_folder(self._root) as root,
+            opened_folder(self._run, at=root) as run,
+            opened_stored(run, f"{folder}/{saved.stored}") as descriptor,
+        ):
+            problem = content_problem(descriptor, saved.size_bytes, saved.digest)
+            if problem is None and self._user.lacks(os.fstat(descriptor), "r"):
+                problem = f"not to be read by {self._user.name}, the broker's user"
+            if problem is not None:
+                raise OSError(errno.EIO, problem, path)
+            yield descriptor
+
+    def check(self, folder: str, saved: Saved) -> None:
+        """Refuse what is not what the manifest says, or of which it does not say enough.
+
+        Raises:
+            UnsafeError: nothing was changed.
+        """
+        path = self.path(folder, saved.stored)
+        if saved.digest is None:
+            raise UnsafeError(
+                f"{path}: the manifest has no SHA-256 of it, as those of earlier versions have none of indexes. "
+                "Nothing was changed. Remedy: undo with the version that has recovered"
+            )
+        try:
+            with self.opened(folder, saved):
+                pass
+        except OSError as error:
+            raise UnsafeError(
+                f"{path}: {error.strerror}. Nothing was changed. Remedy: see quarantine list --verify"
+            ) from error

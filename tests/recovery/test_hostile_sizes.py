@@ -1,0 +1,135 @@
+"""Files that say they are large, or are, and hold nothing: memory follows windows, not them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from native.raw_scan import Stop
+from recovery.errors import PartitionRefusedError
+from recovery.file_system import read_small
+from recovery.listing import look_into
+from recovery.model import LogSettings, Original, ScanRequest
+from recovery.segment import Segment
+from recovery.small_files import has_corrupt_txn_index
+from recovery.source import PartitionFiles
+from recovery.tree import MOST_WHOLE_BYTES, PartitionTree
+from segfmt.errors import CorruptSnapshotError
+from segfmt.producer_snapshot import read_producer_snapshot
+from tests import builders
+from tests.recovery.memory import name
+
+HUGE_BYTES = (2 << 30) - 100
+MOST_GROWTH_BYTES = 128 << 20
+
+PROGRAM = """
+import resource, sys
+from tests.recovery import test_hostile_sizes as tests
+getattr(tests, sys.argv[1])(sys.argv[2])  # what is loaded and compiled once
+def anonymous():
+    fields = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return int(fields["VmData"].split()[0]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (anonymous() + tests.MOST_GROWTH_BYTES,) * 2)
+print(getattr(tests, sys.argv[1])(sys.argv[3]))
+"""
+
+
+def bounded(work: str, small: Path, huge: Path) -> str:
+    """What the function *work* of this module says of *huge* where memory may grow by 128 MB only."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, work, str(small), str(huge)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+def sparse(path: Path, size_bytes: int = HUGE_BYTES, data: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    os.truncate(path, size_bytes)
+    return path
+
+
+def tree_of(folder: str) -> PartitionTree:
+    return PartitionTree(look_into(folder).files, PartitionFiles(folder, LogSettings()))
+
+
+def transaction_index(path: str) -> str:
+    folder, file = os.path.split(path)
+    return str(
+        has_corrupt_txn_index(
+            tree_of(folder), Segment(base_offset=int(file.partition(".")[0]), opened_indexes=set())
+        )
+    )
+
+
+def active_segment(path: str) -> str:
+    folder, file = os.path.split(path)
+    part = Original(file=file, size_bytes=os.stat(path).st_size)
+    scan = PartitionFiles(folder, LogSettings()).scan(ScanRequest(part=part, base_offset=0))
+    return f"{scan.stop.name} {scan.valid_bytes}"
+
+
+@pytest.mark.parametrize(("base_offset", "is_corrupt"), [(0, False), (7, True)])
+def test_a_transaction_index_of_zeros(tmp_path: Path, base_offset: int, is_corrupt: bool) -> None:
+    """A broker goes through it entry by entry: offset 0 is none below the base offset 0."""
+    file = name(base_offset, ".txnindex")
+    small, huge = sparse(tmp_path / "t-0" / file, 3400), sparse(tmp_path / "t-1" / file)
+    assert bounded("transaction_index", small, huge) == str(is_corrupt)
+
+
+def test_a_transaction_index_that_is_bad_far_behind(tmp_path: Path) -> None:
+    huge = sparse(tmp_path / "t-1" / name(0, ".txnindex"))
+    with huge.open("r+b") as file:
+        file.seek(34 * 50_000_000 + 18)
+        file.write(b"\xff" * 8)  # the last offset
+    small = sparse(tmp_path / "t-0" / name(0, ".txnindex"), 34)
+    assert bounded("transaction_index", small, huge) == "True"
+
+
+def test_a_length_with_a_flipped_bit(tmp_path: Path) -> None:
+    """What a batch says it has is read only as far as it takes to see that it is none."""
+    whole = builders.record_batch(base_offset=0)
+    flipped = bytearray(builders.record_batch(base_offset=1))
+    flipped[8] ^= 0x20  # 512 MiB
+    small = sparse(tmp_path / "t-0" / name(0), len(whole), whole)
+    huge = sparse(tmp_path / "t-1" / name(0), 1 << 30, whole + bytes(flipped))
+    said = bounded("active_segment", small, huge)
+    assert said == f"{Stop.CRC_MISMATCH.name} {len(whole)}"
+
+
+@pytest.mark.parametrize("file", ["leader-epoch-checkpoint", "partition.metadata", name(0, ".index")])
+def test_what_is_read_at_once_has_an_end(tmp_path: Path, file: str) -> None:
+    huge = sparse(tmp_path / "t-0" / file)
+    with pytest.raises(PartitionRefusedError) as refused:
+        tree_of(str(huge.parent)).read(file)
+    words = str(refused.value)
+    assert all(word in words for word in (file, str(HUGE_BYTES), str(MOST_WHOLE_BYTES), "move it away"))
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"\0\1" + bytes(4) + b"\xff\xff\xff\xff", b"\0\1" + bytes(4) + b"\x7f\xff\xff\xff"]
+)
+def test_a_snapshot_that_cannot_be_one_is_corrupt_without_being_read(tmp_path: Path, head: bytes) -> None:
+    huge = sparse(tmp_path / "t-0" / name(0, ".snapshot"), data=head)
+    data = tree_of(str(huge.parent)).read_snapshot(huge.name)
+    assert len(data) < 100
+    with pytest.raises(CorruptSnapshotError):
+        read_producer_snapshot(data)
+
+
+def test_a_checkpoint_of_a_log_dir_has_an_end(tmp_path: Path) -> None:
+    huge = sparse(tmp_path / "recovery-point-offset-checkpoint")
+    with pytest.raises(
+        OSError, match=f"{HUGE_BYTES} bytes, and no such file has more than .* Remedy: "
+    ) as raised:
+        read_small(str(huge))
+    assert raised.value.filename == str(huge)
