@@ -11,34 +11,29 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 from recovery.actions import (
     LOG_DIR_ITSELF,
     Action,
     AppendPart,
-    RemoveFile,
     RestoreFile,
 )
 from recovery.apply import publish, stage
 from recovery.commit import Commit
 from recovery.cut_ledger import forget_run
 from recovery.durable import (
-    copy_new,
     remove_empty_folder,
-    remove_file,
     rename_anywhere,
     sync,
-    sync_all,
     sync_below,
 )
 from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_there
 from recovery.journal import Journal
 from recovery.journal_record import Header
+from recovery.kept_marker import KeptMarker, without_marker
 from recovery.lock import LogDirLocks
 from recovery.log_dir_state import LogDirState, files_in, folder_path
-from recovery.model import RemovalKind
 from recovery.purge import remove_undone
 from recovery.quarantine import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roots, read_manifest
 from recovery.quarantine_runs import run_names, run_order, started_ms_of
@@ -184,6 +179,7 @@ class _RunUndoing:
         path = os.path.join(root, run)
         self._changes, self._moves = read_account(read_manifest(path), path)
         self._saved = SavedFiles(log_dir, root, run)
+        self._marker = KeptMarker(log_dir, path, self._changes, self._saved)
         self._actions: list[tuple[str, Action]] = []
         self._restored_bytes = 0
 
@@ -253,8 +249,11 @@ class _RunUndoing:
 
     def report(self, state: LogDirState) -> LogDirUndo:
         """Return what would be done to *state*, which is then as it would be left."""
+        self._note(LOG_DIR_ITSELF, self._marker.actions)
         for change in reversed(self._changes):
-            self._note(change.commit.folder, plan_undo(change, state.files(change.commit.folder)))
+            folder = change.commit.folder
+            found = {name: one for name, one in state.files(folder).items() if name != CLEAN_SHUTDOWN_FILE}
+            self._note(folder, plan_undo(without_marker(change), found))
             state.take_back(change)
         return self._result()
 
@@ -267,14 +266,14 @@ class _RunUndoing:
         Raises:
             OSError: the next `undo` goes on.
         """
+        self._note(LOG_DIR_ITSELF, self._marker.actions)
         if self._journal is None:
             self._journal = Journal.create(os.path.join(self._root, UNDO_JOURNAL), self._header(last_run))
             self._journal.note("begun", {})
         try:
             if _RESTORED_NOTE not in self._journal.notes:
                 self._restore(self._journal, check_stop)
-            if is_there(self._kept_marker()):
-                rename_anywhere(self._kept_marker(), os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE))
+            self._marker.put_back()
             remove_undone(self._root, self.run)
             forget_run(self._log_dir, self.run)
             sync(self._root)  # without its journal a run that came back would be taken for one to undo
@@ -286,7 +285,7 @@ class _RunUndoing:
 
     def _restore(self, journal: Journal, check_stop: Callable[[], None]) -> None:
         """Put everything back but the marker, durably, and note it: quarantine is not asked again."""
-        self._remove_marker()
+        self._marker.set_aside()
         for number, change in reversed(list(enumerate(self._changes))):
             check_stop()
             self._take_back(journal, f"{number}", change)
@@ -294,36 +293,6 @@ class _RunUndoing:
             self._move_back(move)
         sync_below(self._log_dir)
         journal.note(_RESTORED_NOTE, {})
-
-    def _remove_marker(self) -> None:
-        """Nobody may take the log dir for clean while it is neither."""
-        path = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
-        if is_there(path):
-            if self._was_there(os.stat(path).st_ino):
-                self._keep(path)
-            size_bytes = os.path.getsize(path)
-            removal = RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=size_bytes, kind=RemovalKind.DERIVED)
-            self._note(LOG_DIR_ITSELF, [removal])
-            remove_file(path)
-            sync(self._log_dir)
-
-    def _was_there(self, inode: int) -> bool:
-        """Whether the marker that is there now was there before the recovery, which did not need to touch it."""
-        for change in self._changes:
-            if change.commit.folder == LOG_DIR_ITSELF:
-                before = change.commit.before.get(CLEAN_SHUTDOWN_FILE)
-                return before is not None and before.inode == inode
-        return False
-
-    def _keep(self, marker: str) -> None:
-        """Put the marker aside until everything else is as it was."""
-        kept = self._kept_marker()
-        if not is_there(kept):
-            copy_new(marker, kept, like=marker, keeps_time=True)
-            sync_all([kept, os.path.dirname(kept)])
-
-    def _kept_marker(self) -> str:
-        return os.path.join(self._root, self.run, "kept-marker")
 
     def _header(self, last_run: str) -> Header:
         return Header(
@@ -351,7 +320,7 @@ class _RunUndoing:
                 raise JournalError(f"{journal.path}: what is done to {folder} is of {commit.folder}")
         else:
             found = files_in(self._log_dir, folder)
-            actions = plan_undo(_without_marker(change), found)
+            actions = plan_undo(without_marker(change), found)
             commit = stage(path, folder, found, actions, open_saved=open_saved)
             journal.commit(key, commit.to_json())
         self._note(folder, commit.actions)
@@ -386,10 +355,3 @@ class _RunUndoing:
 
     def _stored(self, move: Moved) -> str:
         return self._saved.path(move.folder, move.saved.stored)
-
-
-def _without_marker(change: Change) -> Change:
-    """Return *change* without a marker that it left where it was: that one is gone since the undo began."""
-    before = {name: stat for name, stat in change.commit.before.items() if name != CLEAN_SHUTDOWN_FILE}
-    is_kept = CLEAN_SHUTDOWN_FILE not in change.saved
-    return replace(change, commit=replace(change.commit, before=before)) if is_kept else change
