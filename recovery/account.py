@@ -250,17 +250,19 @@ class _Account:
             one.is_lost[np.flatnonzero(one.is_lost)[is_superseded]] = False
 
     def _aborted_txns(self) -> AbortedTxns:
-        parts = {
+        """Return what the transaction indexes say, those that went and those that are there now, from a `.swap` say."""
+        contents: dict[Original, bytes] = {}
+        now = [node for name, node in self._nodes.items() if name.endswith(TXN_INDEX_SUFFIX)]
+        before = [
             Original(file=file, size_bytes=stat.size_bytes)
             for file, stat in self._task.files.items()
             if file.endswith(TXN_INDEX_SUFFIX)
-        }
-        made = [
-            bytes(node.data)
-            for name, node in self._nodes.items()
-            if name.endswith(TXN_INDEX_SUFFIX) and not isinstance(node, Original)
         ]
-        return AbortedTxns([*map(self._reader.read_part, parts), *made])
+        for part in (*before, *now):
+            if isinstance(part, Original) and part not in contents:
+                contents[part] = self._reader.read_part(part)
+        made = [bytes(node.data) for node in now if not isinstance(node, Original)]
+        return AbortedTxns([*contents.values(), *made])
 
     def _warn_of(self, cuts: list[Cut]) -> None:
         for reason in dict.fromkeys(cut.reason for cut in cuts):
@@ -298,7 +300,9 @@ class _Account:
         if self._live_ranges is None:
             self._live_ranges = list(self._find_live())
         return [
-            (end, part) for base, end, part in self._live_ranges if base <= last_offset and end >= first_offset
+            (end, part)
+            for base, end, part in self._live_ranges
+            if base <= last_offset and end >= first_offset
         ]
 
     def _find_live(self) -> Iterator[tuple[int, int, Original]]:
