@@ -19,7 +19,8 @@ from segfmt.message_set import read_messages
 from segfmt.record import read_records
 from tests.samples import HugeFile
 
-SEGMENTS = (".log", ".log.swap", ".log.cleaned")
+_OF_KAFKA = re.compile(r"\d{20}\.log(\.swap|\.cleaned)?")
+"""A segment by another name, `+7.log`, is none that a broker has ever served; what becomes of it is not looked at."""
 Tree = Mapping[str, bytes]
 
 
@@ -57,7 +58,8 @@ def walk(data: bytes) -> Iterator[Batch]:
             return
         delta = struct.unpack_from(">i", data, position + 23)[0] if magic >= 2 else 0
         batch = data[position : position + size]
-        yield Batch(position=position, first_offset=offset, last_offset=offset + delta, data=batch)
+        last_offset = (offset + delta + 2**63) % 2**64 - 2**63  # as Java's longs
+        yield Batch(position=position, first_offset=offset, last_offset=last_offset, data=batch)
         position += size
 
 
@@ -76,7 +78,7 @@ def lost_batches_of(
     is_replaced = any(name.endswith(".log.swap") for name in before) or _is_split(before, after)
     lost: dict[str, list[Batch]] = {}
     for name, data in before.items():
-        if not name.endswith(SEGMENTS) or after.get(name) == data:
+        if not _OF_KAFKA.fullmatch(name) or after.get(name) == data:
             continue
         least = int(name.partition(".")[0])
         for batch in walk(data):
@@ -213,7 +215,7 @@ def account_errors(
         is_compacted=is_compacted,
     )
     errors = []
-    for name in sorted({*lost, *(cut.file for cut in report.cuts)}):
+    for name in sorted({*lost, *(cut.file for cut in report.cuts if _OF_KAFKA.fullmatch(cut.file))}):
         batches = lost.get(name, [])
         cuts = [cut for cut in report.cuts if cut.file == name]
         count = sum(cut.batch_count for cut in cuts)
