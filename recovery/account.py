@@ -44,6 +44,7 @@ _REASONS = {
 }
 _MOST_OPEN_TXNS = 20
 _POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
+_OFFSETS = (_BASE, _LAST)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 Rows = npt.NDArray[np.int64]
@@ -97,7 +98,6 @@ class _Gone:
     rows: Rows
     end_position: int
     is_lost: npt.NDArray[np.bool_]
-    is_replaced: bool = False
 
 
 class _Account:
@@ -128,7 +128,8 @@ class _Account:
         if self._task.is_delete_folder:  # all of it is on its way out
             return tuple(cut for cut in noted if cut is not None)
         gone = [self._look_into(departure) for departure in self._unnoted()]
-        self._drop_superseded([one for one in gone if one.is_replaced])
+        self._drop_told(gone)
+        self._drop_superseded(gone)
         others = [cut for one in gone if (cut := _cut_of(one, self._reader)) is not None]
         self._warn_of(others)
         return tuple(cut for cut in (*noted, *others) if cut is not None)
@@ -203,13 +204,23 @@ class _Account:
             rows=rows,
             end_position=end_position,
             is_lost=self._is_lost(rows, departure.first_offset, has_same_bytes=False),
-            is_replaced=not is_leftover,
         )
 
-    def _drop_superseded(self, replaced: list[_Gone]) -> None:
+    def _drop_told(self, gone: list[_Gone]) -> None:
+        """Take out what was taken over first, and was then cut or deleted with what had taken it over."""
+        for departure in self._departures:
+            reach = [
+                one for one in gone if one.is_lost.any() and one.rows[:, _LAST].max() >= departure.base_offset
+            ]
+            if reach:
+                told = _keys(self._read(departure.part)[0], _OFFSETS)
+                for one in reach:
+                    one.is_lost &= ~np.isin(_keys(one.rows, _OFFSETS), told)
+
+    def _drop_superseded(self, gone: list[_Gone]) -> None:
         """Take what a compaction has removed rightly out of what is lost."""
         is_compacted = self._task.settings.is_compacted
-        replaced = [one for one in replaced if one.is_lost.any()]
+        replaced = [one for one in gone if one.is_lost.any()]
         if is_compacted is False or not replaced:
             return
         first_offset = min(int(one.rows[one.is_lost, _BASE].min()) for one in replaced)
@@ -229,7 +240,7 @@ class _Account:
                 int((rows[:, _LAST] - rows[:, _BASE] + 1).clip(1).sum())
                 for rows in (one.rows[one.is_lost] for one in replaced)
             ),
-            live=self._live_parts(first_offset, MAX_LONG),
+            live=[part for _, part in self._live_parts(first_offset, MAX_LONG)],
             first_offset=first_offset,
             reader=self._reader,
             aborted=self._aborted_txns(),
@@ -239,17 +250,19 @@ class _Account:
             one.is_lost[np.flatnonzero(one.is_lost)[is_superseded]] = False
 
     def _aborted_txns(self) -> AbortedTxns:
-        parts = {
+        """Return what the transaction indexes say, those that went and those that are there now, from a `.swap` say."""
+        contents: dict[Original, bytes] = {}
+        now = [node for name, node in self._nodes.items() if name.endswith(TXN_INDEX_SUFFIX)]
+        before = [
             Original(file=file, size_bytes=stat.size_bytes)
             for file, stat in self._task.files.items()
             if file.endswith(TXN_INDEX_SUFFIX)
-        }
-        made = [
-            bytes(node.data)
-            for name, node in self._nodes.items()
-            if name.endswith(TXN_INDEX_SUFFIX) and not isinstance(node, Original)
         ]
-        return AbortedTxns([*map(self._reader.read_part, parts), *made])
+        for part in (*before, *now):
+            if isinstance(part, Original) and part not in contents:
+                contents[part] = self._reader.read_part(part)
+        made = [bytes(node.data) for node in now if not isinstance(node, Original)]
+        return AbortedTxns([*contents.values(), *made])
 
     def _warn_of(self, cuts: list[Cut]) -> None:
         for reason in dict.fromkeys(cut.reason for cut in cuts):
@@ -272,21 +285,25 @@ class _Account:
         ascends = (base >= np.append(first_offset, last[:-1] + 1)[: len(base)]) & (base <= last)
         is_lost = ~(ascends & (last < self._start_offset))
         if is_lost.any():
-            columns = (_BASE, _LAST, _CRC) if has_same_bytes else (_BASE, _LAST)
+            columns = (*_OFFSETS, _CRC) if has_same_bytes else _OFFSETS
             keys = _keys(rows, columns)
             lost = rows[is_lost]
-            for part in self._live_parts(int(lost[:, _BASE].min()), int(lost[:, _LAST].max())):
-                is_lost &= ~np.isin(keys, _keys(self._rows_of_live(part), columns))
+            for end_offset, part in self._live_parts(int(lost[:, _BASE].min()), int(lost[:, _LAST].max())):
+                is_lost &= ~np.isin(keys, _keys(self._rows_of_live(part, end_offset), columns))
         return is_lost
 
-    def _live_parts(self, first_offset: int, last_offset: int) -> list[Original]:
-        """Return the live segments that may hold one of the offsets, ascending.
+    def _live_parts(self, first_offset: int, last_offset: int) -> list[tuple[int, Original]]:
+        """Return the live segments that may hold one of the offsets, ascending, each with its last offset at most.
 
-        One that was not recovered holds them up to the next base: what lies beyond is not looked for there.
+        That is below the next base: what lies beyond, a broker does not look for in this segment.
         """
         if self._live_ranges is None:
             self._live_ranges = list(self._find_live())
-        return [part for base, end, part in self._live_ranges if base <= last_offset and end >= first_offset]
+        return [
+            (end, part)
+            for base, end, part in self._live_ranges
+            if base <= last_offset and end >= first_offset
+        ]
 
     def _find_live(self) -> Iterator[tuple[int, int, Original]]:
         segments = self._segments.values()
@@ -294,13 +311,14 @@ class _Account:
         for segment, next_base in zip(segments, nexts, strict=False):
             node = self._nodes[segment.log]
             if isinstance(node, Original) and node.size_bytes:
-                end = next_base - 1 if segment.scan is None else segment.scan.last_offset
+                end = next_base - 1 if segment.scan is None else min(next_base - 1, segment.scan.last_offset)
                 yield segment.base_offset, end, node
 
-    def _rows_of_live(self, part: Original) -> Rows:
+    def _rows_of_live(self, part: Original, end_offset: int) -> Rows:
         """Return the batches of a live segment; those of the last one are kept, which replaces several."""
         if part not in self._live_rows:
-            self._live_rows = {part: self._read(part)[0]}
+            rows = self._read(part)[0]
+            self._live_rows = {part: rows[rows[:, _BASE] <= end_offset]}
         return self._live_rows[part]
 
     def _read(self, part: Original) -> tuple[Rows, int]:

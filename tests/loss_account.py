@@ -19,7 +19,8 @@ from segfmt.message_set import read_messages
 from segfmt.record import read_records
 from tests.samples import HugeFile
 
-SEGMENTS = (".log", ".log.swap", ".log.cleaned")
+_OF_KAFKA = re.compile(r"\d{20}\.log(\.swap|\.cleaned)?")
+"""A segment by another name, `+7.log`, is none that a broker has ever served; what becomes of it is not looked at."""
 Tree = Mapping[str, bytes]
 
 
@@ -57,7 +58,8 @@ def walk(data: bytes) -> Iterator[Batch]:
             return
         delta = struct.unpack_from(">i", data, position + 23)[0] if magic >= 2 else 0
         batch = data[position : position + size]
-        yield Batch(position=position, first_offset=offset, last_offset=offset + delta, data=batch)
+        last_offset = (offset + delta + 2**63) % 2**64 - 2**63  # as Java's longs
+        yield Batch(position=position, first_offset=offset, last_offset=last_offset, data=batch)
         position += size
 
 
@@ -70,31 +72,49 @@ def lost_batches_of(
         before, after: one folder's files by name.
         drops_all: whether the log was dropped for ending before its start.
     """
-    live = [
-        batch
-        for name, data in sorted(after.items())
-        if re.fullmatch(r"-?\d{20,}\.log", name)  # by another name a broker does not open it
-        for batch in walk(data)
-    ]
+    live = list(_served(after))
     same = {batch.identity for batch in live}
     offsets = {(batch.first_offset, batch.last_offset) for batch in live}
     is_replaced = any(name.endswith(".log.swap") for name in before) or _is_split(before, after)
     lost: dict[str, list[Batch]] = {}
     for name, data in before.items():
-        if not name.endswith(SEGMENTS) or after.get(name) == data:
+        if not _OF_KAFKA.fullmatch(name) or after.get(name) == data:
             continue
         least = int(name.partition(".")[0])
         for batch in walk(data):
             ascends = least <= batch.first_offset <= batch.last_offset
             least = batch.last_offset + 1
             is_below = ascends and not drops_all and batch.last_offset < log_start_offset
-            is_kept = batch.identity in same or is_below
-            has_successor = is_replaced and not _is_cut(name, before, after)
+            is_kept = batch.identity in same or is_below or _stays(batch, name, after)
+            has_successor = name.endswith(".cleaned") or (is_replaced and not _is_cut(name, before, after))
             if not is_kept and not (has_successor and (batch.first_offset, batch.last_offset) in offsets):
                 lost.setdefault(name, []).append(batch)
-    if is_compacted is not False and is_replaced:
+    _drop_told(lost, before, after)
+    if is_compacted is not False:
         _drop_superseded(lost, before, after, live, is_certain=is_compacted is True)
     return {name: batches for name, batches in lost.items() if batches}
+
+
+def _served(tree: Tree) -> Iterator[Batch]:
+    """The batches that a broker finds: in files of the name that it gives, and below the base of the next."""
+    bases = sorted(int(name[:-4]) for name in tree if re.fullmatch(r"\d{20}\.log", name))
+    for base, end in zip(bases, [*bases[1:], 2**63], strict=False):
+        yield from (batch for batch in walk(tree[f"{base:020d}.log"]) if batch.first_offset < end)
+
+
+def _stays(batch: Batch, name: str, after: Tree) -> bool:
+    """Whether the batch is where it was, if in a file that a broker does not open, or where it does not look."""
+    places = (after.get(place, b"") for place in {name, name.removesuffix(".swap")} if place.endswith(".log"))
+    end = batch.position + len(batch.data)
+    return any(data[batch.position : end] == batch.data for data in places)
+
+
+def _drop_told(lost: dict[str, list[Batch]], before: Tree, after: Tree) -> None:
+    """Count once what was first taken over by another file and then cut with that."""
+    cut = [name for name in lost if _is_cut(name, before, after)]
+    told = {(batch.first_offset, batch.last_offset) for name in cut for batch in lost[name]}
+    for name in lost.keys() - set(cut):
+        lost[name] = [batch for batch in lost[name] if (batch.first_offset, batch.last_offset) not in told]
 
 
 def _is_split(before: Tree, after: Tree) -> bool:
@@ -107,10 +127,14 @@ def _is_split(before: Tree, after: Tree) -> bool:
 
 def _is_cut(name: str, before: Tree, after: Tree) -> bool:
     """Whether the file was cut or deleted, and not replaced: only its very bytes will do then."""
-    kept = after.get(name, b"") or after.get(f"{name}.deleted", b"")
-    kept = kept or after.get(name.removesuffix(".swap"), b"") if name.endswith(".swap") else kept
-    is_swap = before.get(f"{name}.swap", b"").startswith(kept)
-    return bool(kept) and before[name].startswith(kept) and not is_swap
+    number = int(name.partition(".")[0])
+    is_dropped = any(one.endswith(".cleaned") and int(one.partition(".")[0]) <= number for one in before)
+    if name.endswith(".cleaned") or (name.endswith(".swap") and is_dropped):
+        return False
+    stem = name.removesuffix(".swap")
+    kept = [after[place] for place in (stem, f"{stem}.deleted") if place in after]
+    is_swap = name == stem and f"{stem}.swap" in before and not is_dropped
+    return not is_swap and any(before[name].startswith(data) for data in kept)
 
 
 def _drop_superseded(
@@ -127,9 +151,13 @@ def _drop_superseded(
     for batch in live:
         for key, offset, _ in _records(batch, aborted) or ():
             newest[key] = max(offset, newest.get(key, -1))
-    replaced = [
-        name for name in lost if name.endswith((".log", ".log.swap")) and not _is_cut(name, before, after)
-    ]
+    replaced = [name for name in lost if not _is_cut(name, before, after)]
+    deleted = {
+        batch.identity  # with a part of its file, behind a cut
+        for name, data in after.items()
+        if name.endswith(".log.deleted")
+        for batch in walk(data)
+    }
     last: dict[
         bytes | None, tuple[int, bool]
     ] = {}  # of what is gone: the last offset, and whether a tombstone is there
@@ -148,7 +176,9 @@ def _drop_superseded(
         lost[name] = [
             batch
             for batch in lost[name]
-            if records[id(batch)] is None or not all(may_go(key) for key, _, _ in records[id(batch)] or ())
+            if records[id(batch)] is None
+            or batch.identity in deleted
+            or not all(may_go(key) for key, _, _ in records[id(batch)] or ())
         ]
 
 
@@ -185,7 +215,7 @@ def account_errors(
         is_compacted=is_compacted,
     )
     errors = []
-    for name in sorted({*lost, *(cut.file for cut in report.cuts)}):
+    for name in sorted({*lost, *(cut.file for cut in report.cuts if _OF_KAFKA.fullmatch(cut.file))}):
         batches = lost.get(name, [])
         cuts = [cut for cut in report.cuts if cut.file == name]
         count = sum(cut.batch_count for cut in cuts)

@@ -72,6 +72,25 @@ def compacted(victim: Victim, rng: random.Random) -> str | None:
     return f"with {swap.name}, {len(kept)} of {len(batches)} batches"
 
 
+def broken_swap(victim: Victim, rng: random.Random) -> str | None:
+    """Several segments in one `.swap` that is torn, empty, or ends early at a batch; its index leads anywhere."""
+    logs = [log for log in victim.logs() if log.stem.isdecimal()]
+    if not logs:
+        return None
+    first = rng.randrange(len(logs))
+    old = logs[first : first + rng.randint(1, 4)]
+    data = b"".join(log.read_bytes() for log in old)
+    ends = [0, *(batch.position + batch.size_bytes for batch in batches_of(data))]
+    size = rng.choice([0, rng.choice(ends), rng.randrange(len(data) + 1)])
+    swap = old[0].with_name(f"{old[0].name}.swap")
+    swap.write_bytes(data[:size])
+    for suffix in SUFFIXES[1:3]:
+        source = rng.choice(old).with_suffix(suffix)
+        if source.exists() and rng.random() < 0.6:
+            shutil.copyfile(source, old[0].with_name(f"{old[0].stem}{suffix}.swap"))
+    return f"{swap.name} of {len(old)} segments, {size} of {len(data)} bytes"
+
+
 def interrupted_split(victim: Victim, rng: random.Random) -> str | None:
     """One segment becomes several, killed anywhere on the way."""
     log = pick([log for log in victim.logs() if log.stem.isdecimal() and log.stat().st_size], rng)
@@ -147,6 +166,7 @@ LEFTOVER_DAMAGES: dict[str, Damage] = {
     "leftovers of several segments": leftovers,
     "leftover indexes and snapshots": index_leftovers,
     "compacted": compacted,
+    "broken swap": broken_swap,
     "interrupted split": interrupted_split,
     "interrupted merge": interrupted_merge,
 }

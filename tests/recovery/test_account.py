@@ -162,6 +162,16 @@ class TestCutsAndDeletions:
         made = folded(files, recovery_point=0)
         assert spans(made.outcome.cuts) == [(name(far), len(segment(far, 2)), 3, far + 2, far + 4)]
 
+    def test_what_was_replaced_first_and_then_cut_counts_once(self) -> None:
+        files = with_swap(five_segments(), 10, segment(10))
+        files[name(0)] = files[name(0)][:-1]
+        cuts = folded(files, recovery_point=0).outcome.cuts
+        assert [(cut.file, cut.batch_count) for cut in cuts] == [
+            (name(0), 0),
+            (name(10, ".log.swap"), 10),
+            *((name(base), 10) for base in (20, 30, 40)),
+        ]
+
     def test_nothing_is_read_where_nothing_went(self) -> None:
         files = five_segments()
         task = task_of(files, settings=PLAIN)
@@ -310,6 +320,17 @@ class TestCompaction:
         empty = encode_transaction_index(compaction.view_transaction_index(b""))
         made = cleaned(before, before[2:], [keyed(10, b"z")], COMPACTED, **{name(0, ".txnindex"): empty})
         assert [cut.batch_count for cut in made.outcome.cuts] == [1]  # nothing says that it was aborted
+
+    def test_that_a_record_was_aborted_may_stand_in_an_index_that_comes_with_a_swap(self) -> None:
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        live = [keyed(10, b"a", transactional=True, **producer), marker_batch(11, ABORT, producer_id=7)]
+        files = Folded(
+            partition({0: keyed(0, b"a"), 10: b"".join(live), 20: keyed(20, b"z")}), settings=COMPACTED
+        ).tree
+        files = with_swap(with_swap(files, 0, keyed(1, b"y")), 10, files[name(10)])
+        files[name(10, ".txnindex.swap")] = files.pop(name(10, ".txnindex"))
+        (cut,) = folded(files, COMPACTED, recovery_point=20).outcome.cuts
+        assert (cut.file, cut.batch_count) == (name(0), 1)
 
     def test_an_aborted_record_supersedes_nothing(self) -> None:
         producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}

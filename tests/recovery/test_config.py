@@ -168,7 +168,10 @@ def test_dynamic_settings_that_a_broker_leaves_out():
 
 def topics(overrides=None, records=None, topics=(), **properties):
     return TopicConfigs(
-        broker=broker(**properties), records=records or {}, topics=topics, overrides=overrides or {}
+        broker=broker(**properties),
+        records=records or {},
+        overrides=overrides or {},
+        known_topics=frozenset(topics) if topics else None,
     )
 
 

@@ -307,6 +307,10 @@ class TestControlBatches:
         assert (scan.batch_count, scan.last_offset) == (len(batches) - 1, 1 if bad == "control" else 3)
 
 
+def crc_of(batch: bytes) -> int:
+    return int.from_bytes(batch[17:21], "big")
+
+
 class TestBatches:
     def spans(self, tmp_path: Path, data: bytes, start_position: int = 0, **part: int) -> list[BatchSpan]:
         files = Files(tmp_path, data)
@@ -316,8 +320,8 @@ class TestBatches:
     def test_position_size_and_offsets(self, tmp_path: Path) -> None:
         one, two = data_batch(5, 3), data_batch(9, 1)
         assert self.spans(tmp_path, one + two) == [
-            (0, len(one), 5, 7, 2),
-            (len(one), len(two), 9, 9, 2),
+            (0, len(one), 5, 7, 2, crc_of(one)),
+            (len(one), len(two), 9, 9, 2, crc_of(two)),
         ]
 
     def test_from_a_position_and_in_a_part(self, tmp_path: Path) -> None:
@@ -325,7 +329,17 @@ class TestBatches:
         data = one + two + three
         assert [span.base_offset for span in self.spans(tmp_path, data, len(one))] == [9, 10]
         part = {"origin_position": len(one), "size_bytes": len(two)}
-        assert self.spans(tmp_path, data, **part) == [(0, len(two), 9, 9, 2)]
+        assert self.spans(tmp_path, data, **part) == [(0, len(two), 9, 9, 2, crc_of(two))]
+
+    def test_a_part_as_bytes(self, tmp_path: Path) -> None:
+        files = Files(tmp_path, data_batch(5, 3) + b"behind")
+        assert (
+            files.read.read_part(Original(file=LOG, size_bytes=4, origin_position=3)) == data_batch(5, 3)[3:7]
+        )
+
+    def test_the_checksum_of_a_message(self, tmp_path: Path) -> None:
+        (span,) = self.spans(tmp_path, builders.message(7, crc=0x1234))
+        assert (span.magic, span.crc) == (1, 0x1234)
 
     @pytest.mark.parametrize("kept", [0, 5, 17, 18, 60])
     def test_a_torn_one_is_not_among_them(self, tmp_path: Path, kept: int) -> None:
