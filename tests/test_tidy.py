@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from hypothesis import settings
 
 from recovery import observer
 
@@ -103,6 +104,18 @@ def test_no_test_is_switched_off(source: Path) -> None:
     """But for want of the real Kafka (conftest.py), or of root's rights."""
     if source.name not in ("conftest.py", Path(__file__).name):
         assert NOT_RUN.findall(FOR_WANT_OF_ROOT.sub("", source.read_text())) == []
+
+
+def test_no_example_is_timed(source: Path) -> None:
+    """How long one takes is the machine's matter; tests/conftest.py says so for all suites, this child for itself."""
+    assert settings().deadline is None
+    if source.relative_to(ROOT) not in (Path("tests/conftest.py"), Path("tests/fuzz/test_targets.py")):
+        assert not any(
+            keyword.arg == "deadline"
+            for node in ast.walk(tree_of(source))
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings")
+            for keyword in node.keywords
+        )
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=ids)

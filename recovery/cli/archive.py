@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -191,6 +192,8 @@ def _run(arguments: argparse.Namespace) -> int:
             report = _report(arguments, signals)
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was read", file=sys.stderr)  # noqa: T201 - what a command line says
+            if arguments.remote is not None:
+                atexit._clear()  # Spark's client would tell its server, which may be the reason of the wait
             return error.signal_exit_code
         print_result(report.to_json() if arguments.format == "json" else report.to_text())
     return report.exit_code
@@ -218,7 +221,8 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
         "stop": stop,
     }
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
-        spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
+        with signals.raising():
+            spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
         signals.install()  # pyspark has put its own handler in its place
         common |= {"spark": spark, "observers": observers}
         try:

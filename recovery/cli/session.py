@@ -49,12 +49,24 @@ class Signals:
     def __init__(self) -> None:
         self._number = 0
         self._stop: StopRequest | None = None
+        self._raises = False
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
         """Take a signal, in the main thread, at any moment."""
         self._number = number
         if self._stop is not None:
             self._stop.request(number)
+        if self._raises:
+            raise InterruptedRecoveryError(number)
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Let a signal end at once what is done within: it may wait for long, and leaves nothing half done."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
 
     def install(self) -> None:
         """Take SIGTERM and SIGINT again, after somebody else has."""

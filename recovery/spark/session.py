@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from recovery.errors import UsageError
+from recovery.errors import RecoveryError, UsageError
 from recovery.extras import SPARK, load
 from recovery.own_process import own_folder
 
@@ -34,6 +36,10 @@ _ONE_RUN: Final = {
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 _JAVA: Final = "Spark needs Java 17 or newer, on the PATH or in JAVA_HOME"
+_CONNECT_PORT: Final = 15002
+_KNOCK_SECONDS: Final = 20
+_PROXIES: Final = frozenset({"grpc_proxy", "https_proxy", "http_proxy"})
+"""Where one is named, it is the one that connects."""
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -61,6 +67,7 @@ def open_session(
 
     Raises:
         UsageError: a package is not installed, or no session can be had.
+        RecoveryError: what a handler of signals raises meanwhile.
     """
     _load_spark(master, remote)
     from pyspark.sql import SparkSession
@@ -88,13 +95,28 @@ def open_session(
     for key, value in (chosen | dict(settings or {})).items():
         builder = builder.config(key, value)
     try:
+        if remote is not None:
+            _knock(remote)
         return builder.getOrCreate()
+    except RecoveryError:
+        raise
     except (
         Exception
     ) as error:  # what pyspark raises has no common class: RuntimeError, PySparkException, Py4JError
         place = remote or master or "spark-submit's master"
         remedy = _JAVA if remote is None else "start a Spark Connect server there, or leave out --remote"
         raise UsageError(f"no Spark session at {place}: {error}. Remedy: {remedy}") from error
+
+
+def _knock(remote: str) -> None:
+    """Look whether anybody listens at *remote*: Spark's client would try for ten minutes, without a word.
+
+    Raises:
+        OSError: nobody does.
+    """
+    place = urlsplit(remote)
+    if place.hostname and not any(name.lower() in _PROXIES for name in os.environ):
+        socket.create_connection((place.hostname, place.port or _CONNECT_PORT), _KNOCK_SECONDS).close()
 
 
 def _load_spark(master: str | None, remote: str | None) -> None:

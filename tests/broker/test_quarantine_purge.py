@@ -23,7 +23,8 @@ def test_a_broker_does_not_notice_a_purge(tmp_path: Path) -> None:
     sample = unpack("intact", tmp_path)
     places = []
     for log_dir in sample.log_dirs:
-        segment = min(log_dir.glob("*-0/*.log"))
+        # Of a topic that nobody writes to: the metadata log grows, and its links in quarantine would with it.
+        segment = min(log_dir.glob("[!_]*-0/*.log"))
         places += [quarantine_of(log_dir), log_dir / INSIDE_FOLDER]
         for root, name in zip(places[-2:], (OLD_RUN, NEW_RUN), strict=True):
             RunBuilder(root, name, log_dir).save(f"{segment.parent.name}/{segment.name}", link=segment)
@@ -38,7 +39,7 @@ def test_a_broker_does_not_notice_a_purge(tmp_path: Path) -> None:
         refused = run("recover", "-c", sample.config)
         assert refused.exit_code == 3
         done = run("quarantine", "purge", "--all", "-c", sample.config, "--format", "json")
-        assert done.exit_code == 0, done.stderr
+        assert done.exit_code == 0, done.stdout
         assert [run["status"] for log_dir in done.report["logDirs"] for run in log_dir["runs"]] == [
             "purged"
         ] * len(places)

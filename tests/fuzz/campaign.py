@@ -5,7 +5,7 @@
     python -m tests.fuzz.campaign [--target NAME]... --seconds 600 [--corpus DIR]
     python -m tests.fuzz.campaign --target NAME --replay FILE               one input again, with its traceback
 
-atheris is in the extra `fuzz` (pip install -e .[dev,fuzz]). A finding is an exception that a target does not
+atheris is in the extra `fuzz` (pip install -e '.[dev,fuzz]'). A finding is an exception that a target does not
 expect, a death by signal, a case of more than five seconds or of 256 MB more memory. Each is made as small as it
 gets and written to the folder given by --findings: put it into tests/fuzz/cases/TARGET/ with what was wrong in
 its name, and the suite runs it for ever. --corpus keeps the inputs that reached new code for the next campaign.
