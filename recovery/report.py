@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from recovery.model import Cut, Hole
-from recovery.observer import Level
 from recovery.phases import PhaseTime
 from recovery.printable import printable
-from recovery.problem import Problem
+from recovery.problem import Note, Problem
 from segfmt.value_class import dataclass
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
@@ -26,23 +25,6 @@ CUT_LEDGER = ".kafka-log-recovery-cuts"
 _MOST_QUIET_PARTITIONS = 30
 
 EXIT_DONE, EXIT_ERROR, EXIT_DAMAGE, EXIT_LOCKED, EXIT_PARTIAL = 0, 1, 2, 3, 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What was assumed, ignored or missing: it changes no outcome by itself, but the operator should know.
-
-    Attributes:
-        level: warning where something is to be done, else info.
-        text: one sentence, with a remedy where there is one.
-    """
-
-    level: Level = "warning"
-    text: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object of this note in the JSON report."""
-        return {"level": self.level, "text": self.text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
