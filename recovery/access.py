@@ -12,7 +12,7 @@ import os
 import pwd
 import stat
 
-from recovery.file_system import look_at
+from recovery.file_system import look_at, read_whole
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from segfmt.value_class import dataclass
 
@@ -95,8 +95,8 @@ def _group_name(gid: int) -> str:
 def may_give_away() -> bool:
     """Return whether this process may give a file to another user: root may, unless that capability was taken away."""
     try:
-        with open("/proc/self/status", "rb") as file:
-            held = next(line for line in file if line.startswith(b"CapEff:"))
+        lines = read_whole("/proc/self/status").split(b"\n")
+        held = next(line for line in lines if line.startswith(b"CapEff:"))
     except (OSError, StopIteration):
         return os.geteuid() == 0
     return bool(int(held.split()[1], 16) & _CAP_CHOWN)

@@ -13,14 +13,14 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
-from recovery.cut_ledger import acknowledge, untold_in
+from recovery.cut_ledger import acknowledge
 from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.forecast import bytes_to_scan, segments_to_recover
-from recovery.handoff import Handoff, reported_marker
+from recovery.handoff import Handoff
 from recovery.inventory import LogDirInventory, list_log_dir
 from recovery.kernel_start import KernelStart, start_kernels
 from recovery.lock import LogDirLocks
-from recovery.log_dir_ends import log_count
+from recovery.log_dir_ends import log_count, offline_report
 from recovery.log_dir_job import LogDirJob
 from recovery.model import LogSettings
 from recovery.notifier import Notifier
@@ -34,10 +34,10 @@ from recovery.observer import (
 )
 from recovery.phases import Phases
 from recovery.pool import Pool, Processes, wants_processes
-from recovery.problem import Problem
+from recovery.problem import Note, Problem
 from recovery.quarantine import Quarantine, places_of
 from recovery.quick_switches import quick_switches
-from recovery.report import EXIT_ERROR, LogDirReport, Note, RecoveryReport
+from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo
 from recovery.stop_request import StopRequest
 from recovery.survey import survey_log_dirs
@@ -389,16 +389,6 @@ class Engine:
 
     def _offline_reports(self) -> list[LogDirReport]:
         return [
-            LogDirReport(
-                log_dir=log_dir,
-                status="offline",
-                had_clean_shutdown=False,
-                marker=reported_marker(log_dir),
-                partitions=(),
-                error=str(error.error),
-                problems=error.problems,
-                actions=self._repairs.get(log_dir, ()),
-                earlier_cuts=untold_in(log_dir),
-            )
+            offline_report(error, repairs=self._repairs.get(log_dir, ()))
             for log_dir, error in self._offline.items()
         ]

@@ -88,9 +88,7 @@ def recover(
         UnsafeError: a folder is not a broker's, a separate metadata.log.dir cannot be locked, or an interrupted run
             had another configuration; nothing was changed.
     """
-    if threads is not None and threads < 1:
-        raise UsageError(f"--threads {threads}: expected at least 1")
-    refuse_wrong_rate(max_bytes_per_second)
+    _refuse_wrong_numbers(threads, max_bytes_per_second)
     dirs = find_broker_dirs(log_dirs, config or {}, quarantine_dir=quarantine_dir)
     run_config, paths = dirs.broker, dirs.log_dirs
     remarks: list[Remark] = []
@@ -103,7 +101,7 @@ def recover(
         remarks += [Remark(text=note, level="warning") for note in identity.notes]
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
-        asked = [one for one in metadata_first if one not in locks.offline or one in needed]
+        asked = (one for one in metadata_first if one in needed or one not in locks.offline)
         metadata = _metadata(asked, has_topic_configs=topic_configs is not None, remarks=remarks)
         node_id = identity.node_id if run_config.node_id is None else run_config.node_id
         broker, topics = _settings(
@@ -138,6 +136,12 @@ def recover(
             processes=processes,
             acknowledge=acknowledge,
         ).run()
+
+
+def _refuse_wrong_numbers(threads: int | None, max_bytes_per_second: int | None) -> None:
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads {threads}: expected at least 1")
+    refuse_wrong_rate(max_bytes_per_second)
 
 
 def _problems(identity: Identity, dirs: BrokerDirs, older: str | None) -> dict[str, tuple[Problem, ...]]:

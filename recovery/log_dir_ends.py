@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from recovery.cut_ledger import untold_in
+from recovery.errors import LogDirOfflineError
+from recovery.handoff import reported_marker
 from recovery.inventory import LogDirInventory
 from recovery.model import LogBounds
 from recovery.observer import CutByEarlierRun, PartitionFinished
-from recovery.report import EarlierCut, PartitionReport
+from recovery.report import EarlierCut, LogDirReport, PartitionReport
 
 
 def log_count(inventory: LogDirInventory) -> int:
@@ -84,3 +87,22 @@ def failed_reports(
                 status="failed",
                 reasons=(f"the log dir went offline: {error}",),
             )
+
+
+def offline_report(error: LogDirOfflineError, *, repairs: tuple[str, ...]) -> LogDirReport:
+    """Return the report of a log dir that is left as it is.
+
+    Args:
+        repairs: what was moved away in it before, in words.
+    """
+    return LogDirReport(
+        log_dir=error.log_dir,
+        status="offline",
+        had_clean_shutdown=False,
+        marker=reported_marker(error.log_dir),
+        partitions=(),
+        error=str(error.error),
+        problems=error.problems,
+        actions=repairs,
+        earlier_cuts=untold_in(error.log_dir),
+    )

@@ -16,14 +16,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-from recovery.actions import PartitionPlan, WriteFile
-from recovery.apply import apply_partition, publish, unstage
+from recovery.actions import WriteFile
+from recovery.apply import apply_partition
 from recovery.commit_group import CommitGroup
 from recovery.committer import Committer
 from recovery.cut_ledger import untold
-from recovery.durable import sync_below
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
 from recovery.forecast import most_busy_threads
@@ -35,6 +34,7 @@ from recovery.log_dir_ends import (
     log_count,
     refused_reports,
 )
+from recovery.log_dir_handoff import finish_handoff, write_handoff
 from recovery.log_dir_job import LogDirJob
 from recovery.model import LogBounds, PartitionTask
 from recovery.observer import (
@@ -49,9 +49,10 @@ from recovery.observer import (
 from recovery.partition_result import PartitionResult
 from recovery.partition_run import PartitionRun
 from recovery.phases import Phases
+from recovery.problem import Note
 from recovery.quarantine import Quarantine
 from recovery.rate_limit import RateLimit
-from recovery.report import EarlierCut, LogDirReport, Note, PartitionReport
+from recovery.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.run_journal import RunJournal, own_files
 from recovery.source import PartitionFiles
 from recovery.space import SpaceLedger, free_bytes
@@ -313,7 +314,7 @@ class LogDirRun:
     # -- end ------------------------------------------------------------------------------------------------
 
     def _hand_over(self) -> LogDirReport:
-        results = self._queue.results
+        log_dir, results = self._inventory.log_dir, self._queue.results
         logs = {
             folder: (result.task, result.bounds)
             for folder, result in results.items()
@@ -321,7 +322,7 @@ class LogDirRun:
         }
         is_complete = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
         is_changed = any(result.is_changed for result in results.values())
-        is_handed_over = not self._dry_run and self._finish_handoff()
+        is_handed_over = not self._dry_run and finish_handoff(log_dir, self._journal, self._quarantine)
         plan = plan_handoff(
             self._inventory,
             logs,
@@ -330,27 +331,21 @@ class LogDirRun:
             is_changed=is_changed and not is_handed_over,
         )
         if not self._dry_run:
-            self._write(plan, is_changed=is_changed)
+            write_handoff(log_dir, plan, self._journal, self._quarantine, is_changed=is_changed)
         written = [action.name for action in plan.actions if isinstance(action, WriteFile)]
-        had_marker = has_marker(self._inventory.log_dir)
+        had_marker = has_marker(log_dir)
         marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
-        log_dir, duration_ms = self._inventory.log_dir, int((time.monotonic() - self._started_s) * 1000)
+        duration_ms = int((time.monotonic() - self._started_s) * 1000)
         earlier_cuts = self._untold_cuts()
         self._notify(LogDirHandedOver(log_dir=log_dir, handoff=self._job.handoff, wrote_marker=marker))
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         is_untouched = not is_changed and plan.is_empty and is_complete and not self._job.repairs
-        return LogDirReport(
-            log_dir=self._inventory.log_dir,
+        return self._report(
             status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
-            had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=marker,
             partitions=self._partition_reports(),
             actions=(*self._job.repairs, *(f"write {name}" for name in written)),
-            quarantine=self._quarantine.run_folder,
-            passed_over=self._inventory.passed_over,
-            warnings=tuple(map(str, self._inventory.notes)),
-            notes=tuple(self._notes),
-            needed_bytes=self._space.needed_bytes(self._inventory.log_dir),
+            needed_bytes=self._space.needed_bytes(log_dir),
             free_bytes=self._free_bytes,
             earlier_cuts=earlier_cuts,
         )
@@ -362,32 +357,6 @@ class LogDirRun:
             self._notify(earlier_cut_event(self._inventory.log_dir, cut))
         return found
 
-    def _write(self, plan: PartitionPlan, *, is_changed: bool) -> None:
-        """Write the log dir's own files; what they vouch for is on disk before."""
-        log_dir = self._inventory.log_dir
-        if is_changed or not plan.is_empty:
-            sync_below(log_dir)
-        if plan.is_empty:
-            unstage(log_dir)
-        else:
-            apply_partition(
-                log_dir,
-                plan,
-                own_files(log_dir),
-                self._quarantine,
-                enter=lambda commit, _saved: self._journal.commit_handoff(commit),
-            )
-        self._quarantine.sync()
-        self._journal.discard()
-
-    def _finish_handoff(self) -> bool:
-        """Do what is left of a hand-off that was interrupted; return whether there was one."""
-        commit = self._journal.handoff()
-        if commit is None:
-            return False
-        self._quarantine.note_change(commit, publish(self._inventory.log_dir, commit))
-        return True
-
     def _offline(self, error: OSError) -> LogDirReport:
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
         others = failed_reports(self._inventory, self._queue.results, error)
@@ -397,19 +366,25 @@ class LogDirRun:
         self, status: Literal["offline", "interrupted"], error: str, others: Iterable[PartitionReport] = ()
     ) -> LogDirReport:
         """Return the report of a dir that is not handed over: what is done, and *others*."""
-        return LogDirReport(
-            log_dir=self._inventory.log_dir,
+        return self._report(
             status=status,
-            had_clean_shutdown=self._inventory.had_clean_shutdown,
             marker=reported_marker(self._inventory.log_dir),
             partitions=self._partition_reports(others),
             actions=self._job.repairs,
+            error=error,
+            earlier_cuts=self._untold_cuts(),
+        )
+
+    def _report(self, **more: Any) -> LogDirReport:  # noqa: ANN401 - handed on
+        """Return the report of the dir: what is known of it in any case, and *more*."""
+        return LogDirReport(
+            log_dir=self._inventory.log_dir,
+            had_clean_shutdown=self._inventory.had_clean_shutdown,
             quarantine=self._quarantine.run_folder,
             passed_over=self._inventory.passed_over,
             warnings=tuple(map(str, self._inventory.notes)),
             notes=tuple(self._notes),
-            error=error,
-            earlier_cuts=self._untold_cuts(),
+            **more,
         )
 
     def _partition_reports(self, others: Iterable[PartitionReport] = ()) -> tuple[PartitionReport, ...]:

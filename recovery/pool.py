@@ -21,9 +21,10 @@ from recovery.log_dir_job import LogDirJob
 from recovery.log_dir_run import LogDirRun
 from recovery.observer import Observer, Remark
 from recovery.phases import Phases
+from recovery.problem import Note
 from recovery.quarantine import Quarantine
 from recovery.rate_limit import RateLimit
-from recovery.report import LogDirReport, Note
+from recovery.report import LogDirReport
 from recovery.run_journal import RunJournal
 from recovery.space import SpaceLedger
 from recovery.space_share import SpaceShare

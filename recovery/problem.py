@@ -1,12 +1,12 @@
 """What keeps a broker from loading a log, or a log dir: a value that says where, by which rule, and what to do.
 
 A `Problem` is found by looking, before anything is touched. Some have a `Repair`: files or folders that can be moved
-away without losing a batch, after which the broker loads what is left.
+away without losing a batch, after which the broker loads what is left. A `Note` keeps nobody from anything.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from segfmt.value_class import dataclass
 
@@ -53,3 +53,20 @@ class Problem:
     def __str__(self) -> str:
         at = "" if self.position is None else f" at byte {self.position}"
         return f"{self.file}{at}: {self.rule}. Remedy: {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What was assumed, ignored or missing: it changes no outcome by itself, but the operator should know.
+
+    Attributes:
+        level: warning where something is to be done, else info.
+        text: one sentence, with a remedy where there is one.
+    """
+
+    level: Literal["info", "warning", "error"] = "warning"
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this note in the JSON report."""
+        return {"level": self.level, "text": self.text}

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 
-from recovery.file_system import read_whole
+from recovery.file_system import read_small
 from recovery.problem import Problem
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
@@ -97,7 +97,7 @@ class RemotePart:
             return False
         try:
             entries = read_leader_epoch_checkpoint(
-                read_whole(os.path.join(self._folder, LEADER_EPOCH_CHECKPOINT))
+                read_small(os.path.join(self._folder, LEADER_EPOCH_CHECKPOINT))
             )
         except (MalformedCheckpointError, PermissionError):
             return False  # refused for that

@@ -45,6 +45,7 @@ def test_the_signature_is_the_documented_one() -> None:
         "max_bytes_per_second": None,
         "drop_cache": False,
         "processes": "auto",
+        "acknowledge": True,
         "observers": (),
         "stop": None,
     }
