@@ -103,8 +103,12 @@ class Commit:
         origins = self.origins()
         for action in self.actions:
             if isinstance(action, TruncateFile) and origins.get(action.name) == action.name:
-                before, now = self.before[action.name], found[action.name]
-                if _is(now, _state(before), by_inode) and before.ctime_ns not in (0, now.ctime_ns):
+                before, now = self.before[action.name], found.get(action.name)
+                if (
+                    now is not None
+                    and _is(now, _state(before), by_inode)
+                    and before.ctime_ns not in (0, now.ctime_ns)
+                ):
                     return action.name
         return None
 
@@ -241,7 +245,7 @@ class Commit:
                 actions=tuple(_action_from_json(action) for action in document["actions"]),
                 contents={plain_name(name): str(one) for name, one in document.get("contents", {}).items()},
             )
-            commit.explain({})
+            commit._simulated()  # each action has what it is done to
             commit.origins()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise JournalError(

@@ -66,6 +66,15 @@ def is_there(path: str) -> bool:
     return True
 
 
+def free_name(target: str) -> str:
+    """Return *target*, or a name like it that nothing has: what an interrupted run has saved stays."""
+    name, count = target, 0
+    while is_there(name):
+        count += 1
+        name = f"{target}~{count}"
+    return name
+
+
 def look_at(path: str) -> os.stat_result | None:
     """Return what *path* leads to, None where it leads to nothing: missing, or a link to nowhere or in circles.
 
@@ -113,6 +122,12 @@ def absolute(path: str | os.PathLike[str]) -> str:
         return os.path.abspath(path)
     behind = len(parts) - parts[::-1].index(os.pardir)
     return os.path.normpath(os.path.join(os.path.realpath(os.sep.join(parts[:behind])), *parts[behind:]))
+
+
+def refuse_link(path: str) -> None:
+    """Raise OSError where *path* itself is a link, or where that cannot be told."""
+    if is_link(path):
+        raise OSError(errno.ELOOP, "a link, which is not followed here", path)
 
 
 def nearest(path: str) -> str:

@@ -52,10 +52,16 @@ class PartitionResult:
     @classmethod
     def _from_json(cls, task: PartitionTask, document: Mapping[str, Any]) -> PartitionResult:
         bounds, report = document["bounds"], document["report"]
+        if not all(isinstance(path, str) for path in report["quarantined"]):
+            raise ValueError("what is in quarantine has no path")
+        for cut in report["cuts"]:
+            if any(type(cut[name]) is not int for name in ("position", "size_bytes", "batch_count")):
+                raise ValueError("a cut of no size")
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in report.items()
         }
         fields["cuts"] = tuple(Cut(**cut) for cut in report["cuts"])
+        hash(fields["cuts"])  # a TypeError where a value is none that a cut has
         fields["holes"] = tuple(Hole(**hole) for hole in report.get("holes", ()))
         return cls(
             task=task,

@@ -32,7 +32,7 @@ from recovery.actions import (
 from recovery.commit import Commit
 from recovery.digest import begins_with, look_into
 from recovery.durable import copy_new, give_to_owner_of, make_folder_like, opened, sync, sync_all, write_fully
-from recovery.file_system import is_folder, is_link, is_there, read_small
+from recovery.file_system import free_name, is_folder, is_there, read_small, refuse_link
 from recovery.manifest import digest_fields
 from recovery.model import FileStat
 
@@ -208,7 +208,7 @@ class Quarantine:
             return target, True
         position = 0 if isinstance(save, SaveFile) else save.position
         target = target if isinstance(save, SaveFile) else f"{target}.from-{position}"
-        copy = _free_name(target)
+        copy = free_name(target)
         copy_new(path, copy, position=position, like=path, keeps_time=True)
         if copy != target and self._is_unentered(target) and begins_with(copy, target):
             os.rename(copy, target)  # what a run that was killed had begun
@@ -282,8 +282,7 @@ class Quarantine:
         run = self._run_folder()
         folder = os.path.join(run, partition)
         for path in (run, folder):
-            if is_link(path):
-                raise OSError(errno.ELOOP, "a link where a folder of quarantine is needed", path)
+            refuse_link(path)
             if not is_folder(path):
                 make_folder_like(path, self._log_dir)
                 self._note_unsynced(os.path.dirname(path))
@@ -293,6 +292,7 @@ class Quarantine:
         if self._run is None:
             self._run = self._make_run_folder()
             self._on_created(os.path.basename(self._run))
+        refuse_link(self._run)
         return self._run
 
     def _make_run_folder(self) -> str:
@@ -366,6 +366,7 @@ def default_root(log_dir: str) -> str:
 def read_manifest(run: str) -> list[dict[str, Any]]:
     """Return the lines of the manifest in the folder *run*; what a kill has torn, or a power failure, names nothing."""
     path = os.path.join(run, MANIFEST)
+    refuse_link(run)
     try:
         lines = read_small(path, MOST_MANIFEST_BYTES, flags=os.O_RDONLY | os.O_NOFOLLOW).split(b"\n")
     except FileNotFoundError:
@@ -393,12 +394,3 @@ def _link(path: str, target: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def _free_name(target: str) -> str:
-    """Return *target*, or a name like it that nothing has: what an interrupted run has saved stays."""
-    name, count = target, 0
-    while is_there(name):
-        count += 1
-        name = f"{target}~{count}"
-    return name

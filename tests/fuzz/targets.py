@@ -62,6 +62,7 @@ def targets() -> dict[str, Target]:
     from tests.fuzz import (
         binary_files,
         kernels,
+        planted_quarantine,
         quarantine_files,
         records,
         remote_files,
@@ -75,6 +76,7 @@ def targets() -> dict[str, Target]:
         *records.TARGETS,
         *kernels.TARGETS,
         *quarantine_files.TARGETS,
+        *planted_quarantine.TARGETS,
         *remote_files.TARGETS,
         *whole_dirs.TARGETS,
     ]
