@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import time
 from collections.abc import Iterable, Sequence
 from threading import Lock
@@ -22,7 +21,7 @@ from typing import Any, Final
 from recovery.actions import TEMPORARY_SUFFIX
 from recovery.durable import give_to_owner_of, opened, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
-from recovery.file_system import naming
+from recovery.file_system import naming, open_file
 from recovery.model import Cut
 from recovery.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.work_lock import WorkLocks
@@ -117,12 +116,11 @@ class CutLedger:
 
     def _read(self) -> bytes:
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = open_file(self._path, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return b""
         with naming(self._path), open(descriptor, "rb") as file:
-            is_ours = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return file.read(_MOST_BYTES) if is_ours else b""
+            return file.read(_MOST_BYTES)
 
 
 def losses(report: PartitionReport) -> tuple[Cut, ...]:

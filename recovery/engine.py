@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
-from recovery.cut_ledger import acknowledge
+from recovery.cut_ledger import CutLedger, acknowledge
 from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError
 from recovery.forecast import bytes_to_scan, segments_to_recover
 from recovery.handoff import Handoff
@@ -37,7 +37,7 @@ from recovery.pool import Pool, Processes, wants_processes
 from recovery.problem import Note, Problem
 from recovery.quarantine import Quarantine, places_of
 from recovery.quick_switches import quick_switches
-from recovery.report import EXIT_ERROR, LogDirReport, RecoveryReport
+from recovery.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo
 from recovery.stop_request import StopRequest
 from recovery.survey import survey_log_dirs
@@ -118,6 +118,7 @@ class Engine:
         self._phases = Phases()
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
+        self._earlier_cuts: dict[str, tuple[EarlierCut, ...]] = {}
         self._notes: dict[str, list[Note]] = {}
         self._is_clock_obsolete = False
 
@@ -299,6 +300,7 @@ class Engine:
         try:
             resumed = self._resumed(inventory)
             self._quarantine_of(inventory.log_dir)
+            self._earlier_cuts[inventory.log_dir] = CutLedger(inventory.log_dir).entries()
         except OSError as error:
             self._note_offline(inventory.log_dir, LogDirOfflineError(inventory.log_dir, error))
             return None
@@ -365,6 +367,7 @@ class Engine:
             repairs=self._repairs.get(inventory.log_dir, ()),
             keep_deleted=self._keep_deleted,
             drops_cache=self._drop_cache,
+            earlier_cuts=self._earlier_cuts[inventory.log_dir],
         )
 
     def _recover(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from recovery.inventory import LogDirInventory
 from recovery.observer import Handoff
+from recovery.report import EarlierCut
 from segfmt.value_class import dataclass
 
 
@@ -23,6 +24,7 @@ class LogDirJob:
         repairs: what was repaired before, in words.
         keep_deleted: whether pending deletions of the broker are kept in quarantine.
         drops_cache: whether what is read from disk leaves the page cache again.
+        earlier_cuts: what earlier runs have cut and not told.
     """
 
     inventory: LogDirInventory
@@ -37,6 +39,7 @@ class LogDirJob:
     repairs: tuple[str, ...]
     keep_deleted: bool
     drops_cache: bool
+    earlier_cuts: tuple[EarlierCut, ...]
 
     @property
     def log_dir(self) -> str:

@@ -112,13 +112,11 @@ class LogDirRun:
         self._committer = Committer(f"log-commit-{inventory.log_dir}")
         self._numbers = threading.local()
         self._started_s, self._free_bytes = 0.0, 0
-        self._earlier_cuts: tuple[EarlierCut, ...] = ()
 
     def start(self) -> None:
         """Start the threads."""
         self._started_s = time.monotonic()
         self._free_bytes = free_bytes(self._inventory.log_dir)
-        self._earlier_cuts = self._journal.earlier_cuts()
         self._refuse_folders()
         count = min(self._job.thread_count, most_busy_threads(self._inventory.tasks))
         self._threads = start_threads(count, self._work, name=f"log-recovery-{self._inventory.log_dir}")
@@ -352,7 +350,7 @@ class LogDirRun:
 
     def _untold_cuts(self) -> tuple[EarlierCut, ...]:
         """Tell of what earlier runs have cut and nobody knows of, and return it."""
-        found = untold(self._earlier_cuts, (result.report for result in self._queue.results.values()))
+        found = untold(self._job.earlier_cuts, (result.report for result in self._queue.results.values()))
         for cut in found:
             self._notify(earlier_cut_event(self._inventory.log_dir, cut))
         return found

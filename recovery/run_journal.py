@@ -33,7 +33,6 @@ from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanR
 from recovery.partition_result import PartitionResult
 from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root, quarantine_roots
 from recovery.quarantine_runs import started_ms_of
-from recovery.report import EarlierCut
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
@@ -233,14 +232,6 @@ class RunJournal:
     def _has_own_scans(self) -> bool:
         """Whether scans in the journal are those of this version: another one may have read something else there."""
         return self._journal is not None and self._journal.header.tool_version == VERSION
-
-    def earlier_cuts(self) -> tuple[EarlierCut, ...]:
-        """Return what earlier runs have cut and not told.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        return self._ledger.entries()
 
     # -- this run -------------------------------------------------------------------------------------------
 

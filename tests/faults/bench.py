@@ -7,7 +7,6 @@ started again, must come to; what is in the log and in quarantine must at all ti
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from recovery.report import CUT_LEDGER
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Call, Fault, read_trace
 from tests.faults.states import State
-from tests.recovery.driving import own_leftovers, quarantine_of, valid_batches
+from tests.recovery.driving import is_as_saved, own_leftovers, quarantine_of, valid_batches
 from tests.samples import LOCK, MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
 
 CLEAN_CODES = (0, 2)
@@ -397,7 +396,7 @@ def quarantine_errors(log_dir: Path) -> list[str]:
                 continue  # no line about a file, or about one that may be rebuilt
             stored = manifest.parent / entry["stored"]
             data = stored.read_bytes() if stored.is_file() else b""
-            if (len(data), hashlib.sha256(data).hexdigest()) != (entry["size_bytes"], entry["sha256"]):
+            if not is_as_saved(entry, data):
                 errors.append(
                     f"{entry['stored']}: {len(data)} bytes, the manifest says {entry['size_bytes']}"
                 )
