@@ -11,9 +11,9 @@ passes over it: LogManager.loadLogs looks at folders alone.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
-import stat
 import time
 from collections.abc import Iterable, Sequence
 from threading import Lock
@@ -22,7 +22,7 @@ from typing import Any, Final
 from recovery.actions import TEMPORARY_SUFFIX
 from recovery.durable import give_to_owner_of, opened, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
-from recovery.file_system import naming
+from recovery.file_system import naming, open_file
 from recovery.model import Cut
 from recovery.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.work_lock import WorkLocks
@@ -117,12 +117,13 @@ class CutLedger:
 
     def _read(self) -> bytes:
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return b""
+            descriptor = open_file(self._path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.EINVAL):
+                return b""
+            raise
         with naming(self._path), open(descriptor, "rb") as file:
-            is_ours = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            return file.read(_MOST_BYTES) if is_ours else b""
+            return file.read(_MOST_BYTES)
 
 
 def losses(report: PartitionReport) -> tuple[Cut, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from threading import Condition, Lock
 
-from recovery.file_system import c_library, is_local, nearest
+from recovery.file_system import c_library, is_local, nearest, open_file
 
 _lock = Lock()
 _held: dict[int, _HeldFileSystem] = {}
@@ -27,7 +27,7 @@ class _HeldFileSystem:
     def __init__(self, path: str) -> None:
         self.user_count = 0
         self._path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = open_file(path, may_be_folder=True)
         self._changed = Condition()
         self._begun, self._ended = 0, 0
         self._error: OSError | None = None
@@ -106,7 +106,7 @@ def sync_file_system(path: str) -> bool:
     if held is not None:
         held.sync()
         return True
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_file(path, may_be_folder=True)
     try:
         _sync_file_system(descriptor, path)
     finally:

@@ -163,7 +163,7 @@ class _Plant:
 
 
 def _places(document: object) -> Iterator[tuple[Any, Any]]:
-    keys = document.items() if isinstance(document, dict) else enumerate(document)  # type: ignore[arg-type]
+    keys = document.items() if isinstance(document, dict) else enumerate(document)  # type: ignore[arg-type]  # what somebody may write
     for key, value in [*keys]:
         yield document, key
         if isinstance(value, dict | list):
@@ -185,7 +185,7 @@ def _plant_undo(plant: _Plant) -> None:
             configuration={},
             now_ms=0,
             had_clean_shutdown=False,
-            run_folder=run,  # type: ignore[arg-type]
+            run_folder=run,  # type: ignore[arg-type]  # what somebody may write
         )
         with Journal.create(str(plant.root / "undo"), header) as journal:
             for number in range(3):
