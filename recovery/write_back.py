@@ -27,7 +27,7 @@ class _HeldFileSystem:
     def __init__(self, path: str) -> None:
         self.user_count = 0
         self._path = path
-        self._descriptor = open_file(path, os.O_RDONLY, may_be_folder=True)
+        self._descriptor = open_file(path, may_be_folder=True)
         self._changed = Condition()
         self._begun, self._ended = 0, 0
         self._error: OSError | None = None
@@ -106,7 +106,7 @@ def sync_file_system(path: str) -> bool:
     if held is not None:
         held.sync()
         return True
-    descriptor = open_file(path, os.O_RDONLY, may_be_folder=True)
+    descriptor = open_file(path, may_be_folder=True)
     try:
         _sync_file_system(descriptor, path)
     finally:
