@@ -65,4 +65,5 @@ def _mounted(place: Path, kind: str, options: str) -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["umount", str(place)], check=True)
+        # A JVM lets go of files that it has deleted when it likes.
+        subprocess.run(["umount", "--lazy", str(place)], check=True)

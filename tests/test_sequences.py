@@ -1,0 +1,28 @@
+"""A sample of the sequences of `tests/sequences.py`, the same in each run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sequences import Campaign
+
+CASES = 45
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system"),
+]
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Campaign]:
+    with Campaign(tmp_path_factory.mktemp("sequences")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("number", range(CASES))
+def test_what_was_there_adds_up(campaign: Campaign, number: int) -> None:
+    assert campaign.run(20261122, number) is None
