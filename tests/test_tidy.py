@@ -228,7 +228,6 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
     }
     elsewhere = {
         "recovery/page_cache.py",  # the kernel's own files
-        "recovery/access.py",
         "recovery/spool.py",  # without a name
         "recovery/cli/main.py",  # the standard streams
         "recovery/cli/session.py",
