@@ -6,6 +6,10 @@ heard. It lies there, and not in quarantine, because the next run may have anoth
 passes over it: LogManager.loadLogs looks at folders alone.
 
     {"version": 1, "partition": "orders-3", "time_ms": 1795267859045, "quarantine": "/data/...", "cuts": [...]}
+    {"version": 1, "partition": "orders-3", "is_made": true}
+
+The second line says that the cut is made. Without it, a kill came before or just behind the cut, and files that are as
+long as before were not cut.
 """
 
 from __future__ import annotations
@@ -14,14 +18,16 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
 
 from recovery.actions import TEMPORARY_SUFFIX
+from recovery.commit import plain_name
 from recovery.durable import give_to_owner_of, opened, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
-from recovery.file_system import naming, open_file
+from recovery.file_system import look_at, naming, open_file
 from recovery.model import Cut
 from recovery.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.work_lock import WorkLocks
@@ -81,6 +87,18 @@ class CutLedger:
             if (entry.partition, entry.quarantine, entry.cuts) not in known:
                 self._append(_line(entry))
 
+    def note_made(self, report: PartitionReport) -> None:
+        """Enter that what a partition's recovery was about to cut is cut.
+
+        It need not be on disk when this returns: without it the files tell.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if losses(report):
+            with self._lock:
+                self._append(_to_line({"partition": report.folder, "is_made": True}), is_waited_for=False)
+
     def forget(self, gone: Iterable[EarlierCut]) -> None:
         """Remove entries, durably, and the file with the last of them.
 
@@ -102,7 +120,7 @@ class CutLedger:
                 os.unlink(self._path)
             sync(self._log_dir)
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, line: bytes, *, is_waited_for: bool = True) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
         with opened(self._path, flags, 0o640) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
@@ -110,7 +128,8 @@ class CutLedger:
                 give_to_owner_of(self._log_dir, self._path, descriptor)
             os.ftruncate(descriptor, self._read().rfind(b"\n") + 1)  # a kill may have torn the last line
             write_fully(descriptor, line)
-            os.fsync(descriptor)
+            if is_waited_for:
+                os.fsync(descriptor)
         if size_bytes == 0:
             sync(self._log_dir)
 
@@ -133,6 +152,25 @@ def untold(entries: Sequence[EarlierCut], partitions: Iterable[PartitionReport])
     told = {report.folder: set(report.cuts) for report in partitions}
     return tuple(
         one for one in entries if not one.cuts or not set(one.cuts) <= told.get(one.partition, set())
+    )
+
+
+def made(log_dir: str, entries: Iterable[EarlierCut]) -> tuple[EarlierCut, ...]:
+    """Return those of *entries* that were made, and not just begun.
+
+    Raises:
+        OSError: a file cannot be looked at.
+    """
+    return tuple(one for one in entries if one.is_made or not _is_as_before(log_dir, one))
+
+
+def _is_as_before(log_dir: str, entry: EarlierCut) -> bool:
+    """Whether each file ends where it ended before the cut."""
+    folder = os.path.join(log_dir, entry.partition)
+    found = ((cut, look_at(os.path.join(folder, cut.file))) for cut in entry.cuts)
+    return all(
+        not cut.is_scattered and stat is not None and stat.st_size == cut.position + cut.size_bytes
+        for cut, stat in found
     )
 
 
@@ -159,8 +197,13 @@ def acknowledge(report: RecoveryReport) -> None:
 def _forget_told(report: LogDirReport) -> None:
     ledger = CutLedger(report.log_dir)
     entries = ledger.entries()
-    left = set(untold(entries, report.partitions)) - set(report.earlier_cuts)
-    ledger.forget(one for one in entries if one not in left)
+    told = {_key(one) for one in report.earlier_cuts}
+    left = {_key(one) for one in made(report.log_dir, untold(entries, report.partitions))} - told
+    ledger.forget(one for one in entries if _key(one) not in left)
+
+
+def _key(entry: EarlierCut) -> tuple[str, int, str | None]:
+    return entry.partition, entry.time_ms, entry.quarantine
 
 
 def forget_run(log_dir: str, run: str) -> None:
@@ -170,39 +213,53 @@ def forget_run(log_dir: str, run: str) -> None:
 
 
 def _line(entry: EarlierCut) -> bytes:
-    document = {
-        "version": _VERSION,
-        "partition": entry.partition,
-        "time_ms": entry.time_ms,
-        "quarantine": entry.quarantine,
-        "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
-    }
-    return json.dumps(document).encode() + b"\n"
+    return _to_line(
+        {
+            "partition": entry.partition,
+            "time_ms": entry.time_ms,
+            "quarantine": entry.quarantine,
+            "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
+            "is_made": entry.is_made,
+        }
+    )
+
+
+def _to_line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": _VERSION, **document}).encode() + b"\n"
 
 
 def _entries(data: bytes) -> tuple[EarlierCut, ...]:
     *lines, _torn = data.split(b"\n")
-    return tuple(map(_entry, lines))
+    entries: list[EarlierCut] = []
+    for line in lines:
+        try:
+            document = json.loads(line)
+            partition = plain_name(document["partition"])
+            if "cuts" in document:
+                entries.append(_read_entry(partition, document))
+            elif document["is_made"]:
+                entries = [
+                    replace(one, is_made=True) if one.partition == partition else one for one in entries
+                ]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            entries.append(EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True))
+    return tuple(entries)
 
 
-def _entry(line: bytes) -> EarlierCut:
-    try:
-        return _read_entry(json.loads(line))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return EarlierCut(partition="", time_ms=0, quarantine=None, cuts=())
-
-
-def _read_entry(document: Any) -> EarlierCut:  # noqa: ANN401 - whatever JSON holds
-    partition, time_ms, quarantine = document["partition"], document["time_ms"], document["quarantine"]
-    if not isinstance(partition, str) or type(time_ms) is not int or not isinstance(quarantine, str | None):
+def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
+    time_ms, quarantine = document["time_ms"], document["quarantine"]
+    if type(time_ms) is not int or not isinstance(quarantine, str | None):
         raise TypeError
     cuts = [
         {name: kind(cut[name]) for name, kind in _CUT_FIELDS.items()}
         for cut in ({"is_scattered": False, **cut} for cut in document["cuts"])
     ]
+    for cut in cuts:
+        plain_name(cut["file"])
     return EarlierCut(
         partition=partition,
         time_ms=time_ms,
         quarantine=quarantine,
         cuts=tuple(Cut(**cut) for cut in cuts),
+        is_made=document.get("is_made") is True,
     )

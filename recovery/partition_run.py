@@ -293,7 +293,9 @@ class PartitionRun:
                 enter=lambda commit, saved: self._journal.commit([(commit, result(saved))]),
                 is_tidy=True,
             )
-            return result(saved)
+            ended = result(saved)
+            self._journal.note_cuts_made(ended)
+            return ended
 
     def _finish_committed(self, quarantine: Quarantine | None) -> PartitionResult:
         """Do what an interrupted run had still to do, if anything, and return its result."""
@@ -301,6 +303,7 @@ class PartitionRun:
         if quarantine is not None and commit.actions:
             self._journal.enter_cuts(result)
             quarantine.note_change(commit, publish(self._path, commit))
+            self._journal.note_cuts_made(result)
         return result
 
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:

@@ -107,12 +107,14 @@ class EarlierCut:
         partition: its folder; empty where the line in the ledger cannot be read, and nothing is known.
         time_ms: when it was cut, ms since 1970.
         quarantine: the folder of that run, which holds what was cut.
+        is_made: whether that run came to say that the cut is made.
     """
 
     partition: str
     time_ms: int
     quarantine: str | None
     cuts: tuple[Cut, ...]
+    is_made: bool = False
 
     @property
     def truncated_bytes(self) -> int:

@@ -292,6 +292,11 @@ class RunJournal:
         """Enter what is cut from a partition where the next run finds it, unless this one gets to tell of it."""
         self._ledger.add(result.report)
 
+    def note_cuts_made(self, result: PartitionResult) -> None:
+        """Enter that they are made; that it cannot be entered is no reason to stop: the files tell as well."""
+        with contextlib.suppress(OSError):
+            self._ledger.note_made(result.report)
+
     def commit_handoff(self, commit: Commit) -> None:
         """Bring to disk what is now to be done to the log dir's own files."""
         if self._journal is not None:

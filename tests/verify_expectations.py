@@ -324,6 +324,9 @@ EXPECTED: dict[str, Expected] = {
     "leftovers of several segments": _expected(
         SAME, FINISHED, COMPACTING, CUT_OFF, RETENTION, places=(SEGMENT, NEIGHBOUR, END)
     ),
+    "broken swap": _expected(
+        SAME, FINISHED, COMPACTING, CUT_OFF, RETENTION, places=(SEGMENT, NEIGHBOUR, END)
+    ),
     "leftover indexes and snapshots": _expected(SAME),
     "compacted": _expected(SAME, FINISHED, COMPACTING),
     "interrupted split": _expected(SAME, FINISHED, COMPACTING, places=(SEGMENT, NEIGHBOUR, END)),

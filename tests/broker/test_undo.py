@@ -40,5 +40,5 @@ def test_a_broker_that_was_started_cannot_be_taken_back(tmp_path: Path) -> None:
     found = tree_of(sample.root)
     refused = run("undo", "-c", sample.config)
     assert refused.exit_code == 3
-    assert "changed since it was recovered" in refused.stderr
+    assert "changed since run " in refused.stderr
     assert differences(found, tree_of(sample.root)) == []

@@ -17,6 +17,7 @@ import pytest
 
 from recovery.cli.session import Signals
 from recovery.errors import InterruptedRecoveryError
+from recovery.report import CUT_LEDGER
 from recovery.stop_request import StopRequest
 from tests.cli.command import Done, recover, start
 from tests.cli.large_log_dirs import make_large
@@ -90,7 +91,10 @@ def assert_same_tree(recovered: Sample, sample: Sample) -> None:
 def assert_not_handed_over(sample: Sample) -> None:
     for log_dir in sample.log_dirs:
         assert not (log_dir / MARKER).exists()
-        assert own_leftovers(log_dir) == []
+        assert own_leftovers(log_dir) in (
+            [],
+            [CUT_LEDGER],
+        )  # it has not ended: the next run tells of its cuts
 
 
 def run_until(sample: Sample, seconds: float, number: int, *, processes: str = "never") -> tuple[Done, bool]:

@@ -3,6 +3,7 @@
 from recovery.observer import (
     BytesScanned,
     CorruptionFound,
+    CutByEarlierRun,
     Event,
     IndexFileProblem,
     LogDirFinished,
@@ -118,6 +119,14 @@ def one_of_each() -> list[Event]:
         log_finished(status="truncated", truncated_bytes=477, truncated_batches=4, **at(0.6)),
         log_started("t-1", unflushed_segment_count=1, recover_bytes=100, thread_num=1, **at(0.6)),
         log_finished("t-1", status="refused", thread_num=1, reason="no", finished_count=2, **at(0.7)),
+        CutByEarlierRun(
+            log_dir=A,
+            partition="t-2",
+            truncated_bytes=71,
+            truncated_batches=1,
+            text="cut by an earlier run",
+            **at(0.8),
+        ),
         LogDirHandedOver(log_dir=A, handoff="clean-shutdown", wrote_marker=False, **at(0.8)),
         LogDirFinished(log_dir=A, duration_ms=800, **at(0.8)),
         LogDirOffline(log_dir=B, error=f"{B}/u-0: [Errno 5] Input/output error", **at(0.9)),

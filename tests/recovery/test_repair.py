@@ -290,12 +290,12 @@ class TestBesideAnInterruptedRun:
     def test_nothing_moves_before_its_configuration_is_checked(self, pristine: Path, ram_path: Path) -> None:
         log = make_log(pristine, ram_path / "d", "U")
         shutil.copytree(log.folder, log.log_dir / "u-0")
+        (log.folder / "foo.log").write_bytes(b"12345")
         killed_at_event(
             PartitionFinished,
             1,
             lambda watch: recover(sample_of(log), [log.log_dir], thread_count=1, observers=[watch]),
         )
-        (log.folder / "foo.log").write_bytes(b"12345")
         found = footprint(log.folder)
         with pytest.raises(UnsafeError, match="another configuration"):
             recover(sample_of(log), [log.log_dir], repair=True, keep_deleted=True)
