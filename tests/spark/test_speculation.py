@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,8 @@ def hanging_once_a_task_is_done(spark: SparkSession, worker_pid: int) -> Iterato
             if any(one and one.numTasks >= 10 and one.numCompletedTasks >= 1 for one in stages):
                 hanging.extend(python_workers(worker_pid))
                 for pid in hanging:
-                    os.kill(pid, signal.SIGSTOP)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
 
     watcher = threading.Thread(target=hang, daemon=True)
     watcher.start()
@@ -74,7 +75,8 @@ def hanging_once_a_task_is_done(spark: SparkSession, worker_pid: int) -> Iterato
         is_over.set()
         watcher.join()
         for pid in hanging:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # Spark ends a worker that it has given up
+                os.kill(pid, signal.SIGCONT)
 
 
 def speculative_tasks(spark: SparkSession) -> int:
