@@ -211,6 +211,7 @@ class _RunUndoing:
             if self._journal is None:
                 for saved in change.saved.values():
                     self._saved.check(change.commit.folder, saved)
+                self._plan(change, state)  # which refuses what cannot be taken back
             state.take_back(change)
         for move in self._moves:
             if move.saved.digest is not None and is_there(self._stored(move)):
@@ -251,11 +252,15 @@ class _RunUndoing:
         """Return what would be done to *state*, which is then as it would be left."""
         self._note(LOG_DIR_ITSELF, self._marker.actions)
         for change in reversed(self._changes):
-            folder = change.commit.folder
-            found = {name: one for name, one in state.files(folder).items() if name != CLEAN_SHUTDOWN_FILE}
-            self._note(folder, plan_undo(without_marker(change), found))
+            self._note(change.commit.folder, self._plan(change, state))
             state.take_back(change)
         return self._result()
+
+    @staticmethod
+    def _plan(change: Change, state: LogDirState) -> tuple[Action, ...]:
+        found = state.files(change.commit.folder)
+        found.pop(CLEAN_SHUTDOWN_FILE, None)
+        return plan_undo(without_marker(change), found)
 
     def do(self, check_stop: Callable[[], None], last_run: str) -> LogDirUndo:
         """Take the run back.

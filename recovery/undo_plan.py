@@ -21,6 +21,7 @@ from recovery.commit import Commit, plain_name, read_state
 from recovery.errors import JournalError, UnsafeError
 from recovery.manifest import Digest, read_digest
 from recovery.model import FileStat, RemovalKind
+from segfmt.filenames import DELETED_SUFFIX
 from segfmt.value_class import dataclass
 
 
@@ -154,7 +155,7 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
             restored.append(RestoreFile(source=saved.stored, name=name))
         elif not stat.size_bytes:
             restored.append(WriteFile(name=name, data=b"", size_bytes=0, mtime_ns=stat.mtime_ns))
-        else:
+        elif not name.endswith(DELETED_SUFFIX):  # a pending deletion of the broker, which nobody was to keep
             raise UnsafeError(
                 f"{change.commit.folder}/{name}: neither there nor in quarantine. Nothing was changed. "
                 "Remedy: none in this tool; quarantine was changed by somebody else"
