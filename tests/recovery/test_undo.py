@@ -108,6 +108,20 @@ class TestExactly:
         undo([str(victim.log_dir)])
         assert differences(before, tree_of(victim.log_dir)) == []
 
+    def test_a_pending_deletion_whose_name_was_taken_is_gone(
+        self, samples: list[Sample], tmp_path: Path
+    ) -> None:
+        """A segment behind the cut gets the name of one that a broker was about to unlink."""
+        victim = state_of(samples[0], "torn first segment", tmp_path)
+        before = tree_of(victim.log_dir)
+        for log in victim.logs()[1:]:
+            for suffix in (".log", ".index"):
+                log.with_name(f"{log.stem}{suffix}.deleted").write_bytes(b"pending")
+        recover(samples[0], [victim.log_dir])
+        assert list(victim.folder.glob("*.deleted"))
+        undo([str(victim.log_dir)])
+        assert differences(before, tree_of(victim.log_dir)) == []
+
     def test_an_empty_file_that_went_comes_back(self, samples: list[Sample], tmp_path: Path) -> None:
         """There is nothing of it to keep in quarantine."""
         victim = make_victim(samples[0], samples[0].log_dirs[0] / "late-0", tmp_path / "d1")
