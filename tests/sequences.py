@@ -275,6 +275,10 @@ class Case:
         ended = self._server.run(self._arguments(*words, log_dirs=self._log_dirs), self._root, fault)
         if "Traceback" in ended.stderr or "Traceback" in ended.stdout:
             raise OpenAccountError(f"a traceback: {ended.stderr[-1500:]}")
+        if words[0] == "undo":  # pending deletions that were kept are pending again
+            self._must_stay -= self._valid(self._everything(), may_be_pending=True) - self._valid(
+                self._everything()
+            )
         if words[:2] != ("quarantine", "purge"):
             self._must_conserve()
         return ended
@@ -399,13 +403,14 @@ class Case:
     def _everything(self) -> list[Tree]:
         return [tree_of(self._root), tree_of(self._elsewhere)]
 
-    def _valid(self, trees: Sequence[Tree]) -> set[bytes]:
+    def _valid(self, trees: Sequence[Tree], *, may_be_pending: bool = False) -> set[bytes]:
         """The valid batches that are live, or in quarantine."""
         return {
             batch
             for tree in trees
             for path, data in tree.items()
-            if ".log" in path.rpartition("/")[2] and not (path.endswith(".deleted") and self._is_in_log(path))
+            if ".log" in path.rpartition("/")[2]
+            and (may_be_pending or not (path.endswith(".deleted") and self._is_in_log(path)))
             for _, batch in valid_batches(data)
         }
 
