@@ -1,6 +1,6 @@
 """What lies in one folder of a log dir, and which of it the broker's user could not use.
 
-Names, types, sizes, owners and modes; nothing is opened.
+Names, types, sizes, owners and modes; nothing is opened but what may not be read, for the error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from recovery.access import BrokerUser, broker_user, mode_words, user_name
-from recovery.file_system import is_there
+from recovery.file_system import is_there, open_file
 from recovery.model import FileStat
 from recovery.problem import Problem
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOCK_FILE, PARTITION_METADATA, FileKind, file_kind
@@ -71,10 +71,10 @@ def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool =
                 contents.problems.append(access_problem(entry.name, entry.path, found, lacking, user))
             if not is_of_us and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
                 contents.problems += owner_problems(entry.name, found)
-            if not os.access(entry.path, os.R_OK):  # root may be kept from it, too: by NFS, by a container
+            if (denial := _read_denial(entry.path)) is not None:
                 contents.unreadable.add(entry.name)
                 if not lacking:
-                    contents.problems.append(_unreadable(entry.name))
+                    contents.problems.append(_unreadable(entry.name, denial))
     return contents
 
 
@@ -185,9 +185,24 @@ def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
         )
 
 
-def _unreadable(name: str) -> Problem:
+def _read_denial(path: str) -> PermissionError | None:
+    """Return why this process may not read the file *path*: root may be kept from it, too, by NFS, by a container.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    if os.access(path, os.R_OK):
+        return None
+    try:
+        os.close(open_file(path))  # access(2) is "no" for whatever goes wrong
+    except PermissionError as error:
+        return error
+    return None
+
+
+def _unreadable(name: str, denial: PermissionError) -> Problem:
     return Problem(
         file=name,
-        rule="the file may not be read by the user that recover runs as",
+        rule=f"the file may not be read by the user that recover runs as: {denial}",
         remedy="run recover as the broker's user, or as root with all its capabilities",
     )

@@ -412,14 +412,25 @@ int fsync(int fd) { ON_DESCRIPTOR(SYNC, fd) DONE((int)syscall(SYS_fsync, fd)); }
 int fdatasync(int fd) { ON_DESCRIPTOR(SYNC, fd) DONE((int)syscall(SYS_fdatasync, fd)); }
 int syncfs(int fd) { ON_DESCRIPTOR(SYNC_ALL, fd) DONE((int)syscall(SYS_syncfs, fd)); }
 
+/* The descriptor that a link of /proc stands for where it is followed, else -1. */
+static int followed_descriptor(const char *path, unsigned flags)
+{
+    int descriptor;
+    char rest;
+    int is_link = flags & AT_SYMLINK_FOLLOW && path && sscanf(path, "/proc/self/fd/%d%c", &descriptor, &rest) == 1;
+    return is_link ? descriptor : -1;
+}
+
 static int two_names(enum op op, int folder, const char *old, int other, const char *new, unsigned flags)
 {
     struct call call = {.op = op};
     if (is_armed()) {
-        path_at(folder, old, call.path);
+        int descriptor = followed_descriptor(old, flags);
+        if (descriptor < 0) path_at(folder, old, call.path);
+        else path_of_descriptor(descriptor, call.path);
         path_at(other, new, call.target);
         if (enter(&call)) { leave(&call, -1); return -1; }
-        if (call.is_counted) call.inode = inode_of(folder, old);
+        if (call.is_counted) call.inode = descriptor < 0 ? inode_of(folder, old) : inode_of(descriptor, NULL);
     }
     DONE((int)(op == RENAME ? syscall(SYS_renameat2, folder, old, other, new, flags)
                             : syscall(SYS_linkat, folder, old, other, new, flags)));

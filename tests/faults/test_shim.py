@@ -163,6 +163,20 @@ def test_each_call_is_seen(shimmed: Shimmed) -> None:
     assert shimmed.control.count == len(shimmed.calls())
 
 
+def link_what_is_open(work: Path) -> None:
+    (work / "file").write_bytes(b"data")
+    folder = os.open(work, os.O_RDONLY)
+    read = os.open(work / "file", os.O_RDONLY)
+    os.link(f"/proc/self/fd/{read}", "other", src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def test_a_link_to_what_is_open_is_one_to_its_file(shimmed: Shimmed) -> None:
+    shimmed.run(link_what_is_open)
+    (call,) = [call for call in read_trace(shimmed.trace) if call.op is Op.LINK]
+    assert (call.path, call.target) == (str(shimmed.work / "file"), str(shimmed.work / "other"))
+    assert call.inode == (shimmed.work / "other").stat().st_ino
+
+
 def test_the_trace_holds_what_was_written_and_where(shimmed: Shimmed) -> None:
     shimmed.run(three_writes)
     calls = shimmed.calls()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -156,12 +157,39 @@ class TestFiles:
         folder = partition(log_dir, "t-0", s0=1)
         partition(log_dir, "u-0", s0=1)
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
-        monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).startswith(str(folder)))
+        deny(monkeypatch, folder, errno.EACCES)
         problems = {task.folder: task.problems for task in inventory(log_dir).tasks}
         (problem,) = problems["t-0"]
         assert problem.file == "00000000000000000000.log"
-        assert "may not be read" in problem.rule
+        assert (
+            "may not be read by the user that recover runs as: [Errno 13] Permission denied" in problem.rule
+        )
         assert problems["u-0"] == ()
+
+    def test_a_file_of_which_that_cannot_be_told_is_an_io_error(self, log_dir: Path, monkeypatch) -> None:
+        folder = partition(log_dir, "t-0", s0=1)
+        deny(monkeypatch, folder, errno.EIO)
+        with pytest.raises(LogDirOfflineError, match=rf"Input/output error: '{folder}/0+\.log'"):
+            inventory(log_dir)
+
+    def test_access_alone_refuses_nothing(self, log_dir: Path, monkeypatch) -> None:
+        partition(log_dir, "t-0", s0=1)
+        monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+        (task,) = inventory(log_dir).tasks
+        assert task.problems == ()
+
+
+def deny(monkeypatch: pytest.MonkeyPatch, folder: Path, error: int) -> None:
+    """Let nothing below *folder* be opened."""
+    opened = os.open
+
+    def open_or_fail(path: str, *more: int, **named: int) -> int:
+        if str(path).startswith(f"{folder}/"):
+            raise OSError(error, os.strerror(error), path)
+        return opened(path, *more, **named)
+
+    monkeypatch.setattr(os, "open", open_or_fail)
+    monkeypatch.setattr(os, "access", lambda path, _mode: not str(path).startswith(f"{folder}/"))
 
 
 class TestCheckpoints:
