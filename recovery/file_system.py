@@ -215,11 +215,20 @@ def name_of(descriptor: int) -> str:
 
 @contextlib.contextmanager
 def opened_folder(path: str, *, at: int | None = None) -> Iterator[int]:
-    """Open a folder; below another one, *at*, no link is followed."""
+    """Open a folder; below another one, *at*, no link is followed. An error of its listing names it, not its number."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if at is None else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags, dir_fd=at)
+    name = path if at is None else os.path.join(name_of(at), path)
+    try:
+        descriptor = os.open(path, flags, dir_fd=at)
+    except OSError as error:
+        error.filename = name
+        raise
     try:
         yield descriptor
+    except OSError as error:
+        if error.filename == descriptor:
+            error.filename = name
+        raise
     finally:
         os.close(descriptor)
 

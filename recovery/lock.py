@@ -26,7 +26,7 @@ from types import TracebackType
 
 from recovery.durable import give_to_owner_of
 from recovery.errors import LogDirLockedError, LogDirOfflineError
-from recovery.file_system import open_file
+from recovery.file_system import look_at, naming, open_file
 from recovery.work_lock import WorkLocks
 from segfmt.filenames import LOCK_FILE
 
@@ -122,7 +122,13 @@ class LogDirLocks:
                 f"{path}: locked by another process: a broker runs on this log dir, or another recovery "
                 "does. Nothing was changed. Remedy: stop it, then start again"
             ) from error
-        if not _has_name(descriptor, path):
+        try:
+            has_name = _has_name(descriptor, path)
+        except OSError as error:
+            os.close(descriptor)
+            self.offline[log_dir] = LogDirOfflineError(log_dir, error)
+            return True
+        if not has_name:
             os.close(descriptor)
             return False
         self._held[log_dir] = descriptor
@@ -152,13 +158,14 @@ class LogDirLocks:
 
 
 def _has_name(descriptor: int, path: str) -> bool:
-    """Return whether *path* is the name of the open file: whoever lets go of a log dir unlinks its lock."""
-    try:
-        named = os.stat(path)
-    except OSError:
-        return False
-    opened = os.fstat(descriptor)
-    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+    """Return whether *path* is the name of the open file: whoever lets go of a log dir unlinks its lock.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    named = look_at(path)
+    with naming(path):
+        return named is not None and os.path.samestat(named, os.fstat(descriptor))
 
 
 def _lock_file(descriptor: int, kind: int) -> bool:
@@ -186,12 +193,14 @@ def is_locked(log_dir: str) -> bool:
     Raises:
         OSError: `.lock` is there and cannot be opened or asked.
     """
+    path = os.path.join(log_dir, LOCK_FILE)
     try:
-        descriptor = open_file(os.path.join(log_dir, LOCK_FILE))
+        descriptor = open_file(path)
     except FileNotFoundError:
         return False
     try:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+        with naming(path):
+            return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
     finally:
         os.close(descriptor)

@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Callable, Iterable, Mapping
 
 from recovery.errors import JournalError, UnsafeError
-from recovery.file_system import is_folder, opened_folder
+from recovery.file_system import is_folder, naming, opened_folder
 from recovery.journal import Journal
 from recovery.manifest import StoredEntry
 from recovery.quarantine import JOURNAL, JOURNALS, MANIFEST, quarantine_roots
@@ -29,6 +30,7 @@ from recovery.quarantine_runs import (
     list_runs,
     read_run,
     walk_files,
+    walk_folders,
 )
 from recovery.work_lock import WorkLocks
 from segfmt.value_class import dataclass
@@ -193,14 +195,16 @@ def _remove(run: QuarantineRun, listed: Mapping[str, FoundFile], gone: list[Foun
             if is_same and file.path != MANIFEST:
                 os.unlink(os.path.basename(file.path), dir_fd=folder)
                 gone.append(listed[file.path])
-        for path, folders, _, folder in os.fwalk(run.name, topdown=False, dir_fd=root):
-            for name in folders:
-                _remove_empty(name, folder)
+        for path, folder, entries in walk_folders(root, run.name):
+            for name, found in entries.items():
+                if not stat.S_ISREG(found.st_mode):  # what has become a link meanwhile is an error
+                    _remove_empty(name, folder)
             if path == run.name and MANIFEST in listed:
                 os.unlink(MANIFEST, dir_fd=folder)
                 gone.append(listed[MANIFEST])
         _remove_empty(run.name, root)
-        os.fsync(root)
+        with naming(run.root):
+            os.fsync(root)
     with contextlib.suppress(OSError):
         os.rmdir(run.root)  # not empty, or the operator's own link
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from recovery.digest import content_problem
-from recovery.file_system import is_file, is_there, open_file, opened_folder, raise_error
+from recovery.file_system import is_file, is_there, open_file, opened_folder
 from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
 from recovery.quarantine import MANIFEST, MOST_MANIFEST_BYTES
 from segfmt.value_class import dataclass
@@ -187,11 +187,24 @@ def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
 
     A folder's own files come after all that is below it. No link is followed.
     """
-    for path, folders, names, descriptor in os.fwalk(name, topdown=False, onerror=raise_error, dir_fd=root):
-        for one in sorted((*folders, *names)):
-            found = os.lstat(one, dir_fd=descriptor)
+    for path, descriptor, entries in walk_folders(root, name):
+        for one, found in entries.items():
             if not stat.S_ISDIR(found.st_mode):
                 yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found), descriptor
+
+
+def walk_folders(root: int, name: str) -> Iterator[tuple[str, int, dict[str, os.stat_result]]]:
+    """Yield the path of each folder below *name* and of *name* itself, last, with it, open, and what is in it.
+
+    `os.fwalk` names a descriptor's number in its errors.
+    """
+    with opened_folder(name, at=root) as folder:
+        entries = {one: os.lstat(one, dir_fd=folder) for one in sorted(os.listdir(folder))}
+        for one, found in entries.items():
+            if stat.S_ISDIR(found.st_mode):
+                for path, below, entries_below in walk_folders(folder, one):
+                    yield os.path.join(name, path), below, entries_below
+        yield name, folder, entries
 
 
 def read_run(root: str, name: str) -> QuarantineRun | None:

@@ -245,6 +245,28 @@ class TestTrouble:
             with other_process(dirs[1] / ".lock") as answer:
                 assert answer == "refused"
 
+    @pytest.mark.parametrize(("call", "which"), [("stat", 1), ("fstat", 2)])
+    def test_a_lock_file_that_cannot_be_looked_at_takes_the_dir_offline_and_is_let_go(
+        self, dirs: list[Path], monkeypatch, call: str, which: int
+    ) -> None:
+        path = dirs[0] / ".lock"
+        path.touch()
+        real, inode, seen = getattr(os, call), path.stat().st_ino, []
+
+        def fail(file: str | int, *more: object, **named: object) -> os.stat_result:
+            found = real(file, *more, **named)
+            seen.append(found.st_ino)
+            if found.st_ino == inode and seen.count(inode) == which:
+                raise OSError(errno.EIO, "Input/output error", None if isinstance(file, int) else file)
+            return found
+
+        monkeypatch.setattr(os, call, fail)
+        with locks(*dirs[:2]) as held:
+            (error,) = (offline.error for offline in held.offline.values())
+            assert (error.errno, error.filename) == (errno.EIO, str(path))
+            with other_process(path) as answer:
+                assert answer == "held"
+
     def test_a_file_system_without_locks_takes_the_dir_offline(self, dirs: list[Path], monkeypatch) -> None:
         def refuse(*_args: object) -> None:
             raise OSError(errno.ENOLCK, "No locks available")

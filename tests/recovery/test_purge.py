@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from recovery.errors import LogDirLockedError, UnsafeError
 from recovery.journal import Journal
 from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
-from recovery.purge import LogDirPurge, purge
+from recovery.purge import LogDirPurge, purge, remove_undone
 from recovery.quarantine import INSIDE_FOLDER, quarantine_root
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
 
@@ -69,6 +70,23 @@ class TestWhole:
         assert segment.read_bytes() == DATA
         assert run.freed_bytes < len(DATA)
         assert segment.stat().st_nlink == 1
+
+    @pytest.mark.parametrize("call", ["listdir", "fsync"])
+    def test_an_error_names_the_folder_and_no_number(
+        self, builder: RunBuilder, root: Path, log_dir: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    ) -> None:
+        builder.save()
+        real, inode = getattr(os, call), (root if call == "fsync" else builder.path / "t-0").stat().st_ino
+
+        def fail(descriptor: int) -> object:
+            if os.fstat(descriptor).st_ino == inode:
+                raise OSError(errno.EIO, "Input/output error", descriptor if call == "listdir" else None)
+            return real(descriptor)
+
+        monkeypatch.setattr(os, call, fail)
+        with pytest.raises(OSError, match="Input/output error") as raised:
+            remove_undone(str(root), builder.path.name)
+        assert raised.value.filename == str(root if call == "fsync" else builder.path / "t-0")
 
     def test_a_run_without_a_manifest(self, builder: RunBuilder, root: Path, log_dir: Path) -> None:
         (builder.path / "manifest.jsonl").unlink()
