@@ -30,11 +30,16 @@ def undo_crash_points(bench: StateBench) -> list[str]:
     return [f"{fault}/{variant}" for fault, variant in found]
 
 
-def check_undo(bench: StateBench, fault: Fault) -> list[str]:
-    """Recover, disturb one `undo`, look, let another one end, look again; return what is wrong."""
+def check_undo(bench: StateBench, fault: Fault) -> list[str] | None:
+    """Recover, disturb one `undo`, look, let another one end, look again; return what is wrong.
+
+    None where nothing failed.
+    """
     bench.fresh()
     bench.run()
     ended = bench.run(fault, command="undo")
+    if not ended.hit_count:
+        return None
     problems = bench.losses()
     if not ended.is_killed:
         problems += _failed_problems(bench, fault, ended.exit_code) or named_problems(bench, ended, fault)
