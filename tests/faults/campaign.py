@@ -37,7 +37,6 @@ from pathlib import Path
 
 from tests.faults import crashes, full_disk, kills, shrinking, undone
 from tests.faults.bench import CLEAN_CODES, Bench, StateBench
-from tests.faults.found import numbered
 from tests.faults.io_faults import check_fault, check_resumed_fault, fault_points, resumed_fault_points
 from tests.faults.long_runs import LongRun
 from tests.faults.shim import Fault
@@ -207,7 +206,7 @@ def run_state(
             broker = (oracle, untouched)
         tally.calls = len(on_bench.calls)
         rng = random.Random(f"{seed}/{state.name}")
-        points = [numbered(on_bench, kind_name, point)] if point else kind.points(on_bench, rng)
+        points = [point] if point else kind.points(on_bench, rng)
         if most is not None:
             stride = max(1, len(points) // most)
         for number, one in enumerate(points[rng.randrange(min(stride, len(points))) :: stride]):

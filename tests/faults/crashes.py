@@ -34,7 +34,7 @@ def crash_points(calls: Iterable[Call], *, draws: int = 3) -> list[tuple[Fault, 
 
 def parse_point(point: str) -> tuple[Fault, int]:
     """Return the point that is called *point*."""
-    fault, _, variant = point.partition("/")
+    fault, _, variant = point.rpartition("/")
     return Fault.parse(fault), int(variant)
 
 

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -49,7 +50,9 @@ struct control {
     int32_t freezes;   /* instead of a kill the disk stands still: no later call does anything but fail */
     int32_t frozen;
     int32_t run;       /* another number for each run */
-    int32_t padding;
+    int32_t counted_op;   /* where counted_left is set, `at` becomes the number of the call that brings it to 0: */
+    int64_t counted_left; /* those of this operation, on such a path */
+    char counted_path[PATH_BYTES];
     char prefix[PATH_BYTES];
     char trace[PATH_BYTES];
     char hit_path[PATH_BYTES];
@@ -189,6 +192,10 @@ static int enter(struct call *call)
     call->is_counted = 1;
     call->number = __atomic_add_fetch(&control->count, 1, __ATOMIC_SEQ_CST);
     __atomic_add_fetch(&control->op_counts[call->op], 1, __ATOMIC_SEQ_CST);
+    if (control->counted_left > 0 && (int)call->op == control->counted_op &&
+        !fnmatch(control->counted_path, call->path, 0) &&
+        !__atomic_sub_fetch(&control->counted_left, 1, __ATOMIC_SEQ_CST))
+        control->at = call->number;
     int is_its_turn = call->number == control->at || (control->persistent && call->number > control->at);
     if (!control->at || !is_its_turn || !(control->ops >> call->op & 1)) return 0;
     call->is_hit = 1;

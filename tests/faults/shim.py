@@ -125,9 +125,10 @@ KILLING_ACTIONS = frozenset({Action.KILL_BEFORE, Action.KILL_AFTER, Action.TEAR}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is to happen at call *at* (from 1), or from it on.
+    """What is to happen at call *at* (from 1), or from it on: `EIO@17`, or by name `EIO+@stat d1/.lock#2`.
 
     Attributes:
+        of: the calls that *at* counts: their operation, and how their path ends (`fnmatch`). None for all.
         error: the errno of a call that fails; for a file that is cut, the eighths of it that are left.
     """
 
@@ -136,17 +137,26 @@ class Fault:
     error: int = 0
     is_persistent: bool = False
     ops: frozenset[Op] = frozenset(Op)
+    of: tuple[Op, str] | None = None
 
     def __str__(self) -> str:
         words = errno.errorcode[self.error] if self.action is Action.FAIL else self.action.name.lower()
         eighths = f":{self.error}" if self.action in (Action.CUT_BEFORE, Action.CUT_AFTER) else ""
-        return f"{words.replace('_', '-')}{'+' if self.is_persistent else ''}@{self.at}{eighths}"
+        return (
+            f"{words.replace('_', '-')}{'+' if self.is_persistent else ''}@{self._counted}{self.at}{eighths}"
+        )
+
+    @property
+    def _counted(self) -> str:
+        return "" if self.of is None else f"{self.of[0].name.lower()} {self.of[1]}#"
 
     @classmethod
     def parse(cls, text: str) -> Fault:
         """Return the fault that `str` has written."""
         words, _, place = text.partition("@")
-        at, _, eighths = place.partition(":")
+        place, _, eighths = place.partition(":")
+        counted, _, at = place.rpartition("#")
+        op, _, path = counted.partition(" ")
         name = words.rstrip("+").replace("-", "_").upper()
         is_action = name in Action.__members__
         error = int(eighths or 0) if is_action else getattr(errno, name)
@@ -156,6 +166,7 @@ class Fault:
             error=error,
             is_persistent=words.endswith("+"),
             ops=frozenset(Op) if is_action else OPS_OF_ERROR[error],
+            of=(Op[op.upper()], path) if counted else None,
         )
 
 
@@ -200,7 +211,9 @@ class Control(ctypes.Structure):
         ("freezes", ctypes.c_int32),
         ("frozen", ctypes.c_int32),
         ("run", ctypes.c_int32),
-        ("padding", ctypes.c_int32),
+        ("counted_op", ctypes.c_int32),
+        ("counted_left", ctypes.c_int64),
+        ("counted_path", ctypes.c_char * _PATH_BYTES),
         ("prefix", ctypes.c_char * _PATH_BYTES),
         ("trace", ctypes.c_char * _PATH_BYTES),
         ("hit_path", ctypes.c_char * _PATH_BYTES),
@@ -225,7 +238,12 @@ class Control(ctypes.Structure):
         self.trace = os.fsencode(trace)
         self.with_data = with_data
         if fault is not None:
-            self.action, self.at, self.error = fault.action, fault.at, fault.error
+            self.action, self.error = fault.action, fault.error
+            if fault.of is None:
+                self.at = fault.at
+            else:
+                self.counted_op, self.counted_path = fault.of[0], os.fsencode(f"*/{fault.of[1]}")
+                self.counted_left = fault.at
             self.persistent = fault.is_persistent
             self.ops = sum(1 << op for op in fault.ops)
 

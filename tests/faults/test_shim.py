@@ -236,6 +236,11 @@ def test_a_call_fails_once_or_from_then_on(shimmed: Shimmed, is_persistent: bool
     assert shimmed.control.hits == (3 if is_persistent else 1)
 
 
+def test_calls_may_be_counted_by_operation_and_path(shimmed: Shimmed) -> None:
+    shimmed.run(three_writes_and_an_unlink, Fault.parse("kill-before@write wor?/a#3"))
+    assert (shimmed.work / "a").read_bytes() == b"first-second"
+
+
 def test_a_write_may_be_short(shimmed: Shimmed) -> None:
     done = shimmed.run(a_write_that_says_why, Fault(action=Action.SHORTEN, at=2))
     assert done.stdout.split() == ["4", "8", "8", "8"]
@@ -249,7 +254,8 @@ def test_nothing_outside_the_folder_is_touched(shimmed: Shimmed, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "text", ["kill-after@17", "tear@3", "ENOSPC@5", "EIO+@9", "shorten+@4", "cut-before@8:3"]
+    "text",
+    ["kill-after@17", "tear@3", "ENOSPC@5", "EIO+@9", "shorten+@4", "cut-before@8:3", "EIO+@stat d1/.lock#2"],
 )
 def test_a_fault_is_found_again_by_its_name(text: str) -> None:
     assert str(Fault.parse(text)) == text
