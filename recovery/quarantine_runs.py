@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from recovery.digest import content_problem
-from recovery.file_system import is_file, is_there, open_file, opened_folder
+from recovery.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
 from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
 from recovery.quarantine import MANIFEST, MOST_MANIFEST_BYTES
 from segfmt.value_class import dataclass
@@ -248,11 +248,12 @@ def _read_below(folder: int, name: str) -> bytes:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.EINVAL):
             return b""
         raise
-    with open(descriptor, "rb") as file:
+    path = name_of(descriptor)
+    with naming(path), open(descriptor, "rb") as file:
         size_bytes = os.fstat(descriptor).st_size
         if size_bytes > MOST_MANIFEST_BYTES:
             raise OSError(
-                errno.EFBIG, f"{size_bytes} bytes; no manifest has more than {MOST_MANIFEST_BYTES}", name
+                errno.EFBIG, f"{size_bytes} bytes; no manifest has more than {MOST_MANIFEST_BYTES}", path
             )
         return file.read()
 
@@ -260,7 +261,10 @@ def _read_below(folder: int, name: str) -> bytes:
 def _check_entry(folder: int, entry: StoredEntry) -> str | None:
     """Return what is wrong with what *entry* stands for."""
     try:
-        with opened_stored(folder, entry.stored) as descriptor:
+        with (
+            naming(os.path.join(name_of(folder), entry.stored)),
+            opened_stored(folder, entry.stored) as descriptor,
+        ):
             return content_problem(descriptor, entry.size_bytes, entry.digest)
     except (FileNotFoundError, NotADirectoryError):
         return "missing"

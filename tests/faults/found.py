@@ -48,6 +48,13 @@ FOUND = (
     ),
     ("undo-faults", "three partitions", "EACCES+@unlink d1.quarantine/*/late-1/*#1", "the same"),
     (
+        "undo-faults",
+        "missing index and torn tail",
+        "EIO@stat manifest.jsonl#8",
+        "the manifest that could not be read was not named",
+    ),
+    ("undo-faults", "missing index and torn tail", "EIO@read manifest.jsonl#3", "the same"),
+    (
         "undo-crashes",
         "torn first segment",
         "kill-after@unlink d1.quarantine/undo#1/4",
