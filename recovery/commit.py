@@ -159,6 +159,20 @@ class Commit:
             case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
                 return name + TEMPORARY_SUFFIX not in names
 
+    def done(self, found: Mapping[str, FileStat]) -> tuple[Action, ...]:
+        """Return the actions that are done, in order, where *found* is what some step of this commit has left."""
+        pending = {id(action) for action in self.pending(found.keys())}
+        return tuple(
+            action
+            for action in self.actions
+            if id(action) not in pending
+            or (
+                isinstance(action, TruncateFile)
+                and action.name in found
+                and found[action.name].size_bytes == action.size_bytes
+            )
+        )
+
     def origins(self) -> dict[str, str]:
         """Return the first name of each file of `before` that stays, by its last name."""
         first = {name: name for name in self.before}

@@ -225,7 +225,7 @@ class Engine:
                     is_forgotten=self._restart,
                 )
                 if self._restart:
-                    journal.discard()
+                    journal.abandon()
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
                 continue

@@ -11,7 +11,8 @@ from recovery.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX
 from recovery.listing import list_files
 from recovery.model import FileStat
 from recovery.report import CUT_LEDGER
-from recovery.undo_plan import Change
+from recovery.saved_files import is_same_file
+from recovery.undo_plan import Change, Saved
 from segfmt.filenames import DELETED_SUFFIX, LOCK_FILE
 
 _OTHERS_FILES = frozenset({LOCK_FILE, CUT_LEDGER})
@@ -40,6 +41,21 @@ class LogDirState:
             for name in (then.keys() | now.keys()) - _OTHERS_FILES
             if _known_by(then.get(name)) != _known_by(now.get(name))
             and not (name not in now and name.endswith(DELETED_SUFFIX))
+        )
+
+    def holds(self, folder: str, name: str, saved: Saved) -> bool:
+        """Return whether the file *name* still has what was saved of it; of what is not yet taken back its size tells.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        found, end = self.files(folder).get(name), saved.position + saved.size_bytes
+        if found is None or found.size_bytes < end:
+            return False
+        if saved.is_tail or folder in self._known:
+            return saved.is_tail or found.size_bytes == end
+        return found.size_bytes == end and is_same_file(
+            saved, os.path.join(folder_path(self._log_dir, folder), name)
         )
 
     def take_back(self, change: Change) -> None:

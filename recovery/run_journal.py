@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,10 +28,10 @@ from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
 from recovery.journal import Journal, listing_digest, remove_unfinished
 from recovery.journal_record import Header
-from recovery.listing import file_stat
+from recovery.listing import file_stat, list_files
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
-from recovery.quarantine import JOURNAL, UNDO_JOURNAL, quarantine_root, quarantine_roots
+from recovery.quarantine import JOURNAL, UNDO_JOURNAL, Quarantine, quarantine_root, quarantine_roots
 from recovery.quarantine_runs import started_ms_of
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
@@ -61,6 +61,7 @@ class RunJournal:
         is_forgotten: bool = False,
     ) -> None:
         self._log_dir = log_dir
+        self._quarantine_dir = quarantine_dir
         self._root = quarantine_root(log_dir, quarantine_dir)
         self._dry_run = dry_run
         self._is_unreadable = False
@@ -149,7 +150,7 @@ class RunJournal:
         is_another = bool(self._differences(configuration, now_ms))
         objection = self._objection(inventory, is_configuration_another=is_another)
         if objection is not None:
-            self.discard()
+            self.abandon()
             return inventory, objection
         was_clean, now_ms = self._journal.header.had_clean_shutdown, self._journal.header.now_ms
         tasks = tuple(replace(task, had_clean_shutdown=was_clean, now_ms=now_ms) for task in inventory.tasks)
@@ -251,6 +252,8 @@ class RunJournal:
             had_clean_shutdown=inventory.had_clean_shutdown,
             folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
         )
+        if self._quarantine_dir is not None:
+            RunJournal(self._log_dir, is_forgotten=True).abandon()  # what it knows is obsolete now
         found = own_files(self._log_dir)
         before = {name: stat for name, stat in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
         begun = Commit(folder=LOG_DIR_ITSELF, before=before, staged={}, actions=())
@@ -302,6 +305,26 @@ class RunJournal:
         if self._journal is not None:
             self._journal.note(_HANDOFF_NOTE, commit.to_json())
 
+    def abandon(self) -> None:
+        """Forget a run that is not gone on with; what it has done and not entered is entered in its account before.
+
+        Otherwise `undo` would not know of it, and take what was saved for nobody's.
+        """
+        if self._journal is not None and self.run is not None and not self._dry_run:
+            quarantine = Quarantine(self._log_dir, root=self._quarantine_dir, run=self.run)
+            with contextlib.suppress(JournalError):
+                for commit in self._all_commits():
+                    _settle(self._log_dir, commit, quarantine)
+            quarantine.sync()
+        self.discard()
+
+    def _all_commits(self) -> Iterator[Commit]:
+        assert self._journal is not None
+        for folder, document in self._journal.commits.items():
+            yield _commit_of(folder, document.get("commit"), self.path)
+        if (handoff := self.handoff()) is not None:
+            yield handoff
+
     def discard(self) -> None:
         """Forget all of it: the run is over, or begins anew."""
         journal, self._journal = self._journal, None
@@ -333,6 +356,20 @@ def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
         raise UnsafeError(
             f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
         )
+
+
+def _settle(log_dir: str, commit: Commit, quarantine: Quarantine) -> None:
+    """Enter how much of *commit* is done, unless somebody else was at work in its folder."""
+    path = log_dir if commit.folder == LOG_DIR_ITSELF else os.path.join(log_dir, commit.folder)
+    try:
+        found = list_files(path)
+    except FileNotFoundError:
+        return
+    own = own_files(log_dir) if commit.folder == LOG_DIR_ITSELF else found
+    done = commit.done(own)
+    if done and commit.explain(own, by_inode=keeps_inodes(log_dir)) is None:
+        left = {name: stat for name, stat in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        quarantine.note_change(replace(commit, actions=done), left)
 
 
 def _commit_of(folder: str, document: Mapping[str, Any] | None, path: str) -> Commit:

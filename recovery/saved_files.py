@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 
 from recovery.access import broker_user
-from recovery.digest import content_problem
+from recovery.digest import content_problem, look_into
 from recovery.errors import UnsafeError
 from recovery.file_system import naming, opened_folder
 from recovery.quarantine_runs import opened_stored
@@ -74,3 +74,12 @@ class SavedFiles:
             raise UnsafeError(
                 f"{path}: {error.strerror}. Nothing was changed. Remedy: see quarantine list --verify"
             ) from error
+
+
+def is_same_file(saved: Saved, path: str) -> bool:
+    """Return whether the file *path*, of the same size, has the bytes that are saved, as far as they have a digest.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    return saved.digest is None or look_into(path, may_skip_zeros=False)[1] == saved.digest

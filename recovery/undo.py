@@ -17,6 +17,7 @@ from recovery.actions import (
     Action,
     AppendPart,
     RestoreFile,
+    is_derived,
 )
 from recovery.apply import publish, stage
 from recovery.commit import Commit
@@ -177,7 +178,8 @@ class _RunUndoing:
         self.run = run
         self._journal = journal
         path = os.path.join(root, run)
-        self._changes, self._moves = read_account(read_manifest(path), path)
+        account = read_account(read_manifest(path), path)
+        self._changes, self._moves, self._unused = account.changes, account.moves, account.unused
         self._saved = SavedFiles(log_dir, root, run)
         self._marker = KeptMarker(log_dir, path, self._changes, self._saved)
         self._actions: list[tuple[str, Action]] = []
@@ -207,6 +209,7 @@ class _RunUndoing:
         """
         if self._journal is None:
             self._refuse_changed(state)
+            self._refuse_unaccounted(state)
         for change in reversed(self._changes):
             if self._journal is None:
                 for saved in change.saved.values():
@@ -218,11 +221,6 @@ class _RunUndoing:
                 self._saved.check(move.folder, move.saved)
 
     def _refuse_changed(self, state: LogDirState) -> None:
-        if not self._changes and not self._moves:
-            raise UnsafeError(
-                f"{self._log_dir}: the manifest of run {self.run} has no account of what was changed. "
-                "Nothing was changed. Remedy: put the files back by hand, the manifest says where from"
-            )
         last = {change.commit.folder: change for change in self._changes}
         changed = [
             f"{folder}/{name}"
@@ -240,6 +238,18 @@ class _RunUndoing:
                 f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{more}. "
                 "Nothing was changed. Remedy: none here: a broker was at work here; the bytes stay in quarantine"
             )
+
+    def _refuse_unaccounted(self, state: LogDirState) -> None:
+        """Refuse where quarantine alone has what a run has cut that was killed, and that nobody went on with."""
+        for folder, saved in self._unused.items():
+            for name, one in saved.items():
+                if not is_derived(name) and not state.holds(folder, name, one):
+                    path = os.path.join(folder_path(self._log_dir, folder), name)
+                    raise UnsafeError(
+                        f"{self._saved.path(folder, one.stored)}: run {self.run} was killed while it changed {folder}, "
+                        "nobody went on with it, and its account does not say what it did. Nothing was changed. "
+                        f"Remedy: put the bytes back by hand, into {path} at byte {one.position}, then purge that run"
+                    )
 
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
         """Whether the place of *move* is taken, and not by what the recovery has made there: that goes first."""

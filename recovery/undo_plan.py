@@ -70,8 +70,22 @@ class Moved:
     saved: Saved
 
 
-def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> tuple[list[Change], list[Moved]]:
-    """Return the changes and the moves in the lines of a manifest, in order.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAccount:
+    """What the manifest of a run says.
+
+    Attributes:
+        changes, moves: in order.
+        unused: what was saved for a change that is not among them, by folder and name: the run was killed before.
+    """
+
+    changes: list[Change]
+    moves: list[Moved]
+    unused: Mapping[str, Mapping[str, Saved]]
+
+
+def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> RunAccount:
+    """Return what the lines of a manifest say.
 
     Whoever may write into quarantine may have written them: no name in them leads out of its folder.
 
@@ -89,7 +103,7 @@ def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> tuple[list[C
         ) from error
 
 
-def _read_account(entries: Iterable[Mapping[str, Any]]) -> tuple[list[Change], list[Moved]]:
+def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
     changes: list[Change] = []
     moves: list[Moved] = []
     saved: dict[str, dict[str, Saved]] = {}
@@ -105,7 +119,7 @@ def _read_account(entries: Iterable[Mapping[str, Any]]) -> tuple[list[Change], l
             moves.append(Moved(folder=folder, name=plain_name(entry["file"]), saved=_saved(entry, folder)))
         else:
             saved.setdefault(folder, {})[plain_name(entry["file"])] = _saved(entry, folder)
-    return changes, moves
+    return RunAccount(changes=changes, moves=moves, unused=saved)
 
 
 def _saved(entry: Mapping[str, Any], folder: str) -> Saved:

@@ -119,7 +119,7 @@ class Case:
             "purge": self._purge,
             "broker": self._broker,
         }
-        names = ["recover"] * 3 + ["kill"] * 4 + ["undo"] * 2 + ["purge"] + ["broker"]
+        names = ["recover"] * 3 + ["kill"] * 4 + ["undo"] * 4 + ["purge"] + ["broker"]
         for _ in range(self._rng.randint(2, _MOST_STEPS)):
             kinds[self._rng.choice(names)]()
         self._finish()

@@ -9,6 +9,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -19,7 +20,7 @@ from recovery.model import LogSettings
 from recovery.undo import undo
 from tests.faults.states import SINGLE_STATES as STATES
 from tests.mutilate import DAMAGES, Victim, make_victim
-from tests.recovery.driving import own_leftovers, quarantine_of, recover
+from tests.recovery.driving import log_bytes, lost_batches, own_leftovers, quarantine_of, recover
 from tests.recovery.killing import killed_at
 from tests.recovery.test_lock import other_process
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
@@ -277,6 +278,72 @@ class TestSeveralRuns:
             assert own_leftovers(victim.log_dir) == []
             assert not quarantine_of(victim.log_dir).exists()
         assert number > 50
+
+
+class TestARunThatNobodyWentOnWith:
+    """It was killed, and the next one began anew: what the first has changed is in its account all the same."""
+
+    @pytest.mark.parametrize("name", ["torn first segment", "interrupted compaction", "overflowed segment"])
+    @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["restart", "another quarantine"])
+    def test_all_of_it_is_taken_back(
+        self, samples: list[Sample], name: str, is_elsewhere: bool, ram_path: Path
+    ) -> None:
+        victim = state_of(samples[0], name, ram_path)
+        before, logs = tree_of(victim.log_dir), log_bytes(victim.log_dir)
+        original = shutil.copytree(victim.log_dir, ram_path / "original")
+        place = str(ram_path / "elsewhere") if is_elsewhere else None
+        count = 0
+        for number in range(1, 400, 3):
+            for path in (victim.log_dir, quarantine_of(victim.log_dir), ram_path / "elsewhere"):
+                shutil.rmtree(path, ignore_errors=True)
+            shutil.copytree(original, victim.log_dir)
+            if not killed_at(number, lambda: recover(samples[0], [victim.log_dir])):
+                break
+            recover(samples[0], [victim.log_dir], restart=not is_elsewhere, quarantine_dir=place)
+            if is_elsewhere and (quarantine_of(victim.log_dir) / "journal").exists():
+                recover(samples[0], [victim.log_dir])  # it had all but ended
+            for one in [place, None] if is_elsewhere else [None]:
+                while undo([str(victim.log_dir)], quarantine_dir=one)[0].run is not None:
+                    saved = [quarantine_of(victim.log_dir), ram_path / "elsewhere"]
+                    assert not lost_from_all(logs, victim.log_dir, saved), number
+                    count += 1
+            assert differences(without_pending(before), without_pending(tree_of(victim.log_dir))) == [], (
+                number
+            )
+        assert count > 20
+
+    def test_what_its_account_does_not_say_is_not_thrown_away(
+        self, samples: list[Sample], ram_path: Path
+    ) -> None:
+        victim = state_of(samples[0], "torn first segment", ram_path)
+        recover(samples[0], [victim.log_dir])
+        (manifest,) = quarantine_of(victim.log_dir).glob("*/manifest.jsonl")
+        lines = manifest.read_text().splitlines()
+        manifest.write_text(
+            "".join(f"{line}\n" for line in lines if '"kind": "change"' not in line or "log-dir" in line)
+        )
+        found = tree_of(victim.log_dir.parent)
+        with pytest.raises(
+            UnsafeError, match=r"nobody went on with it.*Nothing was changed\. Remedy: put the"
+        ):
+            undo([str(victim.log_dir)])
+        assert differences(found, tree_of(victim.log_dir.parent)) == []
+
+    def test_one_that_changed_nothing_is_in_nobodys_way(self, samples: list[Sample], ram_path: Path) -> None:
+        victim = state_of(samples[0], "torn first segment", ram_path)
+        before = tree_of(victim.log_dir)
+        with mock.patch("recovery.apply.stage", side_effect=OSError(errno.EIO, "Input/output error")):
+            assert recover(samples[0], [victim.log_dir]).exit_code == 1
+        assert list(quarantine_of(victim.log_dir).glob("*/manifest.jsonl"))
+        recover(samples[0], [victim.log_dir], restart=True)
+        while undo([str(victim.log_dir)])[0].run is not None:
+            pass
+        assert differences(before, tree_of(victim.log_dir)) == []
+
+
+def lost_from_all(logs: dict[str, bytes], log_dir: Path, places: list[Path]) -> set[str]:
+    """The batches that are neither live nor in one of the quarantines."""
+    return set.intersection(*(set(lost_batches(logs, log_dir, place)) for place in places))
 
 
 class TestFound:
