@@ -54,6 +54,19 @@ FOUND = (
         "the manifest that could not be read was not named",
     ),
     ("undo-faults", "missing index and torn tail", "EIO@read manifest.jsonl#3", "the same"),
+    ("undo-faults", "unfinished split", "EIO+@readdir d1.quarantine/*/late-0#1", "the same of a folder"),
+    (
+        "faults",
+        "pending deletions",
+        "EIO+@stat d1/.lock#3",
+        "a lock file that could not be looked at stayed locked",
+    ),
+    (
+        "faults",
+        "one refused",
+        "EIO@stat late-1/00000000000000000074.index#2",
+        "access(2) said no, and not why",
+    ),
     (
         "undo-crashes",
         "torn first segment",
