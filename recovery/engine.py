@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from recovery.cut_ledger import CutLedger, acknowledge
-from recovery.errors import LogDirLockedError, LogDirOfflineError, UnsafeError
+from recovery.errors import LogDirLockedError, LogDirOfflineError, RecoveryError, UnsafeError
 from recovery.forecast import bytes_to_scan, segments_to_recover
 from recovery.handoff import Handoff
 from recovery.inventory import LogDirInventory, list_log_dir
@@ -135,8 +135,9 @@ class Engine:
                 report = self._run()
         except LogDirLockedError:
             raise
-        except BaseException:
-            self._notify(RunFinished(exit_code=EXIT_ERROR))  # watchers must not wait for a run that is over
+        except BaseException as error:  # watchers must not wait for a run that is over
+            code = error.exit_code if isinstance(error, RecoveryError) else EXIT_ERROR
+            self._notify(RunFinished(exit_code=code))
             raise
         self._notify(RunFinished(exit_code=report.exit_code))
         if self._acknowledge:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 
 from recovery.access import broker_user, may_give_away
@@ -183,6 +183,7 @@ class _Listing:
         log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
         for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
             self._checkpoint(name, self._notes)
+        self._notes += self._blocked_writes()
         tasks = []
         for name in names:
             folder = self._folder(name)
@@ -247,6 +248,19 @@ class _Listing:
                 )
             )
         return True
+
+    def _blocked_writes(self) -> Iterator[Problem]:
+        """Yield what lies in the way of a checkpoint that a broker writes. Kafka: CheckpointFile.write."""
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+            temporary = f"{name}.tmp"
+            path = os.path.join(self._log_dir, temporary)
+            if temporary not in self._without and is_there(path) and (kind := other_kind(path)) is not None:
+                yield Problem(
+                    file=temporary,
+                    rule=f"a {kind} where a broker writes its checkpoints (IOException takes the log dir offline)",
+                    remedy="move it away",
+                    repair=Repair(names=(temporary,)),
+                )
 
     def _folder(self, name: str) -> PartitionFolder | None:
         """Return what the folder *name* is to a broker that loads it, None where it does not or cannot."""

@@ -15,6 +15,7 @@ import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from stat import S_ISREG
 from typing import Any
 
 from native.raw_scan import RawScan
@@ -23,7 +24,7 @@ from recovery.commit import Commit
 from recovery.cut_ledger import CutLedger
 from recovery.durable import remove_empty_folder, remove_file
 from recovery.errors import JournalError, UnsafeError
-from recovery.file_system import is_folder, is_there, keeps_inodes
+from recovery.file_system import is_folder, is_there, keeps_inodes, look_at
 from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
 from recovery.journal import Journal, listing_digest, remove_unfinished
@@ -391,6 +392,7 @@ def own_files(log_dir: str) -> dict[str, FileStat]:
     found = {}
     own = (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS)
     for name in (*own, *(name + TEMPORARY_SUFFIX for name in HANDED_OVER_FILES)):
-        with contextlib.suppress(FileNotFoundError):
-            found[name] = file_stat(os.stat(os.path.join(log_dir, name)))
+        stat = look_at(os.path.join(log_dir, name))
+        if stat is not None and S_ISREG(stat.st_mode):
+            found[name] = file_stat(stat)
     return found

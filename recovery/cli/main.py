@@ -81,10 +81,11 @@ def _open_closed_streams() -> None:
     """Put the null device where a caller has closed a standard stream (`2>&-`).
 
     Otherwise the next file that is opened gets the descriptor, and a message ends up in a log. The device is not
-    opened where nobody needs it: in some containers a user may not write to it.
+    opened where nobody needs it: in some containers a user may not write to it. For standard output it is opened to
+    be read, so that it shows that nobody gets a report.
     """
     while (lowest := _lowest_free_descriptor()) <= 2:
-        mode = os.O_RDONLY if lowest == 0 else os.O_WRONLY
+        mode = os.O_WRONLY if lowest == 2 else os.O_RDONLY
         os.set_inheritable(os.open(os.devnull, mode), True)
     if sys.stdout is None:
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - open to the end of the process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def print_result(text: str) -> bool:
     """Print the result, and return whether it was taken whole.
 
-    The work is done: a reader who has gone (`| head`) changes nothing about it.
+    The work is done: a reader who has gone (`| head`), or never was (`>&-`), changes nothing about it.
 
     Raises:
         OSError: it could not be written.
@@ -33,6 +34,8 @@ def print_result(text: str) -> bool:
         return False
     except OSError as error:
         _discard_output()
+        if error.errno == errno.EBADF:
+            return False
         raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
     return True
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recovery.report import CUT_LEDGER
-from tests.cli.command import Done, recover, run, start
+from tests.cli.command import RECOVERY, Done, recover, run, start
 from tests.cli.paused import resume, start_paused
 from tests.faults.states import MADE_STATES
 from tests.recovery.driving import own_leftovers
@@ -139,6 +139,12 @@ def test_a_full_device(sample: Sample, expected: dict[str, tuple[int, int]]) -> 
         _, stderr = process.communicate()
     assert process.returncode == 1
     assert "the report could not be written" in stderr
+    assert_told_once(sample, expected)
+
+
+def test_a_closed_output(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+    command = ("sh", "-c", '"$@" >&-', "sh", *RECOVERY)
+    assert run(*arguments_of(sample, "--exit-zero-on-truncation"), command=command).exit_code == 0
     assert_told_once(sample, expected)
 
 

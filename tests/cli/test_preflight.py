@@ -122,3 +122,20 @@ def test_a_metadata_log_dir_that_is_no_place_for_a_lock(sample: Sample, tmp_path
     done = recover(sample, "--property", f"metadata.log.dir={tmp_path / 'metadata'}")
     assert done.exit_code == 3
     assert_one_line(done, "metadata.log.dir", "Nothing was changed")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+def test_what_lies_in_the_way_of_a_checkpoint_is_told_before_and_the_logs_are_recovered(
+    sample: Sample, make: object, name: str
+) -> None:
+    make(sample.log_dirs[0] / f"{name}.tmp")
+    announced, done = recover(sample, "--dry-run"), recover(sample)
+    for one in (announced, done):
+        (first, *_) = one.report["logDirs"]
+        assert first["status"] == ("partial" if make is os.mkdir else "recovered")
+        assert any(f"{name}.tmp" in words and "Remedy: move it away" in words for words in first["warnings"])
+    assert announced.exit_code == done.exit_code
+    repaired = recover(sample, "--repair")
+    assert repaired.exit_code == 0
+    assert not (sample.log_dirs[0] / f"{name}.tmp").exists()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from recovery.run_journal import RunJournal
-from tests.cli.command import assert_one_line, recover
+from tests.cli.command import assert_one_line, recover, run
 from tests.cli.paused import start_paused
+from tests.recovery.driving import quarantine_of
 from tests.samples import MARKER, Sample, unpack
 
 ANOTHER = ("--property", "producer.id.expiration.ms=7")
@@ -51,3 +53,14 @@ def test_restart_forgets_what_it_cannot_read(begun: Sample) -> None:
     assert_one_line(refused, "not a journal", "--restart")
     assert recover(begun, "--restart", *ANOTHER).exit_code == 0
     assert not any(path.name.endswith("journal") for path in begun.root.rglob("*"))
+
+
+def test_the_last_event_has_the_exit_code_of_the_process(ram_path: Path) -> None:
+    sample = unpack("intact", ram_path)
+    place = quarantine_of(sample.log_dirs[0])
+    place.mkdir()
+    (place / "journal").write_bytes(b"garbage")
+    done = run("recover", "-c", sample.config, "--progress", "json")
+    assert done.exit_code == 3
+    finished = [json.loads(line) for line in done.stderr.splitlines() if '"RunFinished"' in line]
+    assert [event["exit_code"] for event in finished] == [3]
