@@ -63,6 +63,15 @@ class CommitGroup:
             or time.monotonic() - ready.begun_s >= _MOST_S
         )
 
+    def split_off(self) -> CommitGroup:
+        """Return a group of its own with all that waits, which somebody else may finish; nothing waits here then.
+
+        This one stays what a partition in hand is staged in, whatever is committed meanwhile to make room for it.
+        """
+        group = CommitGroup(self._quarantine, self._journal)
+        group._ready, self._ready = self._ready, group._ready
+        return group
+
     def stage(
         self,
         path: str,

@@ -73,6 +73,24 @@ def refused_reports(inventory: LogDirInventory) -> list[PartitionReport]:
     ]
 
 
+def check_all_ended(inventory: LogDirInventory, done: Collection[str]) -> None:
+    """Make sure that each partition has ended in a result: none may be missing from the report without a word.
+
+    Args:
+        done: the folders of those that have.
+
+    Raises:
+        OSError: one has not. The dir is not handed over then.
+    """
+    lost = [task.folder for task in inventory.tasks if task.folder not in done]
+    if lost:
+        others = f" ({len(lost) - 1} more as well)" if lost[1:] else ""
+        raise OSError(
+            f"{inventory.log_dir}/{lost[0]}: recovery ended without a result{others}, a defect of this program. "
+            "Remedy: run again, and report it"
+        )
+
+
 def failed_reports(
     inventory: LogDirInventory, done: Collection[str], error: OSError
 ) -> Iterator[PartitionReport]:

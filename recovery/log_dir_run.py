@@ -28,6 +28,7 @@ from recovery.file_system import is_local
 from recovery.forecast import most_busy_threads
 from recovery.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.log_dir_ends import (
+    check_all_ended,
     earlier_cut_event,
     failed_reports,
     finished_event,
@@ -134,6 +135,7 @@ class LogDirRun:
         if error is None:
             try:
                 self._check_stop()
+                check_all_ended(self._inventory, self._queue.results)
                 with self._phases.during("hand-over"):
                     return self._hand_over()
             except (OSError, InterruptedRecoveryError) as failure:
@@ -176,8 +178,7 @@ class LogDirRun:
         """Let the partitions of this thread that wait for that be brought to disk, while it goes on."""
         group: CommitGroup = self._numbers.group
         if group.paths:
-            self._numbers.group = CommitGroup(self._quarantine, self._journal)
-            self._committer.submit(partial(self._commit, group, self._numbers.value))
+            self._committer.submit(partial(self._commit, group.split_off(), self._numbers.value))
 
     def _commit_all(self) -> None:
         """Bring them to disk, and wait for all that were to be before."""

@@ -129,30 +129,40 @@ class SpaceLedger:
         Args:
             partition: path of the folder.
             quarantine: where that is, or will be.
-            before_waiting: releases what whoever asks has reserved for others; called where there is too little.
+            before_waiting: releases all that whoever asks has reserved for others, or sees to it; called once, before
+                the first wait. Two that waited for each other's, or one for its own, would wait for ever.
         """
         places = self._places(plan, log_dir, quarantine)
-        with self._changed:
-            is_short = any(needed > self._free_bytes(device, path) for device, path, needed, _ in places)
-        if is_short:
-            before_waiting()
-        with self._changed:
-            while True:
-                with self._exclusively():
-                    short = [
-                        (path, needed, free)
-                        for device, path, needed, _ in places
-                        if needed > (free := self._free_bytes(device, path))
-                    ]
-                    if not short:
-                        self._hold(partition, places)
-                        break
-                    if not any(self._is_reserved(device) for device, *_ in places):
-                        return tuple(_too_little(path, needed, free) for path, needed, free in short)
-                self._check_stop()
-                self._changed.wait(timeout=_WAIT_S)
-            self._needed[log_dir] = self._needed.get(log_dir, 0) + max(places[0][2], 0)
-        return ()
+        has_let_go = False
+        while True:
+            with self._changed:
+                problems = self._try_to_hold(partition, places)
+                if problems is not None:
+                    if not problems:
+                        self._needed[log_dir] = self._needed.get(log_dir, 0) + max(places[0][2], 0)
+                    return problems
+                if has_let_go:
+                    self._check_stop()
+                    self._changed.wait(timeout=_WAIT_S)
+            if not has_let_go:  # once will do: whoever waits takes nothing else
+                before_waiting()
+                has_let_go = True
+
+    def _try_to_hold(
+        self, partition: str, places: list[tuple[int, str, int, int]]
+    ) -> tuple[Problem, ...] | None:
+        """Set space aside where there is enough; return why that can never be, None where others may make room."""
+        with self._exclusively():
+            short = [
+                (path, needed, free)
+                for device, path, needed, _ in places
+                if needed > (free := self._free_bytes(device, path))
+            ]
+            if not short:
+                self._hold(partition, places)
+            elif any(self._is_reserved(device) for device, *_ in places):
+                return None
+        return tuple(_too_little(path, needed, free) for path, needed, free in short)
 
     def _hold(self, partition: str, places: Iterable[tuple[int, str, int, int]]) -> None:
         self._held[partition] = [(device, needed, returned) for device, _, needed, returned in places]

@@ -103,6 +103,19 @@ class TestTogether:
 
 
 class TestErrors:
+    def test_a_partition_without_a_result_is_told_of(self, sample: Sample) -> None:
+        """That would be a defect, and is never passed over in silence."""
+        whole = module.CommitGroup.finish
+        with mock.patch.object(module.CommitGroup, "finish", lambda group: whole(group)[1:]):
+            report = recover(sample, thread_count=1)
+        assert report.exit_code == 1
+        for log_dir in report.log_dirs:
+            assert log_dir.status == "offline"
+            failed = [one.folder for one in log_dir.partitions if one.status == "failed"]
+            assert failed
+            assert failed[0] in str(log_dir.error)
+            assert not os.path.exists(os.path.join(log_dir.log_dir, MARKER))
+
     def test_a_group_that_cannot_be_brought_to_disk_is_as_it_was(self, sample: Sample) -> None:
         before = {
             name: data

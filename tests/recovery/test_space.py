@@ -28,7 +28,7 @@ from recovery.space import SpaceLedger, need_of
 from recovery.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from tests.edge_cases import BASES, Log, segment
 from tests.recovery.driving import footprint, log_bytes, lost_batches, recover
-from tests.samples import MARKER
+from tests.samples import MARKER, unpack
 from tests.test_edge_cases import sample_of
 
 BLOCK = 4096
@@ -130,6 +130,32 @@ class TestLedger:
         assert reserve(ledger, "c", 4, tmp_path) == ()
         assert ledger.needed_bytes(str(tmp_path)) == 10 * BLOCK
 
+    def test_who_waits_holds_nothing(self, free: list[int], tmp_path: Path, monkeypatch) -> None:
+        """Room may go between two looks; whoever waits for what only he can let go of waits for ever."""
+
+        def stop() -> None:
+            raise TimeoutError
+
+        ledger = SpaceLedger(dry_run=False, check_stop=stop)
+        looks = iter([20 * BLOCK] * 3)
+        monkeypatch.setattr(space, "free_bytes", lambda _path: next(looks, free[0]))
+        held: list[str] = []
+
+        def let_go() -> None:
+            while held:
+                ledger.release(held.pop())
+
+        for name in "abcd":
+            found = ledger.reserve(
+                name,
+                plan(write(6 * BLOCK)),
+                log_dir=str(tmp_path),
+                quarantine=str(tmp_path),
+                before_waiting=let_go,
+            )
+            assert found == ()
+            held.append(name)
+
     def test_a_wait_ends_with_the_run(self, free: list[int], tmp_path: Path) -> None:
         def stop() -> None:
             raise InterruptedError
@@ -171,6 +197,20 @@ def test_a_dry_run_says_what_is_needed_in_all(tmp_path: Path) -> None:
     line = f"needs at most {log_dir.needed_bytes} bytes here, {log_dir.free_bytes} free"
     assert line in report.to_text()
     assert "needs at most" not in recover(sample_of(log), [log.log_dir]).to_text()
+
+
+@pytest.mark.parametrize("thread_count", [1, 2, 4])
+def test_who_must_wait_for_its_own_group_is_not_forgotten(
+    thread_count: int, ram_path: Path, monkeypatch
+) -> None:
+    """With a little less room than all partitions take together, some are committed so that others fit."""
+    sample = unpack("crashed", ram_path)
+    expected = recover(sample, dry_run=True)
+    needed = max(log_dir.needed_bytes for log_dir in expected.log_dirs)
+    monkeypatch.setattr(space, "free_bytes", lambda _path: needed - BLOCK)
+    report = recover(sample, thread_count=thread_count)
+    assert [one.folder for one in report.partitions] == [one.folder for one in expected.partitions]
+    assert report.exit_code == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
