@@ -230,6 +230,7 @@ class LogDirRun:
                             os.path.join(task.log_dir, task.folder),
                             log_dir=task.log_dir,
                             quarantine=self._quarantine.root,
+                            file_count=len(task.files),
                             before_waiting=self._commit_all,
                         ),
                     )

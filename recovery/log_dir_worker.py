@@ -173,7 +173,7 @@ def open_run(
         job,
         journal,
         quarantine,
-        space=SpaceLedger(dry_run=job.dry_run, check_stop=stop.check, share=share),
+        space=SpaceLedger(dry_run=job.dry_run, log_dir_count=share.count, check_stop=stop.check, share=share),
         limit=RateLimit(None, check=stop.check),
         phases=phases,
         notify=notify,

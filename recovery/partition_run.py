@@ -261,7 +261,10 @@ class PartitionRun:
             self.scans.cancel()
         with self._phases.during("plan"):
             plan = self._plan(outcome)
-        if problems := self._reserve(plan):
+        is_passed_over = (
+            plan.is_empty and not self._is_recovered()
+        )  # nothing is written, not even into the journal
+        if not is_passed_over and (problems := self._reserve(plan)):
             return self._refused(PartitionRefusedError.of(problems), started_s)
         self._tell(outcome)
 
@@ -277,7 +280,7 @@ class PartitionRun:
             return result([])
         if self._has_leftovers:
             unstage(self._path)
-        if plan.is_empty and not self._is_recovered():
+        if is_passed_over:
             return result([])
         with self._phases.during("write"):
             if not plan.is_empty:

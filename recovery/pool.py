@@ -136,7 +136,9 @@ class Pool:
         """
         jobs = tuple(jobs)
         limit = RateLimit(self._max_bytes_per_second, check=self._stop.check)
-        space = SpaceLedger(dry_run=any(job.dry_run for job in jobs), check_stop=self._stop.check)
+        space = SpaceLedger(
+            dry_run=any(job.dry_run for job in jobs), log_dir_count=len(jobs), check_stop=self._stop.check
+        )
         return self._run(
             [
                 LogDirRun(

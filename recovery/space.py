@@ -19,7 +19,10 @@ from recovery.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from segfmt.value_class import dataclass
 
 _WAIT_S = 0.2
-_ENTRY_BYTES = 1024  # a line of the manifest, and a name or two
+_SPARE_BYTES = 32 << 10
+"""Never promised, once and for each log dir: checkpoints, the hand-off, the head of the journal, cuts not yet told."""
+_BYTES_PER_PARTITION = 4 << 10  # what a journal and a manifest say of a partition at least, with its report
+_BYTES_PER_SAVE, _BYTES_PER_ACTION, _BYTES_PER_FILE = 1024, 512, 320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,18 +32,24 @@ class SpaceNeed:
     Attributes:
         written_bytes: in the log dir, before anything that is replaced or cut gives its space back.
         copied_bytes: in quarantine, of what cannot be a hard link.
+        entered_bytes: there, too, in manifest and journal, at most; part of it before anything gives space back.
         linked_bytes: in quarantine where that is on another file system: of the rest, copied there, too.
         returned_bytes: given back when all is done.
     """
 
     written_bytes: int = 0
     copied_bytes: int = 0
+    entered_bytes: int = 0
     linked_bytes: int = 0
     returned_bytes: int = 0
 
 
-def need_of(plan: PartitionPlan, *, block_bytes: int = 4096) -> SpaceNeed:
-    """Return what carrying out *plan* takes. Zeros at the end of a file that is made are a hole."""
+def need_of(plan: PartitionPlan, *, file_count: int = 0, block_bytes: int = 4096) -> SpaceNeed:
+    """Return what carrying out *plan* takes. Zeros at the end of a file that is made are a hole.
+
+    Args:
+        file_count: of the files in the folder: each is entered.
+    """
 
     def blocks(size_bytes: int) -> int:
         return -(-size_bytes // block_bytes) * block_bytes
@@ -49,7 +58,7 @@ def need_of(plan: PartitionPlan, *, block_bytes: int = 4096) -> SpaceNeed:
     kept = {save.name for save in plan.saves}
     for save in plan.saves:
         is_linked = isinstance(save, SaveFile) and not save.is_cut
-        copied += _ENTRY_BYTES + (0 if is_linked else blocks(save.size_bytes))
+        copied += 0 if is_linked else blocks(save.size_bytes)
         linked += blocks(save.size_bytes) if is_linked else 0
     for action in plan.actions:
         if isinstance(action, WriteFile):
@@ -66,7 +75,19 @@ def need_of(plan: PartitionPlan, *, block_bytes: int = 4096) -> SpaceNeed:
     for action in plan.actions:
         if isinstance(action, TruncateFile):
             returned += tails.get(action.name, 0) // block_bytes * block_bytes
-    return SpaceNeed(written_bytes=written, copied_bytes=copied, linked_bytes=linked, returned_bytes=returned)
+    return SpaceNeed(
+        written_bytes=written,
+        copied_bytes=copied,
+        entered_bytes=_entered_bytes(plan, file_count) + (block_bytes if plan.saves else 0),  # and a folder
+        linked_bytes=linked,
+        returned_bytes=returned,
+    )
+
+
+def _entered_bytes(plan: PartitionPlan, file_count: int) -> int:
+    """Return how long the lines of manifest and journal are over a partition, at most: about half of it is usual."""
+    counted = _BYTES_PER_SAVE * len(plan.saves) + _BYTES_PER_ACTION * len(plan.actions)
+    return _BYTES_PER_PARTITION + counted + _BYTES_PER_FILE * file_count
 
 
 @dataclass(slots=True)
@@ -91,6 +112,7 @@ class SpaceLedger:
 
     Args:
         dry_run: what one partition would write is not there for the next one.
+        log_dir_count: how many log dirs are worked on, by others as well.
         check_stop: raises where the run is to end.
         share: with ledgers in other processes; None where all log dirs are written by this one.
     """
@@ -99,10 +121,12 @@ class SpaceLedger:
         self,
         *,
         dry_run: bool,
+        log_dir_count: int = 1,
         check_stop: Callable[[], None] = lambda: None,
         share: SpaceShare | None = None,
     ) -> None:
         self._dry_run = dry_run
+        self._spare_bytes = _SPARE_BYTES * (1 + log_dir_count)
         self._check_stop = check_stop
         self._share = share
         self._changed = threading.Condition()
@@ -120,6 +144,7 @@ class SpaceLedger:
         *,
         log_dir: str,
         quarantine: str,
+        file_count: int = 0,
         before_waiting: Callable[[], None] = lambda: None,
     ) -> tuple[Problem, ...]:
         """Set space aside for *plan*, until `release`; return why that cannot be.
@@ -129,17 +154,18 @@ class SpaceLedger:
         Args:
             partition: path of the folder.
             quarantine: where that is, or will be.
+            file_count: of the files in the folder.
             before_waiting: releases all that whoever asks has reserved for others, or sees to it; called once, before
                 the first wait. Two that waited for each other's, or one for its own, would wait for ever.
         """
-        places = self._places(plan, log_dir, quarantine)
+        places = self._places(plan, log_dir, quarantine, file_count)
         has_let_go = False
         while True:
             with self._changed:
                 problems = self._try_to_hold(partition, places)
                 if problems is not None:
                     if not problems:
-                        self._needed[log_dir] = self._needed.get(log_dir, 0) + max(places[0][2], 0)
+                        self._needed[log_dir] = self._needed.get(log_dir, self._spare_bytes) + places[0][2]
                     return problems
                 if has_let_go:
                     self._check_stop()
@@ -154,9 +180,9 @@ class SpaceLedger:
         """Set space aside where there is enough; return why that can never be, None where others may make room."""
         with self._exclusively():
             short = [
-                (path, needed, free)
+                (path, needed + self._spare_bytes, free)
                 for device, path, needed, _ in places
-                if needed > (free := self._free_bytes(device, path))
+                if needed and needed + self._spare_bytes > (free := self._free_bytes(device, path))
             ]
             if not short:
                 self._hold(partition, places)
@@ -167,7 +193,7 @@ class SpaceLedger:
     def _hold(self, partition: str, places: Iterable[tuple[int, str, int, int]]) -> None:
         self._held[partition] = [(device, needed, returned) for device, _, needed, returned in places]
         for device, needed, _ in self._held[partition]:
-            self._systems[device].reserved_bytes += max(needed, 0)
+            self._systems[device].reserved_bytes += needed
             self._tell_others(device)
 
     def _exclusively(self) -> AbstractContextManager[object]:
@@ -188,7 +214,7 @@ class SpaceLedger:
         with self._changed:
             for device, needed, returned in self._held.pop(partition, ()):
                 system = self._systems[device]
-                system.reserved_bytes -= max(needed, 0)
+                system.reserved_bytes -= needed
                 system.spent_bytes += needed - returned if self._dry_run else 0
                 self._tell_others(device)
             self._changed.notify_all()
@@ -198,7 +224,9 @@ class SpaceLedger:
         with self._changed:
             return self._needed.get(log_dir, 0)
 
-    def _places(self, plan: PartitionPlan, log_dir: str, quarantine: str) -> list[tuple[int, str, int, int]]:
+    def _places(
+        self, plan: PartitionPlan, log_dir: str, quarantine: str, file_count: int
+    ) -> list[tuple[int, str, int, int]]:
         """Return (device, a path on it, bytes needed, bytes that come back) for each file system."""
         known = self._layouts.get((log_dir, quarantine))
         if known is None:  # where quarantine is to be is on the device of what is above it
@@ -207,12 +235,16 @@ class SpaceLedger:
                 device=os.stat(log_dir).st_dev,
                 far_device=os.stat(nearest(quarantine)).st_dev,
             )
-        need = need_of(plan, block_bytes=known.block_bytes)
-        if known.device == known.far_device:
-            return [(known.device, log_dir, need.written_bytes + need.copied_bytes, need.returned_bytes)]
+        need = need_of(plan, file_count=file_count, block_bytes=known.block_bytes)
+        is_one = known.device == known.far_device
+        written = need.written_bytes + (need.copied_bytes if is_one else 0)
+        given = need.returned_bytes + max(-written, 0)
+        if is_one:
+            return [(known.device, log_dir, max(written, 0) + need.entered_bytes, given)]
+        saved = need.copied_bytes + need.linked_bytes + need.entered_bytes
         return [
-            (known.device, log_dir, need.written_bytes, need.returned_bytes),
-            (known.far_device, nearest(quarantine), need.copied_bytes + need.linked_bytes, 0),
+            (known.device, log_dir, max(written, 0), given),
+            (known.far_device, nearest(quarantine), saved, 0),
         ]
 
     def _free_bytes(self, device: int, path: str) -> int:

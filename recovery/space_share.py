@@ -54,6 +54,11 @@ class SpaceShare:
         os.write(descriptor, bytes((count + 1) * _DEVICES * _ROW_DTYPE.itemsize))
         return cls(descriptor, count)
 
+    @property
+    def count(self) -> int:
+        """How many processes there are, besides the one that made the memory."""
+        return len(self._rows) - 1
+
     @contextmanager
     def exclusively(self) -> Iterator[None]:
         """Keep other processes out of the block; threads see to that themselves. A dead process holds nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -23,7 +25,10 @@ from recovery.actions import (
     TruncateFile,
     WriteFile,
 )
+from recovery.journal import Journal
+from recovery.journal_record import encode_json
 from recovery.model import RemovalKind
+from recovery.quarantine import Quarantine
 from recovery.space import SpaceLedger, need_of
 from recovery.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from tests.edge_cases import BASES, Log, segment
@@ -43,8 +48,41 @@ def write(size_bytes: int, name: str = "a") -> WriteFile:
 
 
 class TestNeed:
-    def test_nothing(self) -> None:
-        assert need_of(plan(RenameFile(old="a", new="b"))) == space.SpaceNeed()
+    def test_nothing_but_what_is_entered(self) -> None:
+        need = need_of(plan(RenameFile(old="a", new="b")))
+        assert need == space.SpaceNeed(entered_bytes=need.entered_bytes)
+        assert need.entered_bytes > 0
+
+    def test_what_manifest_and_journal_say_is_covered(self, ram_path: Path) -> None:
+        sample = unpack("crashed", ram_path)
+        needs: dict[str, space.SpaceNeed] = {}
+        entered: dict[str, int] = {}
+
+        def need(plan: PartitionPlan, **options: int) -> space.SpaceNeed:
+            needs[plan.folder] = need_of(plan, **options)
+            return needs[plan.folder]
+
+        def append(journal: Journal, kind: object, key: str, documents: dict, *rest: object) -> None:
+            for name, document in documents.items():
+                entered[name] = entered.get(name, 0) + len(encode_json(document))
+            whole_append(journal, kind, key, documents, *rest)
+
+        def enter(quarantine: Quarantine, entries: list) -> None:
+            for entry in (entries := list(entries)):
+                name = entry["partition"]
+                entered[name] = entered.get(name, 0) + len(json.dumps(entry)) + 1
+            whole_enter(quarantine, entries)
+
+        whole_append, whole_enter = Journal._append_documents, Quarantine._enter
+        with (
+            mock.patch.object(space, "need_of", need),
+            mock.patch.object(Journal, "_append_documents", append),
+            mock.patch.object(Quarantine, "_enter", enter),
+        ):
+            assert recover(sample).exit_code == 0
+        assert len(needs) > 20
+        short = {name for name, need in needs.items() if not 0 < entered[name] <= need.entered_bytes}
+        assert short == set()
 
     def test_new_files_in_whole_blocks(self) -> None:
         copy = CopyPart(source="a", name="c", position=0, size_bytes=BLOCK)
@@ -83,6 +121,12 @@ def reserve(ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path) -> tupl
     return tuple(map(str, found))
 
 
+def only_files(monkeypatch) -> None:
+    """Let nothing count but the files that a plan makes."""
+    monkeypatch.setattr(space, "_SPARE_BYTES", 0)
+    monkeypatch.setattr(space, "_entered_bytes", lambda _plan, _file_count: 0)
+
+
 class TestLedger:
     @pytest.fixture
     def free(self, monkeypatch) -> list[int]:
@@ -90,6 +134,7 @@ class TestLedger:
         bytes_free = [10 * BLOCK]
         monkeypatch.setattr(space, "free_bytes", lambda _path: bytes_free[0])
         monkeypatch.setattr(space, "_block_bytes", lambda _path: BLOCK)
+        only_files(monkeypatch)
         return bytes_free
 
     def test_what_fits_fits(self, free: list[int], tmp_path: Path) -> None:
@@ -255,6 +300,7 @@ class TestSharedLedgers:
     def ledgers(self, monkeypatch) -> Iterator[list[SpaceLedger]]:
         monkeypatch.setattr(space, "free_bytes", lambda _path: 10 * BLOCK)
         monkeypatch.setattr(space, "_block_bytes", lambda _path: BLOCK)
+        only_files(monkeypatch)
         with closing(SpaceShare.create(2)) as self.parent:
             shares = [SpaceShare(os.dup(self.parent.descriptor), number) for number in range(2)]
             yield [SpaceLedger(dry_run=False, share=share) for share in shares]
