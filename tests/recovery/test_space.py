@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from unittest import mock
@@ -110,13 +110,16 @@ class TestNeed:
         assert need.linked_bytes == 5 * BLOCK
 
 
-def reserve(ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path) -> tuple[str, ...]:
+def reserve(
+    ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path, **options: Callable[[], None]
+) -> tuple[str, ...]:
     """Reserve *blocks* in the log dir *tmp_path*, whose quarantine is to be made in it; why not, in words."""
     found = ledger.reserve(
         name,
         plan(write(blocks * BLOCK)),
         log_dir=str(tmp_path),
         quarantine=str(tmp_path / "not" / "yet"),
+        **options,
     )
     return tuple(map(str, found))
 
@@ -191,14 +194,7 @@ class TestLedger:
                 ledger.release(held.pop())
 
         for name in "abcd":
-            found = ledger.reserve(
-                name,
-                plan(write(6 * BLOCK)),
-                log_dir=str(tmp_path),
-                quarantine=str(tmp_path),
-                before_waiting=let_go,
-            )
-            assert found == ()
+            assert reserve(ledger, name, 6, tmp_path, before_waiting=let_go) == ()
             held.append(name)
 
     def test_a_wait_ends_with_the_run(self, free: list[int], tmp_path: Path) -> None:
@@ -272,7 +268,7 @@ class TestFullFileSystem:
         finally:
             subprocess.run(["umount", place], check=True)
 
-    @pytest.mark.parametrize("free_blocks", [*range(0, 16, 3), 40])
+    @pytest.mark.parametrize("free_blocks", range(0, 46, 3))
     def test_it_is_refused_or_it_is_done(self, free_blocks: int, mount: Path) -> None:
         log = make_log(mount / "d")
         before = log_bytes(log.log_dir)
@@ -282,15 +278,44 @@ class TestFullFileSystem:
         report = recover(sample_of(log), [log.log_dir])
         (partition,) = report.partitions
         assert lost_batches(before, log.log_dir) == []
-        assert partition.status in ("refused", "truncated", "failed")
+        assert partition.status in ("refused", "truncated")
         if partition.status != "truncated":
             assert log_bytes(log.log_dir) == before
             assert not (log.log_dir / MARKER).exists()
-        assert (partition.status == "truncated") >= (free_blocks == 40)
+        assert (partition.status == "truncated") >= (free_blocks >= 40)
         assert (partition.status == "refused") >= (free_blocks == 0)
         (mount / "ballast").unlink()
         assert recover(sample_of(log), [log.log_dir]).exit_code in (0, 2)
         assert (log.log_dir / MARKER).exists()
+
+    @pytest.mark.parametrize("free_bytes", [40 << 10, 240 << 10, 400 << 10])
+    @pytest.mark.parametrize(
+        ("threads", "processes"), [(1, "never"), (2, "never"), (4, "never"), (2, "always")]
+    )
+    def test_each_partition_is_refused_or_done(
+        self, free_bytes: int, threads: int, processes: str, mount: Path
+    ) -> None:
+        """Two log dirs share what is left, and their threads wait for each other's room."""
+        subprocess.run(["mount", "-o", "remount,size=64m", mount], check=True)
+        sample = unpack("crashed", mount)
+        room = os.statvfs(mount)
+        used_bytes = (room.f_blocks - room.f_bfree) * room.f_frsize
+        subprocess.run(["mount", "-o", f"remount,size={used_bytes + free_bytes}", mount], check=True)
+        command = [
+            sys.executable, "-m", "recovery", "recover", "--config", str(sample.root / "server.properties"),
+            "--property", "log.dirs=" + ",".join(map(str, sample.log_dirs)), "--now", str(sample.now_ms),
+            "--threads", str(threads), "--processes", processes, "--format", "json", "--progress", "none",
+        ]  # fmt: skip
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        report = json.loads(ended.stdout)
+        assert ended.returncode in (0, 4)
+        assert not any(log_dir.get("error") for log_dir in report["logDirs"])
+        partitions = [one for log_dir in report["logDirs"] for one in log_dir["partitions"]]
+        dry = recover(sample, dry_run=True)
+        assert sorted(one["partition"] for one in partitions) == sorted(one.folder for one in dry.partitions)
+        reasons = [one["reasons"] for one in partitions if one["status"] not in ("recovered", "unchanged")]
+        assert all("bytes for indexes, snapshots and quarantine" in str(reason) for reason in reasons)
+        assert bool(reasons) == (ended.returncode == 4)
 
 
 class TestSharedLedgers:
