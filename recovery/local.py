@@ -171,11 +171,8 @@ def _settings(
     )
     known = ClusterMetadata() if metadata is None else metadata
     tiered = [] if is_said else _tiered_topics(known.topic_configs, topic_configs or {})
+    key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
     if tiered:
-        key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
-        if here := [topic for topic in tiered if topic in topics_here]:
-            text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
-            remarks.append(Remark(text=text, level="warning"))
         broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
     for topic in sorted(set(topic_configs or {}) - topics_here):
         text = (
@@ -183,13 +180,20 @@ def _settings(
         )
         remarks.append(Remark(text=text, level="warning"))
     broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
-    return broker, TopicConfigs(
+    topics = TopicConfigs(
         broker=broker,
         records=known.topic_configs,
         overrides=topic_configs or {},
         known_topics=None if metadata is None else frozenset(metadata.topic_ids),
         is_remote_storage_known=is_said,
+        is_config_complete=is_config_complete,
     )
+    if here := [
+        topic for topic in tiered if topic in topics_here and topics.settings_of(topic).remote_log_enabled
+    ]:
+        text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
+        remarks.append(Remark(text=text, level="warning"))
+    return broker, topics
 
 
 def _topics_in(log_dirs: Iterable[str]) -> frozenset[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Done, run
+from tests.cli.command import Done, recover, run
 from tests.recovery.driving import footprint
 from tests.samples import MARKER, Sample, unpack
 from tests.tiered_broker import TieredArchive, unpack_tiered
@@ -118,6 +118,22 @@ class TestTieredStorage:
         assert done.exit_code == 0
         assert offsets_of(done, "plain-0") == [(377, 435)]
 
+    def test_the_remedy_does_not_name_a_configuration_that_is_there(self, tmp_path: Path) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        arguments = ("-c", archive.root / "server.properties", "--format", "json", "--progress", "none")
+        problems = {
+            name: one["problems"]
+            for name, one in partitions_of(run("recover", *arguments)).items()
+            if one["problems"]
+        }
+        assert problems
+        for name, (problem,) in problems.items():
+            assert "-c" not in problem["remedy"].split()
+            assert (
+                f'--topic-config \'{{"{name[:-2]}": {{"remote.storage.enable": true}}}}\''
+                in problem["remedy"]
+            )
+
     def test_a_stray_log_is_no_puzzle_to_a_broker_whose_settings_are_known(self, tmp_path: Path) -> None:
         archive = tiered_log_dirs(tmp_path, has_metadata=True)
         for log_dir in archive.log_dirs:
@@ -130,6 +146,100 @@ class TestTieredStorage:
         )
         assert done.exit_code == 0
         assert offsets_of(done, "unheard-0") == [(377, 435)]
+
+
+class TestSettingsThatPreventTieredStorage:
+    """The topic asks for tiered storage and its log has a remote part; another setting would make it a plain one."""
+
+    @pytest.fixture
+    def sample(self, tmp_path: Path) -> Sample:
+        return unpack("crashed", tmp_path)
+
+    def with_config(self, sample: Sample, old: str, new: str) -> Done:
+        text = sample.config.read_text()
+        assert old in text
+        sample.config.write_text(text.replace(old, new))
+        return recover(sample)
+
+    @pytest.mark.parametrize(
+        "option",
+        [
+            ("--property", "log.cleanup.policy=compact"),
+            ("--property", "remote.log.storage.system.enable=false"),
+            ("--topic-config", '{"tiered": {"cleanup.policy": "compact,delete"}}'),
+        ],
+    )
+    def test_without_a_configuration_the_log_is_refused(
+        self, option: tuple[str, str], sample: Sample
+    ) -> None:
+        (folder,) = sample.root.glob("d?/tiered-0")
+        before = footprint(folder), checkpoint_lines(folder.parent)["tiered-0"]
+        done = recover_dirs(sample.log_dirs, *option)
+        assert done.exit_code == 4
+        (problem,) = partitions_of(done)["tiered-0"]["problems"]
+        assert "remote.storage.enable=true of topic tiered says so, but " in problem["rule"]
+        assert '{"tiered": {"remote.storage.enable": false}}' in problem["remedy"]
+        assert "-c" in problem["remedy"]
+        assert not [note for note in notes_of(done) if "is assumed" in note]
+        assert (footprint(folder), checkpoint_lines(folder.parent)["tiered-0"]) == before
+
+    @pytest.mark.parametrize(
+        ("option", "offsets"),
+        [
+            ('{"tiered": {"cleanup.policy": "delete"}}', (0, 450)),
+            ('{"tiered": {"remote.storage.enable": false}}', (326, 450)),
+        ],
+    )
+    def test_the_remedy_settles_it_either_way(
+        self, option: str, offsets: tuple[int, int], sample: Sample
+    ) -> None:
+        arguments = ("--property", "log.cleanup.policy=compact", "--topic-config", option)
+        refused = recover_dirs(sample.log_dirs, "--dry-run", *arguments[:2])
+        assert option in partitions_of(refused)["tiered-0"]["problems"][0]["remedy"]
+        done = recover_dirs(sample.log_dirs, *arguments)
+        assert offsets_of(done, "tiered-0") == [offsets]
+
+    @pytest.mark.parametrize(
+        ("old", "new", "setting"),
+        [
+            (
+                "remote.log.storage.system.enable=true",
+                "remote.log.storage.system.enable=false",
+                "remote.log.storage.system.enable=false",
+            ),
+            (
+                "remote.log.storage.system.enable=true",
+                "remote.log.storage.sytem.enable=true",
+                "remote.log.storage.system.enable=false",
+            ),
+            (
+                "remote.log.storage.system.enable=true",
+                "remote.log.storage.system.enable=true\nlog.cleanup.policy=compact",
+                "cleanup.policy=compact",
+            ),
+        ],
+    )
+    def test_the_broker_has_its_way_and_the_loss_is_told(
+        self, old: str, new: str, setting: str, sample: Sample
+    ) -> None:
+        done = self.with_config(sample, old, new)
+        assert offsets_of(done, "tiered-0") == [(326, 450)]
+        (note,) = [
+            note["text"]
+            for log_dir in done.report["logDirs"]
+            for note in log_dir["notes"]
+            if note["text"].startswith("tiered-0")
+        ]
+        assert f"topic tiered has remote.storage.enable=true, but with {setting} " in note
+        assert "the log start moves from 0 to 326" in note
+
+    def test_a_log_that_does_not_look_tiered_is_no_puzzle(self, sample: Sample) -> None:
+        (path,) = [
+            log_dir / START_CHECKPOINT for log_dir in sample.log_dirs if (log_dir / "tiered-0").exists()
+        ]
+        path.write_text("0\n1\ntiered 0 326\n")
+        done = recover_dirs(sample.log_dirs, "--property", "log.cleanup.policy=compact")
+        assert offsets_of(done, "tiered-0") == [(326, 450)]
 
 
 class TestPlainLogsOfASoundBroker:
