@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Done, recover, run
+from tests.cli.command import Done, assert_one_line, recover, run
 from tests.recovery.driving import footprint
 from tests.samples import MARKER, Sample, unpack
 from tests.tiered_broker import TieredArchive, unpack_tiered
@@ -355,3 +355,44 @@ class TestNotes:
         (note,) = report["logDirs"][0]["notes"]
         assert "replication-offset-checkpoint" in note["text"]
         assert "note: replication-offset-checkpoint" in text
+
+
+class TestMetadataLogThatCannotBeRead:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        sample = unpack("crashed-v0-v1", tmp_path)
+        (folder,) = sample.root.glob("d?/__cluster_metadata-0")
+        return folder
+
+    @pytest.mark.parametrize("kind", ["folder", "pipe", "dangling link", "link that leads nowhere"])
+    def test_something_else_in_the_place_of_a_segment(self, kind: str, folder: Path) -> None:
+        (path,) = folder.glob("*.log")
+        path.unlink()
+        make = {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}
+        make.get(kind, lambda: path.symlink_to("nowhere" if kind == "dangling link" else path.name))()
+        log_dirs = tuple(folder.parent.parent.glob("d?"))
+        done = recover_dirs(log_dirs, "--dry-run")
+        assert done.exit_code == 1
+        assert_one_line(done, f"{path.name}: a {kind} where a file must be", "--topic-config")
+        done = recover_dirs(log_dirs, "--dry-run", "--topic-config", "{}")
+        assert done.exit_code == 0
+        assert [note for note in notes_of(done) if f"{path.name}: a {kind}" in note]
+
+    def test_an_empty_folder_is_none(self, folder: Path) -> None:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        done = recover_dirs(tuple(folder.parent.parent.glob("d?")), "--dry-run")
+        assert done.exit_code == 0
+        assert [note for note in notes_of(done) if note.startswith("no __cluster_metadata-0")]
+
+    @pytest.mark.parametrize("end_offset", [0, 7])
+    def test_a_checkpoint_may_be_all_there_is(self, end_offset: int, folder: Path) -> None:
+        (path,) = folder.glob("*.checkpoint")  # as formatting has made it
+        path.rename(folder / f"{end_offset:020}-0000000001.checkpoint")
+        for path in folder.glob("*.log"):
+            path.unlink()
+        done = recover_dirs(tuple(folder.parent.parent.glob("d?")), "--dry-run")
+        assert done.exit_code == 0
+        assert ["no __cluster_metadata-0" in note for note in notes_of(done)] == (
+            [True] if not end_offset else []
+        )
