@@ -84,7 +84,8 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
     """
     if quarantine_dir == "":
         raise UsageError(
-            "--quarantine-dir: the name is empty. Remedy: name a folder (`.` for the present one), or leave the option out"
+            "--quarantine-dir: the name is empty. Remedy: name a folder (`.` for the present one), or leave the "
+            "option out"
         )
     return None if quarantine_dir is None else absolute(quarantine_dir)
 

@@ -327,6 +327,23 @@ class TestNotes:
         assert ["no __cluster_metadata-0" in note["text"] for note in report["notes"]] == [True]
         assert "\nnote: no __cluster_metadata-0" in text
 
+    @pytest.mark.parametrize(("configured", "words"), [(0, "topics get "), (1, "topics {} get ")])
+    def test_no_metadata_log_for_topics_that_are_not_configured(
+        self, configured: int, words: str, sample: Sample
+    ) -> None:
+        topics = sorted({path.name[:-2] for path in sample.root.glob("d?/old-v*")})
+        for log_dir in sample.log_dirs:
+            shutil.rmtree(log_dir / "__cluster_metadata-0", ignore_errors=True)
+            for path in log_dir.glob("[!o]*-?"):
+                shutil.rmtree(path)
+        configs = json.dumps({topic: {} for topic in topics[:configured]})
+        done = recover_dirs(sample.log_dirs, "--dry-run", "--topic-config", configs)
+        (note,) = notes_of(done)
+        assert note.startswith("no __cluster_metadata-0")
+        assert words.format(", ".join(topics[1:])) in note
+        configs = json.dumps({topic: {} for topic in topics})
+        assert notes_of(recover_dirs(sample.log_dirs, "--dry-run", "--topic-config", configs)) == []
+
     @pytest.mark.parametrize(
         ("name", "words"),
         [
