@@ -60,7 +60,7 @@ def find_broker_dirs(
         may_be_foreign: whether a folder that no broker has ever opened will do, as nothing is written.
 
     Raises:
-        UsageError: a path that is missing, relative or named twice, or a quarantine inside of one.
+        UsageError: a path that is missing, relative or named twice, or a quarantine inside of one, or without a name.
         UnsafeError: a folder that no broker has ever opened.
     """
     broker = _broker_config(log_dirs, properties)
@@ -70,10 +70,24 @@ def find_broker_dirs(
     if not may_be_foreign:
         _refuse_foreign(paths)
     locked_dirs = _with_metadata_dir(broker, paths)
-    quarantine = None if quarantine_dir is None else absolute(quarantine_dir)
+    quarantine = quarantine_place(quarantine_dir)
     if quarantine is not None:
         _refuse_quarantine_inside(quarantine, locked_dirs)
     return BrokerDirs(log_dirs=paths, locked_dirs=locked_dirs, broker=broker, quarantine_dir=quarantine)
+
+
+def quarantine_place(quarantine_dir: str | None) -> str | None:
+    """Return the absolute path of `--quarantine-dir`, None where it is not given.
+
+    Raises:
+        UsageError: it is empty, as an unset variable of a shell is: the present folder is not meant.
+    """
+    if quarantine_dir == "":
+        raise UsageError(
+            "--quarantine-dir: the name is empty. Remedy: name a folder (`.` for the present one), or leave the "
+            "option out"
+        )
+    return None if quarantine_dir is None else absolute(quarantine_dir)
 
 
 def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:

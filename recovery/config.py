@@ -83,7 +83,7 @@ class LogConfig:
         segment_bytes: size at which a segment is full, and of a preallocated one.
         preallocate: whether a new segment gets its full size at once.
         cleanup_policy: any of compact and delete.
-        remote_storage_enable: whether the topic asks for tiered storage; see `is_tiered`.
+        remote_storage_enable: whether the topic asks for tiered storage; see `prevents_tiering`.
     """
 
     index_interval_bytes: int = 4096
@@ -112,25 +112,34 @@ class LogConfig:
             remote_storage_enable=_or_default(own.find(REMOTE_STORAGE_ENABLE), self.remote_storage_enable),
         )
 
-    def is_tiered(self, topic: str, *, is_remote_log_storage_system_enabled: bool) -> bool:
-        """Return whether a log of *topic* has a remote part. Kafka: UnifiedLog.isRemoteLogEnabled."""
-        return (
-            is_remote_log_storage_system_enabled
-            and self.remote_storage_enable
-            and "compact" not in self.cleanup_policy
-            and topic not in NEVER_TIERED_TOPICS
-        )
+    def wants_tiering(self, topic: str) -> bool:
+        """Return whether a log of *topic* has a remote part, unless a setting prevents it.
+
+        Kafka: UnifiedLog.isRemoteLogEnabled.
+        """
+        return self.remote_storage_enable and topic not in NEVER_TIERED_TOPICS
+
+    def prevents_tiering(self, *, is_remote_log_storage_system_enabled: bool) -> str:
+        """Return the setting, `key=value`, with which no log is tiered; empty where there is none."""
+        if not is_remote_log_storage_system_enabled:
+            return f"{REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name}=false"
+        if "compact" in self.cleanup_policy:
+            return f"{CLEANUP_POLICY.name}={','.join(self.cleanup_policy)}"
+        return ""
 
     def settings(self, topic: str, *, is_remote_log_storage_system_enabled: bool) -> LogSettings:
         """Return what the recovery of a log of *topic* needs of this."""
+        prevented_by = self.prevents_tiering(
+            is_remote_log_storage_system_enabled=is_remote_log_storage_system_enabled
+        )
+        is_wanted = self.wants_tiering(topic)
         return LogSettings(
             index_interval_bytes=self.index_interval_bytes,
             segment_index_bytes=self.segment_index_bytes,
             segment_bytes=self.segment_bytes,
             preallocate=self.preallocate,
-            remote_log_enabled=self.is_tiered(
-                topic, is_remote_log_storage_system_enabled=is_remote_log_storage_system_enabled
-            ),
+            remote_log_enabled=is_wanted and not prevented_by,
+            remote_log_prevented_by=prevented_by if is_wanted else "",
         )
 
 

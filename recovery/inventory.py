@@ -192,8 +192,9 @@ class _Listing:
                 continue
             key = (folder.topic, folder.partition)
             settings = settings_of(folder.topic)
-            if folder.state is FolderState.CURRENT and not settings.remote_log_known:
-                self._look_for_remote_part(name, folder.topic, found, log_start_offsets.get(key))
+            is_doubtful = not settings.remote_log_known or bool(settings.remote_log_prevented_by)
+            if folder.state is FolderState.CURRENT and is_doubtful:
+                self._look_for_remote_part(name, folder.topic, found, log_start_offsets.get(key), settings)
             tasks.append(
                 PartitionTask(
                     log_dir=self._log_dir,
@@ -306,14 +307,25 @@ class _Listing:
         return contents
 
     def _look_for_remote_part(
-        self, name: str, topic: str, found: FolderContents, log_start_offset: int | None
+        self,
+        name: str,
+        topic: str,
+        found: FolderContents,
+        log_start_offset: int | None,
+        settings: LogSettings,
     ) -> None:
-        """Note what speaks for a remote part of a log of which no setting says whether it has one."""
-        part = RemotePart(os.path.join(self._log_dir, name), topic, found.files, log_start_offset)
-        problem = part.problem()
-        if problem is not None:
+        """Note what speaks for a remote part of a log of which no setting says whether it has one, or two differ."""
+        part = RemotePart(
+            os.path.join(self._log_dir, name), topic, found.files, log_start_offset, settings=settings
+        )
+        if settings.remote_log_known:
+            note = part.loss()
+        elif (problem := part.problem()) is not None:
             found.problems.append(problem)
-        elif (note := part.note(has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read)) is not None:
+            return
+        else:
+            note = part.note(has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read)
+        if note is not None:
             self._notes.append(note)
 
     def _checkpoint(self, name: str, found: list[Problem] | None = None) -> dict[tuple[str, int], int]:

@@ -26,7 +26,9 @@ from recovery.setting import Layer
 from recovery.stop_request import StopRequest
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
 from segfmt.errors import FileNameError, FormatError
-from segfmt.filenames import read_folder_name
+from segfmt.filenames import CLUSTER_METADATA_TOPIC, read_folder_name
+
+_MOST_NAMED = 5
 
 
 def recover(
@@ -102,14 +104,15 @@ def recover(
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
         asked = (one for one in metadata_first if one in needed or one not in locks.offline)
-        metadata = _metadata(asked, has_topic_configs=topic_configs is not None, remarks=remarks)
+        topics_here = _topics_in(paths)
+        metadata = _metadata(asked, topic_configs, topics_here=topics_here, remarks=remarks)
         node_id = identity.node_id if run_config.node_id is None else run_config.node_id
         broker, topics = _settings(
             run_config,
             topic_configs,
             metadata,
             node_id,
-            topics_here=_topics_in(paths),
+            topics_here=topics_here,
             is_config_complete=log_dirs is None if is_config_complete is None else is_config_complete,
             remarks=remarks,
         )
@@ -171,11 +174,8 @@ def _settings(
     )
     known = ClusterMetadata() if metadata is None else metadata
     tiered = [] if is_said else _tiered_topics(known.topic_configs, topic_configs or {})
+    key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
     if tiered:
-        key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
-        if here := [topic for topic in tiered if topic in topics_here]:
-            text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
-            remarks.append(Remark(text=text, level="warning"))
         broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
     for topic in sorted(set(topic_configs or {}) - topics_here):
         text = (
@@ -183,13 +183,20 @@ def _settings(
         )
         remarks.append(Remark(text=text, level="warning"))
     broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
-    return broker, TopicConfigs(
+    topics = TopicConfigs(
         broker=broker,
         records=known.topic_configs,
         overrides=topic_configs or {},
         known_topics=None if metadata is None else frozenset(metadata.topic_ids),
         is_remote_storage_known=is_said,
+        is_config_complete=is_config_complete,
     )
+    if here := [
+        topic for topic in tiered if topic in topics_here and topics.settings_of(topic).remote_log_enabled
+    ]:
+        text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
+        remarks.append(Remark(text=text, level="warning"))
+    return broker, topics
 
 
 def _topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
@@ -214,8 +221,24 @@ def _tiered_topics(
     return sorted(topic for topic, text in texts.items() if kind.read(text))
 
 
+def _missing_metadata(topics: list[str]) -> Remark:
+    """Return what is assumed without a metadata log, of *topics*, or of all."""
+    named = ", ".join(topics[:_MOST_NAMED])
+    more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
+    return Remark(
+        text=f"no __cluster_metadata-0 in the log dirs: {f'topics {named}{more}' if topics else 'topics'} get the "
+        "broker's default settings. If some have their own index.interval.bytes or segment.index.bytes, "
+        f"give them with {TOPIC_CONFIG_OPTION}",
+        level="warning",
+    )
+
+
 def _metadata(
-    dirs: Iterable[str], *, has_topic_configs: bool, remarks: list[Remark]
+    dirs: Iterable[str],
+    topic_configs: Mapping[str, Mapping[str, str]] | None,
+    *,
+    topics_here: frozenset[str],
+    remarks: list[Remark],
 ) -> ClusterMetadata | None:
     """Return what the metadata log says, None where there is none, or none that can be read."""
     try:
@@ -226,20 +249,14 @@ def _metadata(
             f"Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
         ) from error
     if folder is None:
-        if not has_topic_configs:
-            remarks.append(
-                Remark(
-                    text="no __cluster_metadata-0 in the log dirs: topics get the broker's default settings. "
-                    "If some have their own index.interval.bytes or segment.index.bytes, "
-                    f"give them with {TOPIC_CONFIG_OPTION}",
-                    level="warning",
-                )
-            )
+        others = sorted(topics_here - set(topic_configs or {}) - {CLUSTER_METADATA_TOPIC})
+        if others or not topic_configs:
+            remarks.append(_missing_metadata(others if topic_configs else []))
         return None
     try:
         metadata = load_cluster_metadata(folder)
     except FormatError as error:
-        if has_topic_configs:
+        if topic_configs is not None:
             text = f"{folder}: {error}; settings come from {TOPIC_CONFIG_OPTION} alone"
             remarks.append(Remark(text=text, level="warning"))
             return None

@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from native.crc32c import crc32c_of_bytes
 from recovery.cluster_metadata import ClusterMetadata, read_cluster_metadata
 from recovery.file_system import is_folder, read_small
-from segfmt.errors import FileNameError
+from recovery.listing import is_of_type, other_kind
+from segfmt.errors import FileNameError, MalformedMetadataError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
 
 _READ_ATTEMPTS = 5
+_FORMATTED = f"{0:020}-"  # a checkpoint up to offset 0
 _MOST_BYTES = 2**31 - 1  # of a segment, and of a snapshot that a broker reads
 
 
 def find_metadata_folder(dirs: Iterable[str]) -> str | None:
-    """Return the first `__cluster_metadata-0` in *dirs*, None without one."""
+    """Return the first `__cluster_metadata-0` in *dirs* that may hold topics, None without one.
+
+    Raises:
+        OSError: a folder cannot be looked at.
+    """
     for one in dirs:
         folder = os.path.join(one, CLUSTER_METADATA_FOLDER)
-        if is_folder(folder):
+        if is_folder(folder) and any(map(_may_hold_topics, os.listdir(folder))):
             return folder
     return None
 
@@ -49,7 +56,7 @@ def _read(folder: str, names: list[str]) -> ClusterMetadata:
     logs = [(int(log.removesuffix(LOG_SUFFIX)), log) for log in names if _is_segment(log)]
     needed = [
         log
-        for (_, log), following in zip(logs, [*logs[1:], None], strict=True)
+        for (_, log), following in zip_longest(logs, logs[1:])
         if following is None or following[0] > end_offset
     ]
     return read_cluster_metadata(
@@ -75,6 +82,19 @@ def _newest_checkpoint(folder: str, names: list[str]) -> tuple[bytes | None, Kra
     return _bytes_of(folder, file), name
 
 
+def _may_hold_topics(name: str) -> bool:
+    """Return whether *name* is that of a segment, or of a checkpoint later than the one that formatting writes."""
+    return _is_of_log(name) and (_is_segment(name) or not name.startswith(_FORMATTED))
+
+
+def _is_of_log(name: str) -> bool:
+    """Return whether *name* is that of a segment or a checkpoint."""
+    try:
+        return _is_segment(name) or read_kraft_snapshot_name(name) is not None
+    except FileNameError:
+        return False
+
+
 def _is_segment(name: str) -> bool:
     return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal()
 
@@ -85,6 +105,14 @@ def _bytes_of(folder: str, name: str) -> bytes:
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:
+    found = []
     with os.scandir(folder) as entries:
-        found = [(entry.name, entry.stat()) for entry in entries if entry.is_file()]
+        for entry in entries:
+            if is_of_type(entry, os.DirEntry.is_file):
+                found.append((entry.name, entry.stat()))
+            elif _is_of_log(entry.name):
+                kind = other_kind(entry.path)
+                raise MalformedMetadataError(
+                    f"{entry.name}: a {kind} where a file must be", kafka="FileNotFoundException"
+                )
     return {name: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found}

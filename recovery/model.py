@@ -49,9 +49,12 @@ class LogSettings:
 
     Attributes:
         remote_log_known: whether `remote_log_enabled` is said somewhere, and not just Kafka's default.
+        remote_log_prevented_by: the setting, `key=value`, that makes the log a plain one although its topic asks for
+            tiered storage; empty where there is none.
+        is_config_complete: whether the broker's whole configuration is known.
         is_compacted: whether `cleanup.policy` has `compact`: then offsets may be missing. None where it is not known.
 
-    No byte depends on these two, so an interrupted run does not go by them to know its settings again.
+    No byte depends on these four, so an interrupted run does not go by them to know its settings again.
     """
 
     index_interval_bytes: int = 4096
@@ -60,6 +63,8 @@ class LogSettings:
     preallocate: bool = False
     remote_log_enabled: bool = False
     remote_log_known: bool = field(default=True, repr=False)
+    remote_log_prevented_by: str = field(default="", repr=False)
+    is_config_complete: bool = field(default=True, repr=False)
     is_compacted: bool | None = field(default=None, repr=False)
 
 

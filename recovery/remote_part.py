@@ -17,7 +17,9 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 
+from recovery.config import CLEANUP_POLICY
 from recovery.file_system import read_small
+from recovery.model import LogSettings
 from recovery.problem import Problem
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
@@ -38,27 +40,53 @@ class RemotePart:
         topic: its name.
         names: of the files in it.
         log_start_offset: the line of the log dir's checkpoint, None where there is none.
+        settings: of the topic.
     """
 
-    def __init__(self, folder: str, topic: str, names: Collection[str], log_start_offset: int | None) -> None:
+    def __init__(
+        self,
+        folder: str,
+        topic: str,
+        names: Collection[str],
+        log_start_offset: int | None,
+        *,
+        settings: LogSettings,
+    ) -> None:
         self._folder = folder
         self._topic = topic
         self._names = names
         self._line = log_start_offset
+        self._settings = settings
         self._first_base = min(_base_offsets(names, LOG_SUFFIX), default=None)
 
     def problem(self) -> Problem | None:
         """Return why this log must not be taken for a plain one, None where it may be one."""
-        if self._first_base is None or self._line is None or self._line >= self._first_base:
+        if not self._looks_tiered():
             return None
-        is_certain = self._line == 0  # no plain log has such a line
-        if not is_certain and not (self._has_earlier_epochs() and not self._has_just_deleted()):
+        prevented_by = self._settings.remote_log_prevented_by
+        said = (
+            f"remote.storage.enable=true of topic {self._topic} says so, but {prevented_by} makes it a plain one"
+            if prevented_by
+            else "no setting says whether it is one"
+        )
+        return Problem(
+            file=os.path.basename(self._folder),
+            rule=f"{self._contradiction}, so this looks like a tiered log, and {said}: as a plain one it would begin "
+            f"at {self._first_base}, and its remote part be forgotten",
+            remedy=self._remedy,
+        )
+
+    def loss(self) -> Problem | None:
+        """Return what a log loses that looks tiered, and that its broker takes for a plain one all the same."""
+        prevented_by = self._settings.remote_log_prevented_by
+        if not prevented_by or not self._looks_tiered():
             return None
         return Problem(
             file=os.path.basename(self._folder),
-            rule=f"{self._contradiction}, so this looks like a tiered log, and no setting says whether it is one: as "
-            f"a plain one it would begin at {self._first_base}, and its remote part be forgotten",
-            remedy=self._remedy,
+            rule=f"topic {self._topic} has remote.storage.enable=true, but with {prevented_by} its broker takes the "
+            f"log for a plain one: the log start moves from {self._line} to {self._first_base}, and the remote part is "
+            "forgotten",
+            remedy=f"if that is not what the broker has, take the recovery back with undo, and add {self._tiered_by}",
         )
 
     def note(self, *, has_checkpoint: bool) -> Problem | None:
@@ -86,10 +114,26 @@ class RemotePart:
 
     @property
     def _remedy(self) -> str:
-        return (
-            "give the broker's configuration with -c, or say which it is: "
-            f'--topic-config \'{{"{self._topic}": {{"remote.storage.enable": true}}}}\', or false'
-        )
+        config = "" if self._settings.is_config_complete else "give the broker's configuration with -c, or "
+        plain = self._option("remote.storage.enable", "false")
+        return f"{config}say which it is: {self._tiered_by} for a tiered log, {plain} for a plain one"
+
+    @property
+    def _tiered_by(self) -> str:
+        """The option by which the log is a tiered one."""
+        key, _, _ = self._settings.remote_log_prevented_by.partition("=")
+        if not key:
+            return self._option("remote.storage.enable", "true")
+        return self._option(key, '"delete"') if key == CLEANUP_POLICY.name else f"--property {key}=true"
+
+    def _option(self, key: str, value: str) -> str:
+        return f'--topic-config \'{{"{self._topic}": {{"{key}": {value}}}}}\''
+
+    def _looks_tiered(self) -> bool:
+        if self._first_base is None or self._line is None or self._line >= self._first_base:
+            return False
+        is_certain = self._line == 0  # no plain log has such a line
+        return is_certain or (self._has_earlier_epochs() and not self._has_just_deleted())
 
     def _has_earlier_epochs(self) -> bool:
         """Whether a leader epoch begins before the first segment."""

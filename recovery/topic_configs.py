@@ -82,6 +82,7 @@ class TopicConfigs:
         overrides: settings by topic from `--topic-config`, over the records key by key.
         known_topics: those that the metadata log has; None where none was read.
         is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
+        is_config_complete: whether *broker* is made of all of the broker's properties.
     """
 
     broker: BrokerConfig
@@ -89,6 +90,7 @@ class TopicConfigs:
     overrides: Mapping[str, Configs] = field(default_factory=dict)
     known_topics: frozenset[str] | None = None
     is_remote_storage_known: bool = True
+    is_config_complete: bool = True
 
     def config_of(self, topic: str) -> LogConfig:
         """Return the settings of *topic*'s logs; a topic that nobody knows (a stray log) has the defaults.
@@ -110,7 +112,10 @@ class TopicConfigs:
         )
         return replace(
             settings,
-            remote_log_known=self._is_remote_log_known(topic),
+            remote_log_known=self.is_config_complete
+            if settings.remote_log_prevented_by
+            else self._is_remote_log_known(topic),
+            is_config_complete=self.is_config_complete,
             is_compacted=self._is_compacted(topic, config),
         )
 

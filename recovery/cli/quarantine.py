@@ -148,6 +148,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     Raises:
         UsageError: neither of them is there.
     """
+    from recovery.broker_dirs import quarantine_place
     from recovery.config import BrokerConfig
     from recovery.file_system import absolute, is_folder
     from recovery.quarantine import quarantine_roots
@@ -164,7 +165,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     if not log_dirs:
         raise UsageError("no log dir given")
     paths = list(dict.fromkeys(map(absolute, log_dirs)))
-    place = None if arguments.quarantine_dir is None else absolute(arguments.quarantine_dir)
+    place = quarantine_place(arguments.quarantine_dir)
     for path in paths:
         if not any(is_folder(one) for one in (path, *quarantine_roots(path, place))):
             raise UsageError(f"{path}: no such log dir, and nothing in quarantine from it")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.command import Done, run
+from tests.cli.command import Done, assert_one_line, recover, run
 from tests.recovery.driving import footprint
 from tests.samples import MARKER, Sample, unpack
 from tests.tiered_broker import TieredArchive, unpack_tiered
@@ -118,6 +118,22 @@ class TestTieredStorage:
         assert done.exit_code == 0
         assert offsets_of(done, "plain-0") == [(377, 435)]
 
+    def test_the_remedy_does_not_name_a_configuration_that_is_there(self, tmp_path: Path) -> None:
+        archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        arguments = ("-c", archive.root / "server.properties", "--format", "json", "--progress", "none")
+        problems = {
+            name: one["problems"]
+            for name, one in partitions_of(run("recover", *arguments)).items()
+            if one["problems"]
+        }
+        assert problems
+        for name, (problem,) in problems.items():
+            assert "-c" not in problem["remedy"].split()
+            assert (
+                f'--topic-config \'{{"{name[:-2]}": {{"remote.storage.enable": true}}}}\''
+                in problem["remedy"]
+            )
+
     def test_a_stray_log_is_no_puzzle_to_a_broker_whose_settings_are_known(self, tmp_path: Path) -> None:
         archive = tiered_log_dirs(tmp_path, has_metadata=True)
         for log_dir in archive.log_dirs:
@@ -130,6 +146,100 @@ class TestTieredStorage:
         )
         assert done.exit_code == 0
         assert offsets_of(done, "unheard-0") == [(377, 435)]
+
+
+class TestSettingsThatPreventTieredStorage:
+    """The topic asks for tiered storage and its log has a remote part; another setting would make it a plain one."""
+
+    @pytest.fixture
+    def sample(self, tmp_path: Path) -> Sample:
+        return unpack("crashed", tmp_path)
+
+    def with_config(self, sample: Sample, old: str, new: str) -> Done:
+        text = sample.config.read_text()
+        assert old in text
+        sample.config.write_text(text.replace(old, new))
+        return recover(sample)
+
+    @pytest.mark.parametrize(
+        "option",
+        [
+            ("--property", "log.cleanup.policy=compact"),
+            ("--property", "remote.log.storage.system.enable=false"),
+            ("--topic-config", '{"tiered": {"cleanup.policy": "compact,delete"}}'),
+        ],
+    )
+    def test_without_a_configuration_the_log_is_refused(
+        self, option: tuple[str, str], sample: Sample
+    ) -> None:
+        (folder,) = sample.root.glob("d?/tiered-0")
+        before = footprint(folder), checkpoint_lines(folder.parent)["tiered-0"]
+        done = recover_dirs(sample.log_dirs, *option)
+        assert done.exit_code == 4
+        (problem,) = partitions_of(done)["tiered-0"]["problems"]
+        assert "remote.storage.enable=true of topic tiered says so, but " in problem["rule"]
+        assert '{"tiered": {"remote.storage.enable": false}}' in problem["remedy"]
+        assert "-c" in problem["remedy"]
+        assert not [note for note in notes_of(done) if "is assumed" in note]
+        assert (footprint(folder), checkpoint_lines(folder.parent)["tiered-0"]) == before
+
+    @pytest.mark.parametrize(
+        ("option", "offsets"),
+        [
+            ('{"tiered": {"cleanup.policy": "delete"}}', (0, 450)),
+            ('{"tiered": {"remote.storage.enable": false}}', (326, 450)),
+        ],
+    )
+    def test_the_remedy_settles_it_either_way(
+        self, option: str, offsets: tuple[int, int], sample: Sample
+    ) -> None:
+        arguments = ("--property", "log.cleanup.policy=compact", "--topic-config", option)
+        refused = recover_dirs(sample.log_dirs, "--dry-run", *arguments[:2])
+        assert option in partitions_of(refused)["tiered-0"]["problems"][0]["remedy"]
+        done = recover_dirs(sample.log_dirs, *arguments)
+        assert offsets_of(done, "tiered-0") == [offsets]
+
+    @pytest.mark.parametrize(
+        ("old", "new", "setting"),
+        [
+            (
+                "remote.log.storage.system.enable=true",
+                "remote.log.storage.system.enable=false",
+                "remote.log.storage.system.enable=false",
+            ),
+            (
+                "remote.log.storage.system.enable=true",
+                "remote.log.storage.sytem.enable=true",
+                "remote.log.storage.system.enable=false",
+            ),
+            (
+                "remote.log.storage.system.enable=true",
+                "remote.log.storage.system.enable=true\nlog.cleanup.policy=compact",
+                "cleanup.policy=compact",
+            ),
+        ],
+    )
+    def test_the_broker_has_its_way_and_the_loss_is_told(
+        self, old: str, new: str, setting: str, sample: Sample
+    ) -> None:
+        done = self.with_config(sample, old, new)
+        assert offsets_of(done, "tiered-0") == [(326, 450)]
+        (note,) = [
+            note["text"]
+            for log_dir in done.report["logDirs"]
+            for note in log_dir["notes"]
+            if note["text"].startswith("tiered-0")
+        ]
+        assert f"topic tiered has remote.storage.enable=true, but with {setting} " in note
+        assert "the log start moves from 0 to 326" in note
+
+    def test_a_log_that_does_not_look_tiered_is_no_puzzle(self, sample: Sample) -> None:
+        (path,) = [
+            log_dir / START_CHECKPOINT for log_dir in sample.log_dirs if (log_dir / "tiered-0").exists()
+        ]
+        path.write_text("0\n1\ntiered 0 326\n")
+        done = recover_dirs(sample.log_dirs, "--property", "log.cleanup.policy=compact")
+        assert offsets_of(done, "tiered-0") == [(326, 450)]
 
 
 class TestPlainLogsOfASoundBroker:
@@ -217,6 +327,23 @@ class TestNotes:
         assert ["no __cluster_metadata-0" in note["text"] for note in report["notes"]] == [True]
         assert "\nnote: no __cluster_metadata-0" in text
 
+    @pytest.mark.parametrize(("configured", "words"), [(0, "topics get "), (1, "topics {} get ")])
+    def test_no_metadata_log_for_topics_that_are_not_configured(
+        self, configured: int, words: str, sample: Sample
+    ) -> None:
+        topics = sorted({path.name[:-2] for path in sample.root.glob("d?/old-v*")})
+        for log_dir in sample.log_dirs:
+            shutil.rmtree(log_dir / "__cluster_metadata-0", ignore_errors=True)
+            for path in log_dir.glob("[!o]*-?"):
+                shutil.rmtree(path)
+        configs = json.dumps({topic: {} for topic in topics[:configured]})
+        done = recover_dirs(sample.log_dirs, "--dry-run", "--topic-config", configs)
+        (note,) = notes_of(done)
+        assert note.startswith("no __cluster_metadata-0")
+        assert words.format(", ".join(topics[1:])) in note
+        configs = json.dumps({topic: {} for topic in topics})
+        assert notes_of(recover_dirs(sample.log_dirs, "--dry-run", "--topic-config", configs)) == []
+
     @pytest.mark.parametrize(
         ("name", "words"),
         [
@@ -245,3 +372,44 @@ class TestNotes:
         (note,) = report["logDirs"][0]["notes"]
         assert "replication-offset-checkpoint" in note["text"]
         assert "note: replication-offset-checkpoint" in text
+
+
+class TestMetadataLogThatCannotBeRead:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        sample = unpack("crashed-v0-v1", tmp_path)
+        (folder,) = sample.root.glob("d?/__cluster_metadata-0")
+        return folder
+
+    @pytest.mark.parametrize("kind", ["folder", "pipe", "dangling link", "link that leads nowhere"])
+    def test_something_else_in_the_place_of_a_segment(self, kind: str, folder: Path) -> None:
+        (path,) = folder.glob("*.log")
+        path.unlink()
+        make = {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path)}
+        make.get(kind, lambda: path.symlink_to("nowhere" if kind == "dangling link" else path.name))()
+        log_dirs = tuple(folder.parent.parent.glob("d?"))
+        done = recover_dirs(log_dirs, "--dry-run")
+        assert done.exit_code == 1
+        assert_one_line(done, f"{path.name}: a {kind} where a file must be", "--topic-config")
+        done = recover_dirs(log_dirs, "--dry-run", "--topic-config", "{}")
+        assert done.exit_code == 0
+        assert [note for note in notes_of(done) if f"{path.name}: a {kind}" in note]
+
+    def test_an_empty_folder_is_none(self, folder: Path) -> None:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        done = recover_dirs(tuple(folder.parent.parent.glob("d?")), "--dry-run")
+        assert done.exit_code == 0
+        assert [note for note in notes_of(done) if note.startswith("no __cluster_metadata-0")]
+
+    @pytest.mark.parametrize("end_offset", [0, 7])
+    def test_a_checkpoint_may_be_all_there_is(self, end_offset: int, folder: Path) -> None:
+        (path,) = folder.glob("*.checkpoint")  # as formatting has made it
+        path.rename(folder / f"{end_offset:020}-0000000001.checkpoint")
+        for path in folder.glob("*.log"):
+            path.unlink()
+        done = recover_dirs(tuple(folder.parent.parent.glob("d?")), "--dry-run")
+        assert done.exit_code == 0
+        assert ["no __cluster_metadata-0" in note for note in notes_of(done)] == (
+            [True] if not end_offset else []
+        )

@@ -129,6 +129,17 @@ def test_a_quarantine_inside_a_log_dir_is_refused(sample: Sample) -> None:
     assert footprint(sample.root) == found
 
 
+@pytest.mark.parametrize(
+    "command", [("recover",), ("undo",), ("quarantine", "list"), ("quarantine", "purge", "--all")]
+)
+def test_a_quarantine_without_a_name_is_refused(command: tuple[str, ...], sample: Sample) -> None:
+    found = footprint(sample.root)
+    done = run(*command, "-c", sample.config, "--quarantine-dir", "")
+    assert done.exit_code == 1
+    assert_one_line(done, "--quarantine-dir", "empty")
+    assert footprint(sample.root) == found
+
+
 def test_a_port_in_use_is_said_in_one_line(sample: Sample) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
