@@ -93,14 +93,13 @@ def recover(
     _refuse_wrong_numbers(threads, max_bytes_per_second)
     dirs = find_broker_dirs(log_dirs, config or {}, quarantine_dir=quarantine_dir)
     run_config, paths = dirs.broker, dirs.log_dirs
-    remarks: list[Remark] = []
     # Locked before the metadata log is read: a broker would still write to it.
     with LogDirLocks(dirs.locked_dirs, dry_run=dry_run) as locks:
         place = absolute(run_config.metadata_log_dir)
         metadata_first = tuple(dict.fromkeys((place, *paths)))
         known_place = run_config.metadata_log_dir if log_dirs is None else None
         identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
-        remarks += [Remark(text=note, level="warning") for note in identity.notes]
+        remarks = [Remark(text=note, level="warning") for note in identity.notes]
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
         asked = (one for one in metadata_first if one in needed or one not in locks.offline)
