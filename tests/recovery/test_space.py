@@ -288,7 +288,7 @@ class TestFullFileSystem:
         assert recover(sample_of(log), [log.log_dir]).exit_code in (0, 2)
         assert (log.log_dir / MARKER).exists()
 
-    @pytest.mark.parametrize("free_bytes", [40 << 10, 240 << 10, 400 << 10])
+    @pytest.mark.parametrize("free_bytes", [90 << 10, 240 << 10, 400 << 10])
     @pytest.mark.parametrize(
         ("threads", "processes"), [(1, "never"), (2, "never"), (4, "never"), (2, "always")]
     )
