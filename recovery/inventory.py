@@ -27,7 +27,7 @@ from recovery.listing import (
 from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
 from recovery.problem import Problem, Repair
-from recovery.remote_part import RemotePart
+from recovery.remote_part import RemotePart, has_deleted_segments
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -47,10 +47,11 @@ from segfmt.value_class import dataclass
 _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _WITHOUT_CHECKPOINT = {
     RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
-    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment",
+    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from that come back",
     REPLICATION_OFFSET_CHECKPOINT: "high watermarks then begin at the log start, and rise with the replicas",
     CLEANER_OFFSET_CHECKPOINT: "the cleaner then begins at the start of each log",
 }
+_FROM_BACKUP = "put a copy from a backup in its place first, if there is one"
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -155,6 +156,7 @@ class _Listing:
         self._refused: list[RefusedFolder] = []
         self._passed_over: list[str] = []
         self._read: set[str] = set()
+        self._empty: set[str] = set()
 
     def take(
         self,
@@ -212,6 +214,7 @@ class _Listing:
                     unreadable=frozenset(found.unreadable),
                 )
             )
+        self._note_empty_checkpoints(tasks)
         tasks.sort(key=lambda task: -sum(size for _, _, size in unflushed_segments(task)))
         return LogDirInventory(
             log_dir=self._log_dir,
@@ -360,11 +363,23 @@ class _Listing:
             else:
                 without = _WITHOUT_CHECKPOINT[name]
                 rule = f"{error}: no line of it counts ({error.kafka}, of which a broker warns); {without}"
-                remedy = "put a copy from a backup in its place first, if there is one"
-                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=remedy))
+                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=_FROM_BACKUP))
             return {}
         self._read.add(name)
+        if not data:
+            self._empty.add(name)
         return offsets
+
+    def _note_empty_checkpoints(self, tasks: Collection[PartitionTask]) -> None:
+        """Note checkpoints without a byte, where the logs are not new. Kafka: CheckpointFile.<init> makes them so."""
+        pair = {RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT}
+        empty = pair & self._empty
+        is_old = pair & self._read != empty or any(
+            task.had_clean_shutdown or has_deleted_segments(task.files) for task in tasks
+        )
+        for name in sorted(empty) if tasks and is_old else ():
+            rule = f"empty, as a loss of power may leave it, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
+            self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))
 
 
 def _foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:

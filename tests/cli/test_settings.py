@@ -366,6 +366,39 @@ class TestNotes:
         assert report["logDirs"][0]["warnings"] == [note["text"]]
         assert f"  note: {note['text']}" in text.splitlines()
 
+    @pytest.mark.parametrize(
+        ("names", "noted"),
+        [
+            ({START_CHECKPOINT}, True),
+            ({"recovery-point-offset-checkpoint"}, True),
+            (
+                {START_CHECKPOINT, "recovery-point-offset-checkpoint"},
+                False,
+            ),  # as a broker's first start makes them
+        ],
+    )
+    def test_an_empty_checkpoint_of_logs_that_are_not_new(
+        self, names: set[str], noted: bool, sample: Sample
+    ) -> None:
+        for name in names:
+            (sample.log_dirs[0] / name).write_bytes(b"")
+        report, text = self.both(sample)
+        assert report["exitCode"] == 0
+        notes = [note["text"] for note in report["logDirs"][0]["notes"]]
+        assert [note.partition(":")[0] for note in notes] == (sorted(names) if noted else [])
+        assert all(f"  note: {note}" in text.splitlines() for note in notes)
+
+    def test_empty_checkpoints_of_logs_that_have_lost_segments(self, sample: Sample) -> None:
+        names = ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint"]
+        for name in names:
+            (sample.log_dirs[0] / name).write_bytes(b"")
+        (folder,) = sample.log_dirs[0].glob("old-v1-0")
+        for path in folder.glob(f"{0:020}.*"):
+            path.unlink()
+        notes = self.both(sample)[0]["logDirs"][0]["notes"]
+        assert [note["text"].partition(":")[0] for note in notes] == names
+        assert "records deleted from that come back" in notes[0]["text"]
+
     def test_a_checkpoint_that_takes_the_dir_offline_later(self, sample: Sample) -> None:
         (sample.log_dirs[0] / "replication-offset-checkpoint").write_text("nonsense")
         report, text = self.both(sample)
