@@ -312,6 +312,58 @@ class TestNotes:
         assert [note for note in notes_of(done) if "no log of odl-v1 lies in the log dirs" in note]
         assert len(notes_of(done)) == 1
 
+    @pytest.mark.parametrize(
+        ("key", "words"),
+        [
+            ("log.index.interval.byte", "is log.index.interval.bytes meant?"),
+            ("LOG.INDEX.INTERVAL.BYTES", "is log.index.interval.bytes meant?"),
+            ("log_index_interval_bytes", "is log.index.interval.bytes meant?"),
+            ("remote.log.storage.sytem.enable", "is remote.log.storage.system.enable meant?"),
+            ("index.interval.bytes", "the broker's is log.index.interval.bytes"),
+            ("remote.storage.enable", "--topic-config"),
+            ("log.retention.bytes", ""),
+            ("metadata.log.segment.bytes", ""),
+            ("producer.id.expiration.check.interval.ms", ""),
+            ("transactional.id.expiration.ms", ""),
+            ("my.own.setting", ""),
+        ],
+    )
+    @pytest.mark.parametrize("is_in_file", [False, True])
+    def test_a_key_that_is_nearly_one(self, key: str, words: str, is_in_file: bool, sample: Sample) -> None:
+        if is_in_file:
+            sample.config.write_text(f"{sample.config.read_text()}\n{key}=8192\n")
+            done = recover(sample, "--dry-run")
+        else:
+            done = recover(sample, "--dry-run", "--property", f"{key}=8192")
+        assert done.exit_code == 0
+        assert [note.partition(" ")[0] for note in notes_of(done)] == ([key] if words else [])
+        assert all(words in note for note in notes_of(done))
+
+    def test_the_remedy_for_a_topics_setting_is_one_of_topics(self, sample: Sample) -> None:
+        configs = '{"old-v0": {"index.interval.bytes": "x"}}'
+        done = recover_dirs(sample.log_dirs, "--topic-config", configs)
+        assert done.exit_code == 1
+        assert_one_line(
+            done, "index.interval.bytes=x", '--topic-config \'{"TOPIC": {"index.interval.bytes": ...}}\''
+        )
+        assert "--property" not in done.stderr
+
+    @pytest.mark.parametrize(
+        "configs",
+        ['{"old-v0": {}, "old-v0": {}}', '{"old-v0": {"segment.bytes": 1048576, "segment.bytes": 2097152}}'],
+    )
+    def test_a_name_that_is_there_twice_is_refused(self, configs: str, sample: Sample) -> None:
+        done = recover_dirs(sample.log_dirs, "--topic-config", configs)
+        assert done.exit_code == 1
+        assert_one_line(done, "--topic-config", "is there twice")
+
+    def test_huge_meta_properties_have_one_remedy(self, sample: Sample) -> None:
+        os.truncate(sample.log_dirs[1] / "meta.properties", 2 << 20)
+        done = recover_dirs(sample.log_dirs, "--dry-run")
+        (problem,) = done.report["logDirs"][1]["problems"]
+        assert "2097152 bytes" in problem["rule"]
+        assert "Remedy" not in problem["rule"] + problem["remedy"]
+
     def test_no_meta_properties(self, sample: Sample) -> None:
         (sample.log_dirs[1] / "meta.properties").unlink()
         report, text = self.both(sample)
