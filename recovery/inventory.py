@@ -18,11 +18,13 @@ from recovery.file_system import is_link, is_there, read_small
 from recovery.listing import (
     FolderContents,
     access_problem,
+    foreign_folder,
     is_of_type,
     look_into,
     mount_problems,
     other_kind,
     owner_problems,
+    unwritable_folder,
 )
 from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
@@ -274,13 +276,13 @@ class _Listing:
             if name == REMOTE_INDEX_CACHE_FOLDER:
                 self._passed_over.append(name)
             else:
-                self._refuse(name, _foreign_folder(name, error, self._may_move(name)))
+                self._refuse(name, foreign_folder(name, error, self._may_move(name)))
             return None
         if folder.topic == CLUSTER_METADATA_TOPIC:
             self._passed_over.append(name)
             return None
         if not _fits_checkpoint(folder.topic):
-            self._refuse(name, _unwritable(name, self._may_move(name)))
+            self._refuse(name, unwritable_folder(name, self._may_move(name)))
             return None
         return folder
 
@@ -382,18 +384,6 @@ class _Listing:
             self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))
 
 
-def _foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
-    remedy = "move it out of the log dir"
-    if name == "lost+found":
-        remedy = "the log dir is the root of a file system: use a folder below it as log dir"
-    return Problem(
-        file=name,
-        rule=f"{error} ({error.kafka} stops the broker)",
-        remedy=remedy,
-        repair=Repair(names=(name,)) if may_move else None,
-    )
-
-
 def _fits_checkpoint(topic: str) -> bool:
     """Whether a checkpoint's line can hold *topic*: fields lie between white space, text is UTF-8."""
     try:
@@ -401,13 +391,3 @@ def _fits_checkpoint(topic: str) -> bool:
     except UnicodeEncodeError:
         return False
     return _WHITE_SPACE.search(topic) is None
-
-
-def _unwritable(name: str, may_move: bool) -> Problem:
-    return Problem(
-        file=name,
-        rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
-        "offline at its next start)",
-        remedy="move it out of the log dir",
-        repair=Repair(names=(name,)) if may_move else None,
-    )
