@@ -104,8 +104,9 @@ def recover(
         metadata_first = tuple(dict.fromkeys((place, *paths)))
         known_place = run_config.metadata_log_dir if log_dirs is None else None
         identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
-        notes = (*misspelled(config or {}), *identity.notes)
-        remarks = [Remark(text=note, level="warning") for note in notes]
+        remarks = [
+            Remark(text=note, level="warning") for note in (*misspelled(config or {}), *identity.notes)
+        ]
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
         asked = (one for one in metadata_first if one in needed or one not in locks.offline)
