@@ -61,6 +61,27 @@ _CLUSTER_DYNAMIC_KEYS: tuple[Key[object], ...] = (
     RECOVERY_THREADS,
     PRODUCER_ID_EXPIRATION_MS,
 )
+_BROKER_KEYS = frozenset(
+    key.name
+    for key in (
+        *_CLUSTER_DYNAMIC_KEYS,
+        LOG_DIRS,
+        LOG_DIR,
+        METADATA_LOG_DIR,
+        NODE_ID,
+        BROKER_ID,
+        REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
+        CORDONED_LOG_DIRS,
+    )
+)
+_BROKER_KEYS_OF_TOPICS = {
+    INDEX_INTERVAL_BYTES.name: LOG_INDEX_INTERVAL_BYTES.name,
+    SEGMENT_INDEX_BYTES.name: LOG_INDEX_SIZE_MAX_BYTES.name,
+    SEGMENT_BYTES.name: LOG_SEGMENT_BYTES.name,
+    PREALLOCATE.name: LOG_PREALLOCATE.name,
+    CLEANUP_POLICY.name: LOG_CLEANUP_POLICY.name,
+}
+_LEAST_SIMILARITY = 0.88  # other settings of Kafka's are less like the keys above
 _BROKER_DYNAMIC_KEYS = (*_CLUSTER_DYNAMIC_KEYS, CORDONED_LOG_DIRS)
 NEVER_TIERED_TOPICS = frozenset(
     {
@@ -101,7 +122,7 @@ class LogConfig:
 
         Kafka: LogConfig.fromProps, LogConfig.segmentSize (internal.segment.bytes comes first).
         """
-        own = Settings(layers)
+        own = Settings(layers, override='--topic-config \'{"TOPIC": {"KEY": ...}}\'')
         segment_bytes = _or_default(own.find(SEGMENT_BYTES), self.segment_bytes)
         return LogConfig(
             index_interval_bytes=_or_default(own.find(INDEX_INTERVAL_BYTES), self.index_interval_bytes),
@@ -226,6 +247,26 @@ class BrokerConfig:
             Layer("dynamic settings of all brokers", valid_entries(cluster_default, _CLUSTER_DYNAMIC_KEYS)),
         )
         return replace(BrokerConfig.from_layers((*dynamic, *self.layers)), layers=self.layers)
+
+
+def misspelled(properties: Mapping[str, str]) -> list[str]:
+    """Return what is to be said of keys in *properties* that are near to one that is read here, one sentence each.
+
+    A key that is near to none is another setting of the broker.
+    """
+    return [words for key in properties if key not in _BROKER_KEYS and (words := _meant_by(key))]
+
+
+def _meant_by(key: str) -> str:
+    if key == REMOTE_STORAGE_ENABLE.name:
+        return f"{key} is the setting of a topic, and ignored here; give it with --topic-config"
+    if key in _BROKER_KEYS_OF_TOPICS:
+        return f"{key} is the setting of a topic, and ignored here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
+    import difflib  # for those who err
+
+    plain = key.lower().replace("_", ".").replace("-", ".")
+    similar = difflib.get_close_matches(plain, _BROKER_KEYS, n=1, cutoff=_LEAST_SIMILARITY)
+    return f"{key} is no setting of a broker, and ignored; is {similar[0]} meant?" if similar else ""
 
 
 def _or_default(value: _T | None, default: _T) -> _T:

@@ -90,6 +90,9 @@ def _read(log_dir: str) -> MetaProperties | Problem | None:
     kind = other_kind(path)
     if kind is not None:
         return _problem(f"a {kind}, which cannot be read (the broker starts without this log dir)", remedy)
+    size_bytes = os.stat(path).st_size
+    if size_bytes > _MOST_BYTES:
+        return _problem(f"{size_bytes} bytes, and no such file has more than {_MOST_BYTES}", remedy)
     try:
         return read_meta_properties(read_small(path, _MOST_BYTES))
     except FormatError as error:

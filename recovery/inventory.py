@@ -18,16 +18,18 @@ from recovery.file_system import is_link, is_there, read_small
 from recovery.listing import (
     FolderContents,
     access_problem,
+    foreign_folder,
     is_of_type,
     look_into,
     mount_problems,
     other_kind,
     owner_problems,
+    unwritable_folder,
 )
 from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
 from recovery.problem import Problem, Repair
-from recovery.remote_part import RemotePart
+from recovery.remote_part import RemotePart, has_deleted_segments
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -47,10 +49,11 @@ from segfmt.value_class import dataclass
 _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _WITHOUT_CHECKPOINT = {
     RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
-    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment",
+    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from that come back",
     REPLICATION_OFFSET_CHECKPOINT: "high watermarks then begin at the log start, and rise with the replicas",
     CLEANER_OFFSET_CHECKPOINT: "the cleaner then begins at the start of each log",
 }
+_FROM_BACKUP = "put a copy from a backup in its place first, if there is one"
 
 Offsets = Mapping[tuple[str, int], int]
 
@@ -155,6 +158,7 @@ class _Listing:
         self._refused: list[RefusedFolder] = []
         self._passed_over: list[str] = []
         self._read: set[str] = set()
+        self._empty: set[str] = set()
 
     def take(
         self,
@@ -212,6 +216,7 @@ class _Listing:
                     unreadable=frozenset(found.unreadable),
                 )
             )
+        self._note_empty_checkpoints(tasks)
         tasks.sort(key=lambda task: -sum(size for _, _, size in unflushed_segments(task)))
         return LogDirInventory(
             log_dir=self._log_dir,
@@ -271,13 +276,13 @@ class _Listing:
             if name == REMOTE_INDEX_CACHE_FOLDER:
                 self._passed_over.append(name)
             else:
-                self._refuse(name, _foreign_folder(name, error, self._may_move(name)))
+                self._refuse(name, foreign_folder(name, error, self._may_move(name)))
             return None
         if folder.topic == CLUSTER_METADATA_TOPIC:
             self._passed_over.append(name)
             return None
         if not _fits_checkpoint(folder.topic):
-            self._refuse(name, _unwritable(name, self._may_move(name)))
+            self._refuse(name, unwritable_folder(name, self._may_move(name)))
             return None
         return folder
 
@@ -360,23 +365,23 @@ class _Listing:
             else:
                 without = _WITHOUT_CHECKPOINT[name]
                 rule = f"{error}: no line of it counts ({error.kafka}, of which a broker warns); {without}"
-                remedy = "put a copy from a backup in its place first, if there is one"
-                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=remedy))
+                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=_FROM_BACKUP))
             return {}
         self._read.add(name)
+        if not data:
+            self._empty.add(name)
         return offsets
 
-
-def _foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
-    remedy = "move it out of the log dir"
-    if name == "lost+found":
-        remedy = "the log dir is the root of a file system: use a folder below it as log dir"
-    return Problem(
-        file=name,
-        rule=f"{error} ({error.kafka} stops the broker)",
-        remedy=remedy,
-        repair=Repair(names=(name,)) if may_move else None,
-    )
+    def _note_empty_checkpoints(self, tasks: Collection[PartitionTask]) -> None:
+        """Note checkpoints without a byte, where the logs are not new. Kafka: CheckpointFile.<init> makes them so."""
+        pair = {RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT}
+        empty = pair & self._empty
+        is_old = pair & self._read != empty or any(
+            task.had_clean_shutdown or has_deleted_segments(task.files) for task in tasks
+        )
+        for name in sorted(empty) if tasks and is_old else ():
+            rule = f"empty, as a loss of power may leave it, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
+            self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))
 
 
 def _fits_checkpoint(topic: str) -> bool:
@@ -386,13 +391,3 @@ def _fits_checkpoint(topic: str) -> bool:
     except UnicodeEncodeError:
         return False
     return _WHITE_SPACE.search(topic) is None
-
-
-def _unwritable(name: str, may_move: bool) -> Problem:
-    return Problem(
-        file=name,
-        rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
-        "offline at its next start)",
-        remedy="move it out of the log dir",
-        repair=Repair(names=(name,)) if may_move else None,
-    )

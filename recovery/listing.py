@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from recovery.access import BrokerUser, broker_user, mode_words, user_name
 from recovery.file_system import is_there, open_file
 from recovery.model import FileStat
-from recovery.problem import Problem
+from recovery.problem import Problem, Repair
+from segfmt.errors import FileNameError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOCK_FILE, PARTITION_METADATA, FileKind, file_kind
 
 _OPENED_FOR_WRITING = frozenset(
@@ -159,6 +160,30 @@ def other_kind(path: str) -> str | None:
         return None
     kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
     return next((kind for is_kind, kind in kinds if is_kind(mode)), "device")
+
+
+def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
+    """Return the problem that the folder *name* is none of a broker's; *may_move*: whether it can be moved away."""
+    remedy = "move it out of the log dir"
+    if name == "lost+found":
+        remedy = "the log dir is the root of a file system: use a folder below it as log dir"
+    return Problem(
+        file=name,
+        rule=f"{error} ({error.kafka} stops the broker)",
+        remedy=remedy,
+        repair=Repair(names=(name,)) if may_move else None,
+    )
+
+
+def unwritable_folder(name: str, may_move: bool) -> Problem:
+    """Return the problem that no checkpoint's line can hold the folder *name*; *may_move*: as above."""
+    return Problem(
+        file=name,
+        rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
+        "offline at its next start)",
+        remedy="move it out of the log dir",
+        repair=Repair(names=(name,)) if may_move else None,
+    )
 
 
 def access_problem(name: str, path: str, found: os.stat_result, lacking: str, user: BrokerUser) -> Problem:

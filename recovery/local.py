@@ -9,7 +9,12 @@ from typing import Literal
 
 from recovery.broker_dirs import BrokerDirs, find_broker_dirs
 from recovery.cluster_metadata import ClusterMetadata
-from recovery.config import REMOTE_LOG_STORAGE_SYSTEM_ENABLE, REMOTE_STORAGE_ENABLE, BrokerConfig
+from recovery.config import (
+    REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
+    REMOTE_STORAGE_ENABLE,
+    BrokerConfig,
+    misspelled,
+)
 from recovery.engine import Engine
 from recovery.errors import UsageError
 from recovery.file_system import absolute
@@ -99,7 +104,9 @@ def recover(
         metadata_first = tuple(dict.fromkeys((place, *paths)))
         known_place = run_config.metadata_log_dir if log_dirs is None else None
         identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
-        remarks = [Remark(text=note, level="warning") for note in identity.notes]
+        remarks = [
+            Remark(text=note, level="warning") for note in (*misspelled(config or {}), *identity.notes)
+        ]
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
         asked = (one for one in metadata_first if one in needed or one not in locks.offline)

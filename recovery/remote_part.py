@@ -153,6 +153,11 @@ class RemotePart:
         return any(base_offset <= (self._line or 0) for base_offset in deleted)
 
 
+def has_deleted_segments(names: Collection[str]) -> bool:
+    """Return whether the first segment of a log is not the one that it began with."""
+    return min(_base_offsets(names, LOG_SUFFIX), default=0) > 0
+
+
 def _base_offsets(names: Collection[str], suffix: str) -> Iterator[int]:
     for name in names:
         if name.endswith(suffix):

@@ -122,9 +122,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Layers of settings, the one that decides first in front."""
+    """Layers of settings, the one that decides first in front.
+
+    Attributes:
+        override: the option that wins over all layers, with `KEY` for the key.
+    """
 
     layers: tuple[Layer, ...]
+    override: str = "--property KEY=..."
 
     def find(self, key: Key[_T_co]) -> _T_co | None:
         """Return the value of *key* from the first layer that has it, None without one.
@@ -139,11 +144,12 @@ class Settings:
 
     def _read(self, key: Key[_T_co], layer: Layer) -> _T_co:
         text = layer.values[key.name]
-        remedy = f"correct it there, or override it with --property {key.name}=..."
+        override = self.override.replace("KEY", key.name)
+        remedy = f"correct it there, or override it with {override}"
         if "${" in text and any("config.providers" in one.values for one in self.layers):
             raise UsageError(
                 f"{layer.origin}: {key.name}={text} asks a config provider, and those are not run here; "
-                f"override it with --property {key.name}=..."
+                f"override it with {override}"
             )
         value = key.kind.read(text)
         if value is None:

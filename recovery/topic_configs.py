@@ -143,10 +143,10 @@ def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
     Values may be JSON strings, numbers or booleans.
 
     Raises:
-        UsageError: no such JSON, or a key that no topic has.
+        UsageError: no such JSON, a name in it twice, or a key that no topic has.
     """
     try:
-        topics = json.loads(text)
+        topics = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{TOPIC_CONFIG_OPTION}: {error}; expected JSON {{topic: {{key: value}}}}"
@@ -154,6 +154,15 @@ def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
     if not isinstance(topics, dict):
         raise UsageError(f"{TOPIC_CONFIG_OPTION}: expected {_EXPECTED}, found {text[:80]}")
     return {topic: _read_one_topic(topic, configs) for topic, configs in topics.items()}
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise UsageError(f"{TOPIC_CONFIG_OPTION}: {key} is there twice; leave one of them out")
+        found[key] = value
+    return found
 
 
 def _read_one_topic(topic: str, configs: object) -> dict[str, str]:

@@ -312,6 +312,58 @@ class TestNotes:
         assert [note for note in notes_of(done) if "no log of odl-v1 lies in the log dirs" in note]
         assert len(notes_of(done)) == 1
 
+    @pytest.mark.parametrize(
+        ("key", "words"),
+        [
+            ("log.index.interval.byte", "is log.index.interval.bytes meant?"),
+            ("LOG.INDEX.INTERVAL.BYTES", "is log.index.interval.bytes meant?"),
+            ("log_index_interval_bytes", "is log.index.interval.bytes meant?"),
+            ("remote.log.storage.sytem.enable", "is remote.log.storage.system.enable meant?"),
+            ("index.interval.bytes", "the broker's is log.index.interval.bytes"),
+            ("remote.storage.enable", "--topic-config"),
+            ("log.retention.bytes", ""),
+            ("metadata.log.segment.bytes", ""),
+            ("producer.id.expiration.check.interval.ms", ""),
+            ("transactional.id.expiration.ms", ""),
+            ("my.own.setting", ""),
+        ],
+    )
+    @pytest.mark.parametrize("is_in_file", [False, True])
+    def test_a_key_that_is_nearly_one(self, key: str, words: str, is_in_file: bool, sample: Sample) -> None:
+        if is_in_file:
+            sample.config.write_text(f"{sample.config.read_text()}\n{key}=8192\n")
+            done = recover(sample, "--dry-run")
+        else:
+            done = recover(sample, "--dry-run", "--property", f"{key}=8192")
+        assert done.exit_code == 0
+        assert [note.partition(" ")[0] for note in notes_of(done)] == ([key] if words else [])
+        assert all(words in note for note in notes_of(done))
+
+    def test_the_remedy_for_a_topics_setting_is_one_of_topics(self, sample: Sample) -> None:
+        configs = '{"old-v0": {"index.interval.bytes": "x"}}'
+        done = recover_dirs(sample.log_dirs, "--topic-config", configs)
+        assert done.exit_code == 1
+        assert_one_line(
+            done, "index.interval.bytes=x", '--topic-config \'{"TOPIC": {"index.interval.bytes": ...}}\''
+        )
+        assert "--property" not in done.stderr
+
+    @pytest.mark.parametrize(
+        "configs",
+        ['{"old-v0": {}, "old-v0": {}}', '{"old-v0": {"segment.bytes": 1048576, "segment.bytes": 2097152}}'],
+    )
+    def test_a_name_that_is_there_twice_is_refused(self, configs: str, sample: Sample) -> None:
+        done = recover_dirs(sample.log_dirs, "--topic-config", configs)
+        assert done.exit_code == 1
+        assert_one_line(done, "--topic-config", "is there twice")
+
+    def test_huge_meta_properties_have_one_remedy(self, sample: Sample) -> None:
+        os.truncate(sample.log_dirs[1] / "meta.properties", 2 << 20)
+        done = recover_dirs(sample.log_dirs, "--dry-run")
+        (problem,) = done.report["logDirs"][1]["problems"]
+        assert "2097152 bytes" in problem["rule"]
+        assert "Remedy" not in problem["rule"] + problem["remedy"]
+
     def test_no_meta_properties(self, sample: Sample) -> None:
         (sample.log_dirs[1] / "meta.properties").unlink()
         report, text = self.both(sample)
@@ -365,6 +417,39 @@ class TestNotes:
         assert words in note["text"]
         assert report["logDirs"][0]["warnings"] == [note["text"]]
         assert f"  note: {note['text']}" in text.splitlines()
+
+    @pytest.mark.parametrize(
+        ("names", "noted"),
+        [
+            ({START_CHECKPOINT}, True),
+            ({"recovery-point-offset-checkpoint"}, True),
+            (
+                {START_CHECKPOINT, "recovery-point-offset-checkpoint"},
+                False,
+            ),  # as a broker's first start makes them
+        ],
+    )
+    def test_an_empty_checkpoint_of_logs_that_are_not_new(
+        self, names: set[str], noted: bool, sample: Sample
+    ) -> None:
+        for name in names:
+            (sample.log_dirs[0] / name).write_bytes(b"")
+        report, text = self.both(sample)
+        assert report["exitCode"] == 0
+        notes = [note["text"] for note in report["logDirs"][0]["notes"]]
+        assert [note.partition(":")[0] for note in notes] == (sorted(names) if noted else [])
+        assert all(f"  note: {note}" in text.splitlines() for note in notes)
+
+    def test_empty_checkpoints_of_logs_that_have_lost_segments(self, sample: Sample) -> None:
+        names = ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint"]
+        for name in names:
+            (sample.log_dirs[0] / name).write_bytes(b"")
+        (folder,) = sample.log_dirs[0].glob("old-v1-0")
+        for path in folder.glob(f"{0:020}.*"):
+            path.unlink()
+        notes = self.both(sample)[0]["logDirs"][0]["notes"]
+        assert [note["text"].partition(":")[0] for note in notes] == names
+        assert "records deleted from that come back" in notes[0]["text"]
 
     def test_a_checkpoint_that_takes_the_dir_offline_later(self, sample: Sample) -> None:
         (sample.log_dirs[0] / "replication-offset-checkpoint").write_text("nonsense")
