@@ -104,9 +104,7 @@ def recover(
         metadata_first = tuple(dict.fromkeys((place, *paths)))
         known_place = run_config.metadata_log_dir if log_dirs is None else None
         identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
-        remarks = [
-            Remark(text=note, level="warning") for note in (*misspelled(config or {}), *identity.notes)
-        ]
+        remarks = _warnings(*misspelled(config or {}), *identity.notes)
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
         asked = (one for one in metadata_first if one in needed or one not in locks.offline)
@@ -145,6 +143,10 @@ def recover(
             processes=processes,
             acknowledge=acknowledge,
         ).run()
+
+
+def _warnings(*texts: str) -> list[Remark]:
+    return [Remark(text=text, level="warning") for text in texts]
 
 
 def _refuse_wrong_numbers(threads: int | None, max_bytes_per_second: int | None) -> None:
