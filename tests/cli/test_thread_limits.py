@@ -19,6 +19,7 @@ pytestmark = pytest.mark.skipif(
 
 LIMITED = f"""
 import encodings.idna, os, resource, sys
+import difflib
 import recovery, recovery.cli.main, recovery.watching, recovery.log_dir_process, recovery.exposition, recovery.scrub
 # The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
 recovery.recover(sys.argv.pop(1).split(","), dry_run=True)
