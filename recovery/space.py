@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -130,7 +131,7 @@ class SpaceLedger:
         self._check_stop = check_stop
         self._share = share
         self._changed = threading.Condition()
-        self._systems: dict[int, _FileSystem] = {}
+        self._systems: defaultdict[int, _FileSystem] = defaultdict(_FileSystem)
         self._needed: dict[str, int] = {}
         self._layouts: dict[tuple[str, str], _Layout] = {}
         self._held: dict[
@@ -248,7 +249,7 @@ class SpaceLedger:
         ]
 
     def _free_bytes(self, device: int, path: str) -> int:
-        system = self._systems.setdefault(device, _FileSystem())
+        system = self._systems[device]
         others = NOTHING_PROMISED if self._share is None else self._share.others(device)
         own = system.reserved_bytes + system.spent_bytes
         return free_bytes(path) - own - others.reserved_bytes - others.spent_bytes
