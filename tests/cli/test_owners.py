@@ -7,6 +7,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,12 @@ def give_away(root: Path, owner: int, group: int) -> None:
         for name in file_names:
             os.chown(os.path.join(folder, name), owner, group)
             os.chmod(os.path.join(folder, name), 0o640)
+
+
+def refused_in(done: Done) -> list[dict[str, Any]]:
+    """The partitions that a report has as refused."""
+    partitions = (one for log_dir in done.report["logDirs"] for one in log_dir["partitions"])
+    return [one for one in partitions if one["status"] == "refused"]
 
 
 def run_as_brokers_user(sample: Sample, *arguments: str) -> Done:
@@ -260,12 +267,7 @@ class TestInTheGroupAlone:
         os.chmod(path, 0o770 if path.is_dir() else 0o660)
         done = run_as_brokers_user(sample, *options)
         assert done.exit_code == 4, done
-        refused = [
-            one
-            for log_dir in done.report["logDirs"]
-            for one in log_dir["partitions"]
-            if one["status"] == "refused"
-        ]
+        refused = refused_in(done)
         assert [one["partition"] for one in refused] == [OWN_PARTITION]
         assert "belongs to root" in refused[0]["problems"][0]["rule"]
         assert {log_dir["status"] for log_dir in done.report["logDirs"]} == {"recovered", "partial"}
@@ -288,12 +290,7 @@ def test_root_may_be_kept_from_a_file_as_well(sample: Sample, pattern: str) -> N
     os.chmod(path, 0o600)
     done = recover(sample, prefix=("setpriv", "--bounding-set", "-dac_override,-dac_read_search"))
     assert done.exit_code == 4, done
-    refused = [
-        one
-        for log_dir in done.report["logDirs"]
-        for one in log_dir["partitions"]
-        if one["status"] == "refused"
-    ]
+    refused = refused_in(done)
     assert [one["partition"] for one in refused] == [OWN_PARTITION]
     assert path.name in refused[0]["reasons"][0]
 
