@@ -18,7 +18,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
@@ -65,26 +65,39 @@ class CutLedger:
         """
         return _entries(self._read())
 
+    def settle(self, *, dry_run: bool = False) -> tuple[EarlierCut, ...]:
+        """Strike out what was entered and not cut before a kill, and return what is left.
+
+        Only before the next run cuts anything do the files tell one from the other.
+
+        Raises:
+            OSError: it cannot be read or written, or a file cannot be looked at.
+        """
+        with self._lock:
+            entries = self.entries()
+            left = tuple(replace(one, is_made=True) for one in _made(self._log_dir, entries))
+            if left != entries and not dry_run:
+                self._write(left)
+        return left
+
     def add(self, report: PartitionReport) -> None:
-        """Enter what a partition's recovery is about to cut, durably, unless it is there.
+        """Enter what a partition's recovery is about to cut, durably, as far as it is not there.
 
         Raises:
             OSError: it cannot be written; nothing may be cut then.
         """
-        cuts = losses(report)
-        if not cuts:
-            return
-        entry = EarlierCut(
-            partition=report.folder,
-            time_ms=time.time_ns() // 1_000_000,
-            quarantine=os.path.dirname(os.path.dirname(report.quarantined[0]))
-            if report.quarantined
-            else None,
-            cuts=cuts,
-        )
+        quarantine = os.path.dirname(os.path.dirname(report.quarantined[0])) if report.quarantined else None
         with self._lock:
-            known = {(one.partition, one.quarantine, one.cuts) for one in self.entries()}
-            if (entry.partition, entry.quarantine, entry.cuts) not in known:
+            known = {
+                cut
+                for one in self.entries()
+                if (one.partition, one.quarantine) == (report.folder, quarantine)
+                for cut in one.cuts
+            }
+            cuts = tuple(cut for cut in losses(report) if cut not in known)
+            if cuts:
+                now_ms = time.time_ns() // 1_000_000
+                entry = EarlierCut(partition=report.folder, time_ms=now_ms, quarantine=quarantine, cuts=cuts)
                 self._append(_line(entry))
 
     def note_made(self, report: PartitionReport) -> None:
@@ -109,16 +122,18 @@ class CutLedger:
             data, told = self._read(), list(gone)
             entries = _entries(data)
             left = [one for one in entries if one not in told]
-            if not data or (left and len(left) == len(entries)):
-                return
-            if left:
-                temporary = self._path + TEMPORARY_SUFFIX
-                write_new(temporary, b"".join(map(_line, left)), like=self._path)
-                sync(temporary)
-                os.rename(temporary, self._path)
-            else:
-                os.unlink(self._path)
-            sync(self._log_dir)
+            if data and not (left and len(left) == len(entries)):
+                self._write(left)
+
+    def _write(self, entries: Collection[EarlierCut]) -> None:
+        if entries:
+            temporary = self._path + TEMPORARY_SUFFIX
+            write_new(temporary, b"".join(map(_line, entries)), like=self._path)
+            sync(temporary)
+            os.rename(temporary, self._path)
+        else:
+            os.unlink(self._path)
+        sync(self._log_dir)
 
     def _append(self, line: bytes, *, is_waited_for: bool = True) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -147,37 +162,42 @@ def losses(report: PartitionReport) -> tuple[Cut, ...]:
     return tuple(cut for cut in report.cuts if not cut.is_preallocated)
 
 
-def untold(entries: Sequence[EarlierCut], partitions: Iterable[PartitionReport]) -> tuple[EarlierCut, ...]:
-    """Return the *entries* that the reports of this run do not tell of anyway."""
+def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport]) -> tuple[EarlierCut, ...]:
+    """Return what of *entries* the reports of this run do not tell of anyway.
+
+    A run that was killed between two files of a partition has cut one of them; this one cuts, and tells of, the other.
+    """
     told = {report.folder: set(report.cuts) for report in partitions}
-    return tuple(
-        one for one in entries if not one.cuts or not set(one.cuts) <= told.get(one.partition, set())
-    )
+    return _each_with(entries, lambda entry, cut: cut not in told.get(entry.partition, ()))
 
 
-def made(log_dir: str, entries: Iterable[EarlierCut]) -> tuple[EarlierCut, ...]:
-    """Return those of *entries* that were made, and not just begun.
+def _made(log_dir: str, entries: Collection[EarlierCut]) -> tuple[EarlierCut, ...]:
+    """Return what of *entries* was cut.
 
     Raises:
         OSError: a file cannot be looked at.
     """
-    return tuple(one for one in entries if one.is_made or not _is_as_before(log_dir, one))
+    return _each_with(entries, lambda entry, cut: entry.is_made or not _is_as_before(log_dir, entry, cut))
 
 
-def _is_as_before(log_dir: str, entry: EarlierCut) -> bool:
-    """Whether each file ends where it ended before the cut."""
-    folder = os.path.join(log_dir, entry.partition)
-    found = ((cut, look_at(os.path.join(folder, cut.file))) for cut in entry.cuts)
-    return all(
-        not cut.is_scattered and stat is not None and stat.st_size == cut.position + cut.size_bytes
-        for cut, stat in found
-    )
+def _each_with(
+    entries: Collection[EarlierCut], keeps: Callable[[EarlierCut, Cut], bool]
+) -> tuple[EarlierCut, ...]:
+    """Return *entries* with those cuts that are kept, and without entries of which none is: one of nothing stays."""
+    left = (replace(one, cuts=tuple(cut for cut in one.cuts if keeps(one, cut))) for one in entries)
+    return tuple(one for one, before in zip(left, entries, strict=True) if one.cuts or not before.cuts)
+
+
+def _is_as_before(log_dir: str, entry: EarlierCut, cut: Cut) -> bool:
+    """Whether the file ends where it ended before the cut."""
+    stat = look_at(os.path.join(log_dir, entry.partition, cut.file))
+    return not cut.is_scattered and stat is not None and stat.st_size == cut.position + cut.size_bytes
 
 
 def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
     """Return what a log dir has in its ledger, as far as that can be read: it goes offline for another reason."""
     with contextlib.suppress(OSError):
-        return CutLedger(log_dir).entries()
+        return CutLedger(log_dir).settle(dry_run=True)
     return ()
 
 
@@ -198,7 +218,7 @@ def _forget_told(report: LogDirReport) -> None:
     ledger = CutLedger(report.log_dir)
     entries = ledger.entries()
     told = {_key(one) for one in report.earlier_cuts}
-    left = {_key(one) for one in made(report.log_dir, untold(entries, report.partitions))} - told
+    left = {_key(one) for one in _made(report.log_dir, untold(entries, report.partitions))} - told
     ledger.forget(one for one in entries if _key(one) not in left)
 
 

@@ -301,7 +301,8 @@ class Engine:
         try:
             resumed = self._resumed(inventory)
             self._quarantine_of(inventory.log_dir)
-            self._earlier_cuts[inventory.log_dir] = CutLedger(inventory.log_dir).entries()
+            ledger = CutLedger(inventory.log_dir)
+            self._earlier_cuts[inventory.log_dir] = ledger.settle(dry_run=self._dry_run)
         except OSError as error:
             self._note_offline(inventory.log_dir, LogDirOfflineError(inventory.log_dir, error))
             return None

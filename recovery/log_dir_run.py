@@ -22,7 +22,7 @@ from recovery.actions import WriteFile
 from recovery.apply import apply_partition
 from recovery.commit_group import CommitGroup
 from recovery.committer import Committer
-from recovery.cut_ledger import made, untold
+from recovery.cut_ledger import untold
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
 from recovery.forecast import most_busy_threads
@@ -353,7 +353,7 @@ class LogDirRun:
     def _untold_cuts(self) -> tuple[EarlierCut, ...]:
         """Tell of what earlier runs have cut and nobody knows of, and return it."""
         reports = (result.report for result in self._queue.results.values())
-        found = made(self._inventory.log_dir, untold(self._job.earlier_cuts, reports))
+        found = untold(self._job.earlier_cuts, reports)
         for cut in found:
             self._notify(earlier_cut_event(self._inventory.log_dir, cut))
         return found

@@ -31,6 +31,7 @@ from recovery.report import CUT_LEDGER
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Action, Fault
 from tests.faults.states import MADE_STATES, State, seeded_state
+from tests.faults.told import ToldTwiceError, told_cuts
 from tests.file_systems import overlay, tmpfs
 from tests.kafka import Oracle
 from tests.recovery.driving import own_leftovers, quarantine_of, valid_batches
@@ -245,7 +246,7 @@ class Case:
             self._must_add_up()
         if self._account.owed:
             raise OpenAccountError(f"never told: {sorted(self._account.owed)}")
-        if codes[-1] not in (0, 4) or any(self._cuts_in(ended).values()):
+        if codes[-1] not in (0, 4) or any(told_cuts(ended.stdout).values()):
             raise OpenAccountError(
                 f"there is still something to tell: {codes}, {ended.stderr} {ended.stdout[-500:]}"
             )
@@ -337,7 +338,7 @@ class Case:
         expected: dict[str, Sums] = {}
         dropped: dict[str, set[bytes]] = {}
         if ended.exit_code in (0, 2, 4):
-            expected = {partition: _sums(cuts) for partition, cuts in self._cuts_in(ended).items()}
+            expected = {partition: _sums(cuts) for partition, cuts in told_cuts(ended.stdout).items()}
             left = self._live_batches(tree_of(copy))
             dropped = {partition: batches - left.get(partition, set()) for partition, batches in live.items()}
         shutil.rmtree(copy)
@@ -345,7 +346,7 @@ class Case:
 
     def _hear(self, ended: Ended) -> None:
         document = json.loads(ended.stdout)
-        cuts = self._cuts_in(ended)
+        cuts = told_cuts(ended.stdout)
         if any(cuts.values()) and document["exitCode"] not in (2, 4):
             raise OpenAccountError(f"exit code {document['exitCode']}, and {cuts}")
         if document["exitCode"] == 2 and not any(cuts.values()) and '"holes": [' not in ended.stdout:
@@ -353,17 +354,6 @@ class Case:
         for partition, told in cuts.items():
             self._account.owed.discard(partition)
             self._account.told.setdefault(partition, {}).update(told)
-
-    @staticmethod
-    def _cuts_in(ended: Ended) -> dict[str, dict[tuple[str, int, int], int]]:
-        found: dict[str, dict[tuple[str, int, int], int]] = {}
-        for log_dir in json.loads(ended.stdout)["logDirs"]:
-            for one in (*log_dir["earlierCuts"], *log_dir["partitions"]):
-                if one["truncatedBytes"]:
-                    cuts = found.setdefault(f"{Path(log_dir['logDir']).name}/{one['partition']}", {})
-                    for cut in one["cuts"]:
-                        cuts[cut["file"], cut["position"], cut["bytes"]] = cut["batches"]
-        return found
 
     def _must_add_up(self) -> None:
         """Behind a run that has ended and was heard."""
@@ -484,7 +474,7 @@ class Campaign:
             case = Case(rng, self._server, self._oracle, self._samples[state.sample], state, root, elsewhere)
             try:
                 case.run()
-            except OpenAccountError as error:
+            except (OpenAccountError, ToldTwiceError) as error:
                 return f"{seed}/{number}, {state.name}, {place}: {error}\n    " + "\n    ".join(case.steps)
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from recovery.report import CUT_LEDGER
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Call, Fault, read_trace
 from tests.faults.states import State
+from tests.faults.told import Cuts, ToldTwiceError, told_cuts
 from tests.recovery.driving import is_as_saved, own_leftovers, quarantine_of, valid_batches
 from tests.samples import LOCK, MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
 
@@ -163,11 +164,12 @@ class StateBench:
         trace: bool = False,
         with_data: bool = False,
         before: str = "",
+        options: Sequence[str] = (),
     ) -> Ended:
-        """Run the command line on what is on the bench."""
+        """Run the command line on what is on the bench, with more *options*."""
         self.changed()
         return self._server.run(
-            self._argv(command),
+            [*self._argv(command), *options],
             self.work,
             fault,
             trace=self._trace if trace else None,
@@ -257,6 +259,27 @@ class StateBench:
     def quarantine_problems(self) -> list[str]:
         """What is not in quarantine as the manifests say."""
         return [f"quarantine: {error}" for log_dir in self.log_dirs for error in quarantine_errors(log_dir)]
+
+    def account_problems(self, runs: Iterable[Ended]) -> list[str]:
+        """What is wrong with the account that *runs* have given: together they tell of what an undisturbed one cuts.
+
+        A report that was told and not acknowledged is told again, but none counts anything twice.
+        """
+        told: dict[str, Cuts] = {}
+        for ended in runs:
+            try:
+                for partition, cuts in told_cuts(ended.stdout).items():
+                    told.setdefault(partition, {}).update(cuts)
+            except ToldTwiceError as error:
+                return [str(error)]
+            except ValueError:
+                continue  # killed before it said anything
+        wanted = told_cuts(self.undisturbed.stdout)
+        return [
+            f"{partition}: told of {_bytes_of(told, partition)} bytes, not of {_bytes_of(wanted, partition)}"
+            for partition in sorted(told.keys() | wanted.keys())
+            if _bytes_of(told, partition) != _bytes_of(wanted, partition)
+        ]
 
     def end_problems(
         self,
@@ -353,6 +376,10 @@ class Conservation:
                 ):
                     lost.append(f"{path} at {position} ({len(batch)} bytes)")
         return lost
+
+
+def _bytes_of(told: Mapping[str, Cuts], partition: str) -> int:
+    return sum(size_bytes for _, _, size_bytes in told.get(partition, {}))
 
 
 def differences_below(expected: Mapping[str, bytes], found: Mapping[str, bytes], place: str) -> list[str]:

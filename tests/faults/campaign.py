@@ -8,6 +8,7 @@ The kinds:
     kills           each call: killed before it, after it, within a write, each disk that this can leave once; and as
                     many double kills; then started again
     kills-everywhere  the same, and killed before each call that only looks, too
+    kills-restart   each call that changes something: killed, then begun anew with --restart: who was told of what
     kills-broker    each call that changes something: killed, then a broker is started instead
     long-kills      a run of seconds on large log dirs, killed at random times
     faults          each call fails: EIO, ENOSPC, EDQUOT, EACCES, EROFS, short reads and writes, once and from then on
@@ -100,6 +101,10 @@ def _check_full_disk(bench: StateBench, point: str) -> list[str]:
 KINDS = {
     "kills": Kind(points=_disk_points, check=_check_kills),
     "kills-everywhere": Kind(points=_kill_points, check=_check_kills),
+    "kills-restart": Kind(
+        points=lambda bench, _: [str(point) for point in kills.changing_kill_points(bench.calls)],
+        check=lambda bench, point: kills.check_restart(bench, Fault.parse(point)),
+    ),
     "kills-broker": Kind(
         points=lambda bench, _: [str(point) for point in kills.changing_kill_points(bench.calls)],
         check=lambda bench, point, *broker: kills.check_broker(bench, Fault.parse(point), *broker),

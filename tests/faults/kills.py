@@ -90,6 +90,15 @@ def check_kills(bench: StateBench, kills: Sequence[Fault]) -> list[str]:
     return [f"killed at {ended.hit}: {problem}" for problem in bench.rerun_problems(over)]
 
 
+def check_restart(bench: StateBench, kill: Fault) -> list[str]:
+    """Kill a run and begin anew with `--restart`; return what is wrong with the account that both have given."""
+    bench.fresh()
+    killed = bench.run(kill)
+    ended = bench.run(options=("--restart",))
+    problems = [*bench.losses(), *bench.leftovers(), *bench.account_problems((killed, ended))]
+    return [f"killed at {killed.hit}: {problem}" for problem in problems]
+
+
 def check_broker(bench: StateBench, kill: Fault, oracle: Oracle, untouched: BrokerEnd) -> list[str]:
     """Kill a run and start a broker instead; return what is wrong with the tree that it reaches.
 

@@ -39,6 +39,11 @@ def test_killed_and_started_again(bench: Bench, state: str) -> None:
     assert_holds(bench, "kills", state, most=24)
 
 
+@pytest.mark.parametrize("state", STATES)
+def test_killed_and_begun_anew(bench: Bench, state: str) -> None:
+    assert_holds(bench, "kills-restart", state, most=16)
+
+
 @pytest.mark.java
 @pytest.mark.parametrize("state", [name for name in MADE_STATES if MADE_STATES[name].keeps_broker])
 def test_killed_and_a_broker_is_started_instead(bench: Bench, oracle: Oracle, state: str) -> None:
