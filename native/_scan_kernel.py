@@ -335,6 +335,9 @@ def scan(path, state_address, address, window_bytes):
         # Kafka's validBytes moves here: what is found below concerns a batch that stays.
         this = batch
         batch += total_bytes
+        if load_be64(this) - 1 > state.last_offset and state.batch_count != 0:
+            rarely()
+            state.gap_count += 1
         state.batch_count += 1
         state.last_offset = last_offset
         leader_epoch = load_be32(this + layout.PARTITION_LEADER_EPOCH_POSITION)

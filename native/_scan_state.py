@@ -38,6 +38,7 @@ STATE_NAMES: Final = (
     "batch_count",
     "legacy_batch_count",
     "last_offset",
+    "gap_count",
     "max_timestamp_ms",
     "max_timestamp_offset",
     "max_timestamp_position",

@@ -185,3 +185,5 @@ class RawScan(NamedTuple):
     """The lowest offset at which a settled transaction begins; -1 without one."""
     last_settled_offset: int = -1
     """The highest one."""
+    gap_count: int = 0
+    """Batches of magic 2 whose base offset is above the one behind the batch before them."""

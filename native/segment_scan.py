@@ -61,6 +61,10 @@ _TABLES: Final = tuple(
     for name in ("offset_index", "time_index", "epochs", "producers", "slots", "events")
 )
 """Attribute of the scanner, and where the state has its address and length."""
+_RESULTS: Final = tuple(
+    name for name in RawScan._fields if name in _INDEX_OF and name not in ("stop_position", "txns_in_order")
+)
+"""The integers that a result has as they are in the state."""
 _FIRST_STATE: Final = np.array(
     [_scan_state.FIRST_VALUES.get(name, 0) for name in _scan_state.STATE_NAMES], np.int64
 )
@@ -260,11 +264,6 @@ class SegmentScanner:
             valid_bytes=self.position,
             stop_position=stop_position,
             stop_detail=detail,
-            batch_count=self._read("batch_count"),
-            legacy_batch_count=self._read("legacy_batch_count"),
-            last_offset=self._read("last_offset"),
-            max_timestamp_ms=self._read("max_timestamp_ms"),
-            max_timestamp_offset=self._read("max_timestamp_offset"),
             offset_index=self._offset_index[: self._read("index_count")].copy(),
             time_index=_scan_state.copy_of(self._time_index[: self._read("time_index_count")]),
             epochs=epochs[:, :2].copy(),
@@ -272,10 +271,7 @@ class SegmentScanner:
             producers=_scan_state.public_producers(self._producers[: self._read("producer_count")]),
             txn_events=_scan_state.in_log_order(self._events[: self._read("event_count")]),
             txns_in_order=self._read("txns_in_order") != 0,
-            settled_txn_count=self._read("settled_txn_count"),
-            first_settled_offset=self._read("first_settled_offset"),
-            last_settled_offset=self._read("last_settled_offset"),
-            producer_end_offset=self._read("producer_end_offset"),
+            **{name: self._read(name) for name in _RESULTS},
         )
 
     def _read(self, name: str) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ _REASONS = {
     RemovalKind.LEFTOVER: "in an unfinished .swap or .cleaned alone, which a broker drops",
 }
 _MOST_OPEN_TXNS = 20
+_MOST_HOLES = 100
 _POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
 _OFFSETS = (_BASE, _LAST)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -83,7 +85,14 @@ def take_stock(
     if any(not cut.is_preallocated for cut in cuts):
         warnings += _words_of_open(task, open_txns)
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
-    holes = () if is_compacted else tuple(find_holes(segments.values(), task.log_start_offset))
+    holes: tuple[Hole, ...] = ()
+    if not is_compacted:
+        found = find_holes(
+            segments.values(), task.log_start_offset, lambda log: reader.spans(reader.part(log))
+        )
+        holes = tuple(islice(found, _MOST_HOLES))
+        if len(holes) == _MOST_HOLES:
+            warnings.append(f"the first {_MOST_HOLES} holes are told; there may be more")
     if is_compacted is None:
         warnings += [f"{hole}; whether the topic is compacted is not known" for hole in holes]
         holes = ()
@@ -324,8 +333,8 @@ class _Account:
     def _read(self, part: Original) -> tuple[Rows, int]:
         """Return the batches of *part*, and where they end."""
         flat = array("q")
-        for position, size_bytes, base_offset, last_offset, _, crc in self._reader.spans(part):
-            flat.extend((position, size_bytes, base_offset, last_offset, crc))
+        for one in self._reader.spans(part):
+            flat.extend((one.position, one.size_bytes, one.base_offset, one.last_offset, one.crc))
         rows = np.frombuffer(flat, np.int64).reshape(-1, 5) if flat else np.empty((0, 5), np.int64)
         return rows, int(rows[-1, _POSITION] + rows[-1, _SIZE]) if len(rows) else 0
 

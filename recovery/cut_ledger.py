@@ -25,9 +25,9 @@ from typing import Any, Final
 
 from recovery.actions import TEMPORARY_SUFFIX
 from recovery.commit import plain_name
-from recovery.durable import give_to_owner_of, opened, sync, write_fully, write_new
+from recovery.durable import give_to_owner_of, opened, remove_file, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
-from recovery.file_system import look_at, naming, open_file
+from recovery.file_system import is_there, look_at, naming, open_file
 from recovery.model import Cut
 from recovery.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.work_lock import WorkLocks
@@ -76,7 +76,7 @@ class CutLedger:
         with self._lock:
             entries = self.entries()
             left = tuple(replace(one, is_made=True) for one in _made(self._log_dir, entries))
-            if left != entries and not dry_run:
+            if not dry_run and (left != entries or not left):
                 self._write(left)
         return left
 
@@ -119,21 +119,23 @@ class CutLedger:
             OSError: it cannot be written; they may be told again.
         """
         with self._lock:
-            data, told = self._read(), list(gone)
-            entries = _entries(data)
+            entries, told = self.entries(), list(gone)
             left = [one for one in entries if one not in told]
-            if data and not (left and len(left) == len(entries)):
+            if len(left) < len(entries) or not left:
                 self._write(left)
 
     def _write(self, entries: Collection[EarlierCut]) -> None:
+        """Let the file hold *entries*; of none it is gone, and so is what a kill has left of it, empty or half made."""
+        temporary = self._path + TEMPORARY_SUFFIX
         if entries:
-            temporary = self._path + TEMPORARY_SUFFIX
             write_new(temporary, b"".join(map(_line, entries)), like=self._path)
             sync(temporary)
             os.rename(temporary, self._path)
-        else:
-            os.unlink(self._path)
-        sync(self._log_dir)
+            sync(self._log_dir)
+        elif is_there(self._path) or is_there(temporary):
+            remove_file(self._path)
+            remove_file(temporary)
+            sync(self._log_dir)
 
     def _append(self, line: bytes, *, is_waited_for: bool = True) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -1,21 +1,25 @@
-"""Offsets that are missing between segments that were read: a `.log` that is empty or not there. Pure.
+"""Offsets that are missing in what was read: a `.log` that is empty or not there, batches that are gone. Pure.
 
-A broker notices nothing of it. Within a segment it does not show without reading headers again: `verify` does that.
+A broker notices nothing of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from recovery.model import Hole
+from recovery.model import BatchSpan, Hole
 from recovery.segment import Segment
+from segfmt import layout
 
 
-def find_holes(segments: Iterable[Segment], log_start_offset: int) -> Iterator[Hole]:
-    """Yield the offsets from *log_start_offset* on that are missing before a segment that was recovered.
+def find_holes(
+    segments: Iterable[Segment], log_start_offset: int, batches_of: Callable[[str], Iterable[BatchSpan]]
+) -> Iterator[Hole]:
+    """Yield the offsets from *log_start_offset* on that are missing in segments that were recovered, or before them.
 
     Args:
         segments: of the log, ascending. What lies behind one that was not recovered is not known.
+        batches_of: a `.log`; asked where a scan has found a gap.
     """
     end_offset: int | None = None  # of what was read, up to here without a break
     last: Segment | None = None
@@ -30,6 +34,8 @@ def find_holes(segments: Iterable[Segment], log_start_offset: int) -> Iterator[H
                 segment.base_offset if end_offset is None else end_offset, start, segment, log_start_offset
             )
             end_offset = segment.scan.last_offset + 1
+            if segment.scan.gap_count:
+                yield from _inner_holes(segment.log, log_start_offset, batches_of(segment.log))
         last = segment
     if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
         yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
@@ -39,3 +45,27 @@ def _hole(end_offset: int, start_offset: int, segment: Segment, log_start_offset
     first = max(end_offset, log_start_offset)
     if first < start_offset:
         yield Hole(first_offset=first, last_offset=start_offset - 1, before=segment.log)
+
+
+def _inner_holes(log: str, log_start_offset: int, batches: Iterable[BatchSpan]) -> list[Hole]:
+    """Return the offsets that are missing between *batches*; none where a batch shows that *log* was compacted once.
+
+    The base offset of messages, magic 0 and 1, may not be in their headers.
+    """
+    holes: list[Hole] = []
+    end_offset: int | None = None
+    for batch in batches:
+        if batch.has_compacted:
+            return []
+        first = batch.base_offset if end_offset is None else max(end_offset, log_start_offset)
+        if first < batch.base_offset and batch.magic >= layout.MAGIC_V2:
+            holes.append(
+                Hole(
+                    first_offset=first,
+                    last_offset=batch.base_offset - 1,
+                    before=log,
+                    position=batch.position,
+                )
+            )
+        end_offset = batch.last_offset + 1
+    return holes

@@ -151,7 +151,11 @@ class Original:
 
 
 class BatchSpan(NamedTuple):
-    """A batch by its header: where it begins in its part, its first and last offset, the checksum it states."""
+    """A batch by its header: where it begins in its part, its first and last offset, the checksum it states.
+
+    Attributes:
+        has_compacted: whether it holds fewer records than offsets.
+    """
 
     position: int
     size_bytes: int
@@ -159,6 +163,7 @@ class BatchSpan(NamedTuple):
     last_offset: int
     magic: int = 2
     crc: int = 0
+    has_compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,23 +287,33 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hole:
-    """Offsets that no segment has, found between segments that were read.
+    """Offsets that no batch has, found between batches that were read.
 
     Attributes:
         first_offset, last_offset: of those that are missing.
-        before: the `.log` that comes next.
+        before: the `.log` with the batch that comes next.
+        position: of that batch in it.
     """
 
     first_offset: int
     last_offset: int
     before: str
+    position: int = 0
 
     def to_json(self) -> dict[str, str | int]:
         """Return the object of this hole in the JSON report."""
-        return {"firstOffset": self.first_offset, "lastOffset": self.last_offset, "before": self.before}
+        return {
+            "firstOffset": self.first_offset,
+            "lastOffset": self.last_offset,
+            "before": self.before,
+            "position": self.position,
+        }
 
     def __str__(self) -> str:
-        return f"offsets {self.first_offset} to {self.last_offset} are missing before {self.before}"
+        where = (
+            f"before {self.before}" if self.position == 0 else f"in {self.before} before byte {self.position}"
+        )
+        return f"offsets {self.first_offset} to {self.last_offset} are missing {where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

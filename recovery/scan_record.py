@@ -42,9 +42,10 @@ _INTEGERS: Final = (
     "settled_txn_count",
     "first_settled_offset",
     "last_settled_offset",
+    "gap_count",
 )
 _POSITIONS: Final = ("valid_bytes", "stop_position")
-_COUNTS: Final = ("batch_count", "legacy_batch_count", "settled_txn_count")
+_COUNTS: Final = ("batch_count", "legacy_batch_count", "settled_txn_count", "gap_count")
 _LEAST_INT64: Final = -(1 << 63)
 _MOST_INT64: Final = (1 << 63) - 1
 

@@ -151,7 +151,8 @@ class PartitionFiles:
                     return
                 if _magic(header) >= layout.MAGIC_V2:
                     v2 = read_record_batch_header(header)
-                    yield BatchSpan(position, size_bytes, _offset(header), v2.last_offset, v2.magic, v2.crc)
+                    offsets = (v2.base_offset, v2.last_offset)
+                    yield BatchSpan(position, size_bytes, *offsets, v2.magic, v2.crc, v2.has_compacted)
                     position += size_bytes
                     continue
                 first = last_offset = _offset(header)

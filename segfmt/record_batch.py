@@ -92,6 +92,11 @@ class RecordBatchHeader:
         return wrap_long(self.base_offset + self.last_offset_delta)
 
     @property
+    def has_compacted(self) -> bool:
+        """Whether it holds fewer records than offsets: a cleaner was there."""
+        return self.record_count <= self.last_offset_delta
+
+    @property
     def last_sequence(self) -> int:
         """Sequence of the last record, -1 without one. Kafka: DefaultRecordBatch.lastSequence."""
         if self.base_sequence == layout.NO_SEQUENCE:

@@ -79,6 +79,7 @@ class Scan:
     settled_txn_count: int = 0
     first_settled_offset: int = -1
     last_settled_offset: int = -1
+    gap_count: int = 0
 
 
 def plain(raw: RawScan) -> Scan:
@@ -209,7 +210,9 @@ class ReferenceScan:
         _base_timestamp, max_timestamp = struct.unpack_from(">qq", header, 27)
         producer_id, epoch, base_sequence, _count = struct.unpack_from(">qhii", header, 43)
         last_offset = java_long(base_offset + delta)
+        before, is_first = self.out.last_offset, not self.out.batch_count
         self.account(last_offset, max_timestamp, batch)
+        self.out.gap_count += not is_first and java_long(base_offset - 1) > before
         highest = self.out.epochs[-1][0] if self.out.epochs else -1
         if leader_epoch >= 0 and leader_epoch > highest:
             self.out.epochs.append((leader_epoch, base_offset))

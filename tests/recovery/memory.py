@@ -71,7 +71,15 @@ class MemorySource:
             (delta,) = struct.unpack_from(">i", data, position + 23)
             if position + 12 + length > len(data):
                 return
-            yield BatchSpan(position, 12 + length, base_offset, base_offset + delta, crc=crc)
+            count = int.from_bytes(data[position + 57 : position + 61], "big", signed=True)
+            yield BatchSpan(
+                position,
+                12 + length,
+                base_offset,
+                base_offset + delta,
+                crc=crc,
+                has_compacted=count <= delta,
+            )
             position += 12 + length
 
     def read_part(self, part: Original) -> bytes:

@@ -181,7 +181,7 @@ class TestCutsAndDeletions:
 
 
 class TestHoles:
-    """Offsets that are missing between segments that were read."""
+    """Offsets that are missing in what was read."""
 
     @staticmethod
     def holes(
@@ -237,6 +237,36 @@ class TestHoles:
         assert Folded(files, settings=PLAIN, folder="t-0.aa-stray").outcome.warnings[-1] == words
         assert Folded(files, settings=PLAIN, folder="t-0.aa-delete").outcome.warnings == ()
         assert len(Folded(files, settings=PLAIN, folder="t-0.aa-future").outcome.holes) == 1
+
+    def test_within_a_segment(self) -> None:
+        log = batches(0)
+        del log[2], log[5:7]  # 2, 6 and 7
+        made = Folded(partition({0: b"".join(log), 10: segment(10)}), settings=PLAIN)
+        assert [str(hole) for hole in made.outcome.holes] == [
+            f"offsets 2 to 2 are missing in {name(0)} before byte {len(segment(0, 2))}",
+            f"offsets 6 to 7 are missing in {name(0)} before byte {len(segment(0, 5))}",
+        ]
+        assert self.holes(partition({0: b"".join(log)}), log_start_offset=7) == [(7, 7, name(0))]
+        assert self.holes(partition({0: b"".join(log)}), COMPACTED) == []
+        unknown = Folded(partition({0: b"".join(log)}), settings=UNKNOWN).outcome
+        assert (unknown.holes, len(unknown.warnings)) == ((), 2)
+
+    def test_within_a_segment_behind_a_cut_there_is_none(self) -> None:
+        log = b"".join([*batches(0, 3), batches(3)[0][:-1] + b"\xff", *batches(20, 2)])
+        made = Folded(partition({0: log}), settings=PLAIN)
+        assert len(made.outcome.cuts) == 1
+        assert made.outcome.holes == ()
+
+    def test_a_segment_that_was_compacted_once_has_none_within(self) -> None:
+        thinned = record_batch(
+            base_offset=4, last_offset_delta=1, records=[record(key=b"k", value=b"v", offset_delta=1)]
+        )
+        assert self.holes(partition({0: segment(0, 2) + thinned + segment(8, 2)})) == []
+
+    def test_of_very_many_the_first_are_told(self) -> None:
+        made = Folded(partition({0: b"".join(batches(0, 250)[::2])}), settings=PLAIN)
+        assert len(made.outcome.holes) == 100
+        assert made.outcome.warnings == ("the first 100 holes are told; there may be more",)
 
     def test_magic_1_has_them_between_segments(self) -> None:
         old = message(0) + message(1)

@@ -222,7 +222,9 @@ def test_holes_are_told_of_partitions_that_lost_nothing() -> None:
     assert "    offsets 155 to 194 are missing before 00000000000000000195.log" in told.to_text().splitlines()
     assert told.to_text().splitlines()[-1] == "offsets are missing in 1 partition"
     (found,) = json.loads(told.to_json())["logDirs"][0]["partitions"]
-    assert found["holes"] == [{"firstOffset": 155, "lastOffset": 194, "before": "00000000000000000195.log"}]
+    assert found["holes"] == [
+        {"firstOffset": 155, "lastOffset": 194, "before": "00000000000000000195.log", "position": 0}
+    ]
 
 
 def test_a_cut_of_some_batches_is_not_called_a_whole_segment() -> None:

@@ -20,7 +20,7 @@ from recovery.rate_limit import RateLimit
 from recovery.source import PartitionFiles
 from segfmt.errors import CorruptBatchError, FormatError
 from tests import builders
-from tests.builders import data_batch, marker_batch, record, record_batch
+from tests.builders import data_batch, marker_batch, message, record, record_batch
 
 LOG = "00000000000000000000.log"
 SETTINGS = LogSettings(index_interval_bytes=200)
@@ -320,16 +320,21 @@ class TestBatches:
     def test_position_size_and_offsets(self, tmp_path: Path) -> None:
         one, two = data_batch(5, 3), data_batch(9, 1)
         assert self.spans(tmp_path, one + two) == [
-            (0, len(one), 5, 7, 2, crc_of(one)),
-            (len(one), len(two), 9, 9, 2, crc_of(two)),
+            (0, len(one), 5, 7, 2, crc_of(one), False),
+            (len(one), len(two), 9, 9, 2, crc_of(two), False),
         ]
+
+    def test_that_it_holds_fewer_records_than_offsets(self, tmp_path: Path) -> None:
+        thinned = record_batch(base_offset=3, last_offset_delta=1, records=[record(offset_delta=1)])
+        found = self.spans(tmp_path, data_batch(0, 3) + thinned + message(5))
+        assert [span.has_compacted for span in found] == [False, True, False]
 
     def test_from_a_position_and_in_a_part(self, tmp_path: Path) -> None:
         one, two, three = data_batch(5, 3), data_batch(9, 1), data_batch(10, 2)
         data = one + two + three
         assert [span.base_offset for span in self.spans(tmp_path, data, len(one))] == [9, 10]
         part = {"origin_position": len(one), "size_bytes": len(two)}
-        assert self.spans(tmp_path, data, **part) == [(0, len(two), 9, 9, 2, crc_of(two))]
+        assert self.spans(tmp_path, data, **part) == [(0, len(two), 9, 9, 2, crc_of(two), False)]
 
     def test_a_part_as_bytes(self, tmp_path: Path) -> None:
         files = Files(tmp_path, data_batch(5, 3) + b"behind")

@@ -1,0 +1,122 @@
+"""The ledger of cuts that nobody was told of: half of them made, killed at any call, and gone at the end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from recovery.cut_ledger import CutLedger, untold
+from recovery.model import Cut
+from recovery.report import CUT_LEDGER, EarlierCut, PartitionReport
+from tests.recovery.driving import own_leftovers
+from tests.recovery.killing import killed_at
+
+FIRST = Cut(file="00.log", base_offset=0, position=60, size_bytes=40, batch_count=1, reason="torn")
+SECOND = Cut(file="10.log", base_offset=10, position=0, size_bytes=100, batch_count=2, reason="behind a cut")
+
+
+@pytest.fixture
+def log_dir(ram_path: Path) -> Path:
+    """With a partition of two segments, both whole."""
+    folder = ram_path / "d" / "t-0"
+    folder.mkdir(parents=True)
+    for cut in (FIRST, SECOND):
+        (folder / cut.file).write_bytes(bytes(100))
+    return folder.parent
+
+
+def report_of(log_dir: Path, *cuts: Cut, run: str = "1") -> PartitionReport:
+    return PartitionReport(
+        log_dir=str(log_dir),
+        folder="t-0",
+        topic="t",
+        partition=0,
+        status="truncated",
+        cuts=cuts,
+        quarantined=(f"/quarantine/{run}/t-0/10.log",),
+    )
+
+
+def entered(log_dir: Path) -> list[tuple[Cut, ...]]:
+    return [one.cuts for one in CutLedger(str(log_dir)).entries()]
+
+
+def settled(log_dir: Path) -> list[tuple[Cut, ...]]:
+    return [one.cuts for one in CutLedger(str(log_dir)).settle()]
+
+
+def test_of_a_cut_that_was_half_made_half_is_told(log_dir: Path) -> None:
+    ledger = CutLedger(str(log_dir))
+    ledger.add(report_of(log_dir, FIRST, SECOND))
+    (log_dir / "t-0" / SECOND.file).unlink()
+    assert [one.cuts for one in ledger.settle(dry_run=True)] == [(SECOND,)]
+    assert entered(log_dir) == [(FIRST, SECOND)]
+    assert settled(log_dir) == [(SECOND,)]
+    assert entered(log_dir) == [(SECOND,)]
+
+
+def test_the_run_that_goes_on_enters_the_other_half(log_dir: Path) -> None:
+    ledger = CutLedger(str(log_dir))
+    ledger.add(report_of(log_dir, FIRST, SECOND))
+    (log_dir / "t-0" / SECOND.file).unlink()
+    ledger.settle()
+    for _ in range(2):
+        ledger.add(report_of(log_dir, FIRST, SECOND))
+        assert entered(log_dir) == [(SECOND,), (FIRST,)]
+    ledger.note_made(report_of(log_dir, FIRST, SECOND))
+    assert settled(log_dir) == [(SECOND,), (FIRST,)]
+
+
+def test_another_run_that_cuts_the_same_again_enters_it(log_dir: Path) -> None:
+    ledger = CutLedger(str(log_dir))
+    for run in ("1", "2"):
+        ledger.add(report_of(log_dir, FIRST, run=run))
+        ledger.note_made(report_of(log_dir, FIRST, run=run))
+    assert settled(log_dir) == [(FIRST,), (FIRST,)]
+
+
+def test_what_was_not_cut_is_struck_out(log_dir: Path) -> None:
+    CutLedger(str(log_dir)).add(report_of(log_dir, FIRST, SECOND))
+    assert settled(log_dir) == []
+    assert own_leftovers(log_dir) == []
+
+
+@pytest.mark.parametrize("data", [b"", b'{"version": 1, "partition": "t'])
+def test_one_that_a_kill_has_left_empty_or_torn_goes(log_dir: Path, data: bytes) -> None:
+    (log_dir / CUT_LEDGER).write_bytes(data)
+    assert settled(log_dir) == []
+    assert own_leftovers(log_dir) == []
+
+
+def test_a_report_tells_of_what_it_has_cut_itself(log_dir: Path) -> None:
+    entry = EarlierCut(partition="t-0", time_ms=1, quarantine=None, cuts=(FIRST, SECOND), is_made=True)
+    unknown = replace(entry, partition="", cuts=())
+    assert untold((entry, unknown), [report_of(log_dir, SECOND)]) == (replace(entry, cuts=(FIRST,)), unknown)
+    assert untold((entry,), [report_of(log_dir, FIRST, SECOND)]) == ()
+
+
+def _forgotten(ledger: CutLedger) -> None:
+    ledger.forget(ledger.entries()[:1])
+
+
+@pytest.mark.parametrize("change", [CutLedger.settle, _forgotten])
+def test_killed_at_any_call(log_dir: Path, change: Callable[[CutLedger], object]) -> None:
+    for number in count(1):
+        ledger = CutLedger(str(log_dir))
+        (log_dir / "t-0" / SECOND.file).unlink(missing_ok=True)
+        ledger.add(report_of(log_dir, FIRST))
+        ledger.add(report_of(log_dir, SECOND, run="2"))
+        before = entered(log_dir)
+        was_killed = killed_at(number, lambda: change(CutLedger(str(log_dir))))
+        assert entered(log_dir) in (before, [(SECOND,)])
+        ledger.forget(ledger.entries())
+        assert own_leftovers(log_dir) == []
+        if not was_killed:
+            break
+    assert number > 3
+    assert os.listdir(log_dir) == ["t-0"]
