@@ -28,7 +28,7 @@ from recovery.actions import (
 )
 from recovery.errors import JournalError
 from recovery.model import FileStat, RemovalKind
-from segfmt.filenames import DELETED_SUFFIX
+from segfmt.filenames import DELETED_SUFFIX, is_written_to
 from segfmt.value_class import dataclass
 
 _ANY = -1
@@ -86,9 +86,7 @@ class Commit:
             if not any(place is not None and _is(place, _state(made), by_inode) for place in places):
                 return name
         allowed = self._simulated()[0]
-        for name in sorted(found.keys() | allowed.keys()):
-            if name.endswith(TEMPORARY_SUFFIX) and name not in self.before:
-                continue
+        for name in self.concerned(found.keys() | allowed.keys()):
             states = allowed.get(name, {None})
             stat = found.get(name)
             if stat is None:
@@ -122,16 +120,32 @@ class Commit:
         """
         last = self._simulated()[1]
         names = last.keys() | (self.before.keys() if self.folder == LOG_DIR_ITSELF else found.keys())
-        for name in sorted(names):
+        for name in self.concerned(names):
             stat, state = found.get(name), last.get(name)
-            if name.endswith(TEMPORARY_SUFFIX) and name not in self.before:
-                continue
             if stat is None:
                 if state is not None and not name.endswith(DELETED_SUFFIX):
                     return name
             elif state is None or not _is(stat, state, by_inode):
                 return name
         return None
+
+    def concerned(self, names: Iterable[str]) -> list[str]:
+        """Return those of *names* that this commit has to do with, in order.
+
+        No half a stage, and in a log's folder nothing that a load does not write to, unless an action names it: a link
+        to a segment, or a second name of it, changes with the segment.
+        """
+        touched = self.made | {
+            action.name if isinstance(action, RemoveFile) else action.old
+            for action in self.actions
+            if isinstance(action, RemoveFile | RenameFile | LinkFile)
+        }
+        return sorted(
+            name
+            for name in names
+            if not (name.endswith(TEMPORARY_SUFFIX) and name not in self.before)
+            and (self.folder == LOG_DIR_ITSELF or name in touched or is_written_to(name))
+        )
 
     def pending(self, names: Collection[str]) -> tuple[Action, ...]:
         """Return the actions that are not done, in order, by the *names* that are in the folder.

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
 from recovery.file_system import is_there, open_file
-from recovery.listing import file_stat, is_of_type, is_written_to, other_kind
+from recovery.listing import file_stat, is_of_type, other_kind
 from recovery.model import FileStat
 from recovery.verdict import Finding, Severity
 from segfmt import layout
@@ -27,6 +27,7 @@ from segfmt.filenames import (
     SWAP_SUFFIX,
     FileKind,
     file_kind,
+    is_written_to,
     log_name,
     read_offset,
     snapshot_name,

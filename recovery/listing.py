@@ -16,7 +16,7 @@ from recovery.file_system import is_there, open_file
 from recovery.model import FileStat
 from recovery.problem import Problem, Repair
 from segfmt.errors import FileNameError
-from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOCK_FILE, PARTITION_METADATA, FileKind, file_kind
+from segfmt.filenames import LOCK_FILE, FileKind, file_kind, is_written_to
 
 _OPENED_FOR_WRITING = frozenset(
     {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX}
@@ -95,14 +95,6 @@ def file_stat(found: os.stat_result) -> FileStat:
         inode=found.st_ino,
         ctime_ns=found.st_ctime_ns,
     )
-
-
-def is_written_to(name: str) -> bool:
-    """Return whether a load may write into the file *name*, or give it another name."""
-    kind = file_kind(name)
-    if kind is FileKind.OTHER:
-        return name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
-    return kind is not FileKind.DELETED
 
 
 def _link(name: str) -> Problem:

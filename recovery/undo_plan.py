@@ -156,8 +156,9 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
     restored: list[RestoreFile | WriteFile] = []
     appended: list[AppendPart] = []
     kept: set[str] = set()
-    for name, stat in change.commit.before.items():
-        place, saved = place_of.get(name), change.saved.get(name)
+    before = change.commit.before
+    for name in change.commit.concerned(before):
+        stat, place, saved = before[name], place_of.get(name), change.saved.get(name)
         is_whole = saved is not None and not saved.is_tail
         if place is not None and not (is_whole and found[place].size_bytes < stat.size_bytes):
             kept.add(place)
@@ -177,7 +178,7 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
     restored += [  # pending deletions that were kept
         RestoreFile(source=saved.stored, name=name)
         for name, saved in change.saved.items()
-        if name not in change.commit.before and not saved.is_tail
+        if name not in before and not saved.is_tail
     ]
     taken = {*kept, *renames.values(), *(action.name for action in restored)}
     removals = [

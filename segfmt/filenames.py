@@ -96,6 +96,14 @@ def file_kind(name: str) -> FileKind:
     return _KIND_BY_SUFFIX.get(name[name.rfind(".") :], FileKind.OTHER)
 
 
+def is_written_to(name: str) -> bool:
+    """Return whether the load of a partition may write into the file *name*, or give it another name."""
+    kind = file_kind(name)
+    if kind is FileKind.OTHER:
+        return name in (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+    return kind is not FileKind.DELETED
+
+
 @lru_cache(_KNOWN_NAMES)
 def format_offset(offset: int) -> str:
     """Return *offset* as Kafka starts a file name with it: at least 20 digits, the sign in front.

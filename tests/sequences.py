@@ -1,9 +1,9 @@
 """Random sequences of all that is done to log dirs: recovered, killed, recovered otherwise, undone, purged, started.
 
-    python -m tests.sequences [--cases N] [--seed S] [--only SEED/NUMBER]
+    python -m tests.sequences [--cases N] [--seed S] [--only SEED/NUMBER] [--folder DIR] [--places A,B]
 
 Each case is a damaged state (`tests/faults/states.py`) in a place: in memory, with quarantine on another file system,
-or on an overlay. After every step what is live, in quarantine and reported must add up to what there was:
+or on an overlay; `--folder` has all of it happen on another file system than memory. After every step what is live, in quarantine and reported must add up to what there was:
 
 * each valid batch is live or in quarantine, unless it was purged there, or a broker has cut it;
 * a partition from which batches are gone has a heard report that says so: the exit code was 2 (or 4, where another
@@ -454,10 +454,15 @@ def _sums(cuts: Mapping[tuple[str, int, int], int]) -> Sums:
 
 
 class Campaign:
-    """Cases by seed; a context manager."""
+    """Cases by seed; a context manager.
 
-    def __init__(self, root: Path) -> None:
+    Args:
+        places: which of `PLACES`, in turn.
+    """
+
+    def __init__(self, root: Path, places: Sequence[str] = PLACES) -> None:
         self._root = root
+        self._places = places
         self._stack = ExitStack()
         self._samples = {name: unpack(name, root / "samples") for name in SAMPLE_NAMES}
 
@@ -472,7 +477,7 @@ class Campaign:
     def run(self, seed: int, number: int) -> str | None:
         """Run a case; return what is wrong, with its steps, None where nothing is."""
         rng = random.Random(f"sequence {seed}/{number}")
-        place = PLACES[number % len(PLACES)]
+        place = self._places[number % len(self._places)]
         state = rng.choice([*MADE_STATES.values(), seeded_state(seed, number), seeded_state(seed, number)])
         work = self._root / "case"
         with _placed(place, state, self._samples, work) as (root, elsewhere):
@@ -509,16 +514,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", metavar="SEED/NUMBER")
+    parser.add_argument("--folder", metavar="DIR", help="where the log dirs are made; memory, if nothing is said")
+    parser.add_argument("--places", metavar="A,B", default=",".join(PLACES), help="of: %(default)s")
     options = parser.parse_args(arguments)
     cases = [(options.seed, number) for number in range(options.cases)]
     if options.only:
         seed, _, number = options.only.partition("/")
         cases = [(int(seed), int(number))]
     open_count = 0
-    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    folder = options.folder or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
     with (
         tempfile.TemporaryDirectory(dir=folder, prefix="sequences-") as root,
-        Campaign(Path(root)) as campaign,
+        Campaign(Path(root), options.places.split(",")) as campaign,
     ):
         for seed, number in cases:
             if problem := campaign.run(seed, number):

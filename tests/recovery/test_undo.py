@@ -183,6 +183,39 @@ class TestExactly:
         assert len(list(quarantine_of(victim.log_dir).iterdir())) == 2
 
 
+class TestSecondNames:
+    """What has another name in the folder, a link or a hard link that somebody made, changes with the segment."""
+
+    @pytest.fixture(params=[os.symlink, os.link], ids=["link", "hard link"])
+    def victim(
+        self, samples: list[Sample], ram_path: Path, request: pytest.FixtureRequest
+    ) -> Iterator[Victim]:
+        victim = state_of(samples[0], "torn first segment", ram_path)
+        for path in list(victim.folder.iterdir()):
+            request.param(path, path.with_name(f"{path.name}.txt"))
+        yield victim
+
+    def test_is_nobodys_change(self, samples: list[Sample], victim: Victim) -> None:
+        before = tree_of(victim.log_dir)
+        report = recover(samples[0], [victim.log_dir])
+        assert report.exit_code == 2
+        undo([str(victim.log_dir)])
+        assert differences(before, tree_of(victim.log_dir)) == []
+
+    def test_killed_and_gone_on_with(self, samples: list[Sample], victim: Victim) -> None:
+        before = tree_of(victim.log_dir)
+        number = 0
+        for number in range(1, 1000, 4):
+            if not killed_at(number, lambda: recover(samples[0], [victim.log_dir])):
+                break
+            if (victim.log_dir / MARKER).exists():
+                break
+            assert recover(samples[0], [victim.log_dir]).exit_code == 2
+            undo([str(victim.log_dir)])
+            assert differences(before, tree_of(victim.log_dir)) == [], f"killed at call {number}"
+        assert number > 20
+
+
 class TestSeveralRuns:
     """From the newest run back to the one that is meant: each leaves what those before it need."""
 
