@@ -318,10 +318,17 @@ class _Account:
         segments = self._segments.values()
         nexts = [*(segment.base_offset for segment in segments[1:]), MAX_LONG]
         for segment, next_base in zip(segments, nexts, strict=False):
-            node = self._nodes[segment.log]
+            node, scan, base, end = self._nodes[segment.log], segment.scan, segment.base_offset, next_base - 1
+            if (
+                base == MAX_LONG
+            ):  # no recovery looks into it, and each fetch that finds nothing before comes to it
+                base, end = -MAX_LONG, MAX_LONG
+            if (
+                scan is not None and not scan.gap_count
+            ):  # behind a gap the last batch need not have the last offset
+                end = min(end, scan.last_offset)
             if isinstance(node, Original) and node.size_bytes:
-                end = next_base - 1 if segment.scan is None else min(next_base - 1, segment.scan.last_offset)
-                yield segment.base_offset, end, node
+                yield base, end, node
 
     def _rows_of_live(self, part: Original, end_offset: int) -> Rows:
         """Return the batches of a live segment; those of the last one are kept, which replaces several."""

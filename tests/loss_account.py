@@ -75,7 +75,9 @@ def lost_batches_of(
     live = list(_served(after))
     same = {batch.identity for batch in live}
     offsets = {(batch.first_offset, batch.last_offset) for batch in live}
-    is_replaced = any(name.endswith(".log.swap") for name in before) or _is_split(before, after)
+    is_split = _is_split(before, after)
+    served = {batch.identity for batch in _served(before)} if is_split else set()
+    is_replaced = any(name.endswith(".log.swap") for name in before) or is_split
     lost: dict[str, list[Batch]] = {}
     for name, data in before.items():
         if not _OF_KAFKA.fullmatch(name) or after.get(name) == data:
@@ -86,6 +88,7 @@ def lost_batches_of(
             least = batch.last_offset + 1
             is_below = ascends and not drops_all and batch.last_offset < log_start_offset
             is_kept = batch.identity in same or is_below or _stays(batch, name, after)
+            is_kept |= is_split and batch.identity not in served and _is_anywhere(batch, after)
             has_successor = name.endswith(".cleaned") or (is_replaced and not _is_cut(name, before, after))
             if not is_kept and not (has_successor and (batch.first_offset, batch.last_offset) in offsets):
                 lost.setdefault(name, []).append(batch)
@@ -107,6 +110,11 @@ def _stays(batch: Batch, name: str, after: Tree) -> bool:
     places = (after.get(place, b"") for place in {name, name.removesuffix(".swap")} if place.endswith(".log"))
     end = batch.position + len(batch.data)
     return any(data[batch.position : end] == batch.data for data in places)
+
+
+def _is_anywhere(batch: Batch, after: Tree) -> bool:
+    """Whether the batch is in a live file: nobody found it before, as it was behind the base of the next segment."""
+    return any(name.endswith(".log") and batch.data in data for name, data in after.items())
 
 
 def _drop_told(lost: dict[str, list[Batch]], before: Tree, after: Tree) -> None:

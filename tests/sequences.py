@@ -3,7 +3,8 @@
     python -m tests.sequences [--cases N] [--seed S] [--only SEED/NUMBER] [--folder DIR] [--places A,B]
 
 Each case is a damaged state (`tests/faults/states.py`) in a place: in memory, with quarantine on another file system,
-or on an overlay; `--folder` has all of it happen on another file system than memory. After every step what is live, in quarantine and reported must add up to what there was:
+or on an overlay; `--folder` is a folder on any other file system. After every step what is live, in quarantine and
+reported must add up to what there was:
 
 * each valid batch is live or in quarantine, unless it was purged there, or a broker has cut it;
 * a partition from which batches are gone has a heard report that says so: the exit code was 2 (or 4, where another
@@ -457,11 +458,14 @@ class Campaign:
     """Cases by seed; a context manager.
 
     Args:
+        root: for what a campaign needs itself.
+        folder: where the cases are made.
         places: which of `PLACES`, in turn.
     """
 
-    def __init__(self, root: Path, places: Sequence[str] = PLACES) -> None:
+    def __init__(self, root: Path, folder: Path | None = None, places: Sequence[str] = PLACES) -> None:
         self._root = root
+        self._folder = root if folder is None else folder
         self._places = places
         self._stack = ExitStack()
         self._samples = {name: unpack(name, root / "samples") for name in SAMPLE_NAMES}
@@ -479,7 +483,7 @@ class Campaign:
         rng = random.Random(f"sequence {seed}/{number}")
         place = self._places[number % len(self._places)]
         state = rng.choice([*MADE_STATES.values(), seeded_state(seed, number), seeded_state(seed, number)])
-        work = self._root / "case"
+        work = self._folder / "case"
         with _placed(place, state, self._samples, work) as (root, elsewhere):
             case = Case(rng, self._server, self._oracle, self._samples[state.sample], state, root, elsewhere)
             try:
@@ -514,7 +518,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", metavar="SEED/NUMBER")
-    parser.add_argument("--folder", metavar="DIR", help="where the log dirs are made; memory, if nothing is said")
+    parser.add_argument(
+        "--folder", metavar="DIR", help="where the log dirs are made; memory, if nothing is said"
+    )
     parser.add_argument("--places", metavar="A,B", default=",".join(PLACES), help="of: %(default)s")
     options = parser.parse_args(arguments)
     cases = [(options.seed, number) for number in range(options.cases)]
@@ -522,10 +528,11 @@ def main(arguments: Sequence[str]) -> int:
         seed, _, number = options.only.partition("/")
         cases = [(int(seed), int(number))]
     open_count = 0
-    folder = options.folder or ("/dev/shm" if os.path.isdir("/dev/shm") else None)
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with (
-        tempfile.TemporaryDirectory(dir=folder, prefix="sequences-") as root,
-        Campaign(Path(root), options.places.split(",")) as campaign,
+        tempfile.TemporaryDirectory(dir=memory, prefix="sequences-") as root,
+        tempfile.TemporaryDirectory(dir=options.folder or memory, prefix="sequences-") as folder,
+        Campaign(Path(root), Path(folder), options.places.split(",")) as campaign,
     ):
         for seed, number in cases:
             if problem := campaign.run(seed, number):

@@ -156,6 +156,24 @@ class TestCutsAndDeletions:
         assert made.outcome.log_end_offset == 10
         assert made.outcome.cuts == () or made.outcome.cuts[0].batch_count == 0
 
+    def test_a_batch_before_one_of_lower_offset_is_live(self) -> None:
+        """A leftover has it as well; the last offset of the segment is not its highest (campaign, again-914/35)."""
+        log = batches(0, 4)
+        files = partition({0: b"".join([log[0], log[1], log[3], log[2]]), 4: segment(4)})
+        assert folded(files | {name(3, ".log.cleaned"): log[3]}, recovery_point=0).outcome.cuts == ()
+
+    def test_a_segment_at_the_last_offset_is_found_by_every_fetch(self) -> None:
+        """No recovery looks into it (campaign, whole-914/3)."""
+        files = partition({0: segment(0)[:-1], 10: segment(10), 2**63 - 1: segment(10)})
+        made = folded(files, recovery_point=0)
+        assert spans(made.outcome.cuts) == [(name(0), len(segment(0, 9)), 0, 9, -1)]
+
+    def test_what_was_behind_the_next_segment_before_a_split_is_no_loss(self) -> None:
+        """Nobody found it there before either (campaign, combined-914/1394)."""
+        far = 2**31
+        files = partition({0: segment(0, 2) + segment(far - 5, 2) + segment(2 * far, 2), 100: segment(100)})
+        assert folded(files, recovery_point=0).outcome.cuts == ()
+
     def test_a_segment_that_a_split_writes_over(self) -> None:
         far = 2**31 + 10
         files = partition({0: segment(0, 2) + segment(far, 2), far: segment(far, 5)})

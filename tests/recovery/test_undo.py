@@ -187,13 +187,11 @@ class TestSecondNames:
     """What has another name in the folder, a link or a hard link that somebody made, changes with the segment."""
 
     @pytest.fixture(params=[os.symlink, os.link], ids=["link", "hard link"])
-    def victim(
-        self, samples: list[Sample], ram_path: Path, request: pytest.FixtureRequest
-    ) -> Iterator[Victim]:
+    def victim(self, samples: list[Sample], ram_path: Path, request: pytest.FixtureRequest) -> Victim:
         victim = state_of(samples[0], "torn first segment", ram_path)
         for path in list(victim.folder.iterdir()):
             request.param(path, path.with_name(f"{path.name}.txt"))
-        yield victim
+        return victim
 
     def test_is_nobodys_change(self, samples: list[Sample], victim: Victim) -> None:
         before = tree_of(victim.log_dir)
