@@ -15,14 +15,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from recovery.compaction import AbortedTxns, find_superseded
-from recovery.holes import find_holes
+from recovery.holes import look_for_holes
 from recovery.log_reader import MAX_LONG, LogReader
 from recovery.model import Cut, Hole, Original, PartitionTask, RemovalKind
 from recovery.segment import SegmentMap
@@ -44,7 +43,6 @@ _REASONS = {
     RemovalKind.LEFTOVER: "in an unfinished .swap or .cleaned alone, which a broker drops",
 }
 _MOST_OPEN_TXNS = 20
-_MOST_HOLES = 100
 _POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
 _OFFSETS = (_BASE, _LAST)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
@@ -84,19 +82,8 @@ def take_stock(
     warnings = account.warnings
     if any(not cut.is_preallocated for cut in cuts):
         warnings += _words_of_open(task, open_txns)
-    is_compacted = None if task.is_stray_folder else task.settings.is_compacted
-    holes: tuple[Hole, ...] = ()
-    if not is_compacted:
-        found = find_holes(
-            segments.values(), task.log_start_offset, lambda log: reader.spans(reader.part(log))
-        )
-        holes = tuple(islice(found, _MOST_HOLES))
-        if len(holes) == _MOST_HOLES:
-            warnings.append(f"the first {_MOST_HOLES} holes are told; there may be more")
-    if is_compacted is None:
-        warnings += [f"{hole}; whether the topic is compacted is not known" for hole in holes]
-        holes = ()
-    return Stock(cuts, holes, tuple(warnings))
+    holes, doubts = look_for_holes(task, segments.values(), lambda log: reader.spans(reader.part(log)))
+    return Stock(cuts, holes, (*warnings, *doubts))
 
 
 @dataclass(slots=True, kw_only=True)

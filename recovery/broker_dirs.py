@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from recovery.config import BrokerConfig
 from recovery.errors import UnsafeError, UsageError
 from recovery.file_system import absolute, is_folder
 from recovery.setting import Layer
+from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
+    read_folder_name,
 )
 from segfmt.value_class import dataclass
 
@@ -178,3 +181,16 @@ def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
                 f"--quarantine-dir {quarantine}: inside the log dir {one}, where a broker takes folders "
                 "for logs. Remedy: choose a folder outside of it, or leave the option out"
             )
+
+
+def topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
+    """Return the topics of which a folder lies in one of *log_dirs*."""
+    names: set[str] = set()
+    for log_dir in log_dirs:
+        with suppress(OSError):  # the log dir is offline
+            names.update(os.listdir(log_dir))
+    found = set()
+    for name in names:
+        with suppress(FileNameError):
+            found.add(read_folder_name(name).topic)
+    return frozenset(found)

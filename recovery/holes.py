@@ -6,10 +6,33 @@ A broker notices nothing of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
-from recovery.model import BatchSpan, Hole
+from recovery.model import BatchSpan, Hole, PartitionTask
 from recovery.segment import Segment
 from segfmt import layout
+
+_MOST_HOLES = 100
+
+
+def look_for_holes(
+    task: PartitionTask, segments: Iterable[Segment], batches_of: Callable[[str], Iterable[BatchSpan]]
+) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
+    """Return the holes of a log, and what is to be warned of: where it may be compacted there may be some.
+
+    Args:
+        segments, batches_of: as for `find_holes`.
+    """
+    is_compacted = None if task.is_stray_folder else task.settings.is_compacted
+    if is_compacted:
+        return (), ()
+    holes = tuple(islice(find_holes(segments, task.log_start_offset, batches_of), _MOST_HOLES))
+    more = (
+        (f"the first {_MOST_HOLES} holes are told; there may be more",) if len(holes) == _MOST_HOLES else ()
+    )
+    if is_compacted is None:
+        return (), (*more, *(f"{hole}; whether the topic is compacted is not known" for hole in holes))
+    return holes, more
 
 
 def find_holes(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Literal
 
-from recovery.broker_dirs import BrokerDirs, find_broker_dirs
+from recovery.broker_dirs import BrokerDirs, find_broker_dirs, topics_in
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.config import (
     REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
@@ -29,9 +27,9 @@ from recovery.rate_limit import refuse_wrong_rate
 from recovery.report import RecoveryReport
 from recovery.setting import Layer
 from recovery.stop_request import StopRequest
-from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs
-from segfmt.errors import FileNameError, FormatError
-from segfmt.filenames import CLUSTER_METADATA_TOPIC, read_folder_name
+from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
+from segfmt.errors import FormatError
+from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
 _MOST_NAMED = 5
 
@@ -108,7 +106,7 @@ def recover(
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
         asked = (one for one in metadata_first if one in needed or one not in locks.offline)
-        topics_here = _topics_in(paths)
+        topics_here = topics_in(paths)
         metadata = _metadata(asked, topic_configs, topics_here=topics_here, remarks=remarks)
         node_id = identity.node_id if run_config.node_id is None else run_config.node_id
         broker, topics = _settings(
@@ -185,11 +183,7 @@ def _settings(
     key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
     if tiered:
         broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
-    for topic in sorted(set(topic_configs or {}) - topics_here):
-        text = (
-            f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies in the log dirs, so its settings have no effect"
-        )
-        remarks.append(Remark(text=text, level="warning"))
+    remarks += _warnings(*without_effect(topic_configs or {}, topics_here))
     broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
     topics = TopicConfigs(
         broker=broker,
@@ -205,19 +199,6 @@ def _settings(
         text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
         remarks.append(Remark(text=text, level="warning"))
     return broker, topics
-
-
-def _topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
-    """Return the topics of which a folder lies in one of *log_dirs*."""
-    names: set[str] = set()
-    for log_dir in log_dirs:
-        with suppress(OSError):  # the log dir is offline
-            names.update(os.listdir(log_dir))
-    found = set()
-    for name in names:
-        with suppress(FileNameError):
-            found.add(read_folder_name(name).topic)
-    return frozenset(found)
 
 
 def _tiered_topics(

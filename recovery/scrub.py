@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from recovery.broker_dirs import find_broker_dirs
+from recovery.broker_dirs import find_broker_dirs, topics_in
 from recovery.cluster_metadata import ClusterMetadata
+from recovery.config import misspelled
 from recovery.errors import UsageError
 from recovery.file_system import absolute
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
@@ -16,7 +17,7 @@ from recovery.rate_limit import refuse_wrong_rate
 from recovery.scrub_report import ScrubReport
 from recovery.scrub_run import ScrubRun, TopicFacts
 from recovery.stop_request import StopRequest
-from recovery.topic_configs import TopicConfigs
+from recovery.topic_configs import TopicConfigs, without_effect
 from segfmt.errors import FormatError
 from segfmt.filenames import CLUSTER_METADATA_TOPIC
 
@@ -65,13 +66,16 @@ def verify(
     if threads is not None and threads < 1:
         raise UsageError(f"--threads {threads}: expected at least 1")
     refuse_wrong_rate(max_bytes_per_second)
-    remarks: list[Remark] = []
+    overrides, topics_here = topic_configs or {}, topics_in(dirs.log_dirs)
+    texts = (*misspelled(config or {}), *without_effect(overrides, topics_here))
+    remarks = [Remark(text=text, level="warning") for text in texts]
     metadata = _metadata((absolute(broker.metadata_log_dir), *dirs.log_dirs), remarks)
     configs = TopicConfigs(
         broker=broker if metadata is None else broker.with_dynamic(cluster_default=metadata.cluster_default),
         records={} if metadata is None else metadata.topic_configs,
-        overrides=topic_configs or {},
+        overrides=overrides,
     )
+    remarks += _wrong_settings(configs, topics_here)
     return ScrubRun(
         dirs.log_dirs,
         topic_facts=lambda topic: _topic_facts(topic, configs, metadata),
@@ -86,6 +90,21 @@ def verify(
         stop=stop,
         remarks=remarks,
     ).run()
+
+
+def _wrong_settings(configs: TopicConfigs, topics: Iterable[str]) -> Iterator[Remark]:
+    """Yield what is to be said of topics whose settings in the metadata log are no settings.
+
+    Raises:
+        UsageError: such settings are given for this run.
+    """
+    for topic in sorted(topics):
+        try:
+            configs.config_of(topic)
+        except UsageError as error:
+            if topic in configs.overrides:
+                raise
+            yield Remark(text=f"nothing is known of the settings of {topic}: {error}", level="warning")
 
 
 def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | None) -> TopicFacts:

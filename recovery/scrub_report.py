@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recovery.printable import printable
+from recovery.problem import Note
 from recovery.quantity import bytes_text
 from recovery.verdict import FileVerdict
 from segfmt.value_class import dataclass
@@ -59,12 +60,14 @@ class ScrubReport:
     Attributes:
         is_deep: whether records were opened.
         signal_number: of the signal that ended the run early, 0 without one.
+        notes: what was assumed, ignored or missing in the whole run.
     """
 
     log_dirs: tuple[LogDirScrub, ...]
     is_deep: bool
     duration_ms: int
     signal_number: int = 0
+    notes: tuple[Note, ...] = ()
 
     @property
     def files(self) -> Iterator[FileVerdict]:
@@ -116,6 +119,7 @@ class ScrubReport:
                 "bytesChecked": self.checked_bytes,
                 "rules": dict(sorted(rules.items())),
             },
+            "notes": [note.to_json() for note in self.notes],
             "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
         }
         return json.dumps(report, indent=2)
@@ -132,6 +136,7 @@ class ScrubReport:
                     (notes if found.severity == "note" else lines).append(line)
         if len(notes) > _MOST_NOTES:
             notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more notes"]
+        notes += [f"note: {printable(note.text)}" for note in self.notes]
         return "\n".join([*lines, *notes, *self._summary()])
 
     def _summary(self) -> list[str]:

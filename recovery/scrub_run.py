@@ -39,6 +39,7 @@ from recovery.observer import (
 from recovery.partition_choice import PartitionChoice
 from recovery.partition_facts import PartitionFacts
 from recovery.partition_scrub import PartitionScrub
+from recovery.problem import Note
 from recovery.rate_limit import RateLimit
 from recovery.recheck import Recheck
 from recovery.scrub_report import ScrubReport
@@ -157,6 +158,7 @@ class ScrubRun:
             is_deep=self._is_deep,
             duration_ms=round((time.monotonic() - started_s) * 1000),
             signal_number=signal_number,
+            notes=tuple(Note(level=remark.level, text=remark.text) for remark in self._remarks),
         )
         self._notify(RunFinished(exit_code=report.exit_code))
         return report

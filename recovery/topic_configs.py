@@ -8,7 +8,7 @@ Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 
 from recovery.config import (
@@ -184,3 +184,11 @@ def _read_value(topic: str, key: str, value: object) -> str:
     if not isinstance(value, str | int):
         raise UsageError(f"{place}: {key}={value!r}: expected a string, an integer, true or false")
     return str(value)
+
+
+def without_effect(overrides: Mapping[str, Configs], topics_here: Collection[str]) -> list[str]:
+    """Return what is to be said of topics that are given settings and have no log, one sentence each."""
+    return [
+        f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies in the log dirs, so its settings have no effect"
+        for topic in sorted(overrides.keys() - topics_here)
+    ]

@@ -142,3 +142,27 @@ def test_a_dir_that_may_not_be_written(sample: Sample) -> None:
     finally:
         for folder, _, _ in os.walk(sample.root):
             os.chmod(folder, 0o755)
+
+
+def test_what_was_ignored_is_a_note(sample: Sample) -> None:
+    given = ("--property", "log.index.interval.byte=5", "--topic-config", '{"nope": {}}')
+    done = verify(sample, *given)
+    assert done.exit_code == 0
+    assert [note["text"].split(",")[0] for note in done.report["notes"]] == [
+        "log.index.interval.byte is no setting of a broker",
+        "--topic-config: no log of nope lies in the log dirs",
+    ]
+    text = run("verify", "-c", sample.config, "--progress", "none", *given).stdout
+    assert "note: log.index.interval.byte is no setting of a broker" in text
+
+
+def test_that_the_metadata_log_is_missing_is_a_note(sample: Sample) -> None:
+    shutil.rmtree(sample.log_dirs[0] / "__cluster_metadata-0")
+    (note,) = verify(sample).report["notes"]
+    assert "which topics are compacted is not known" in note["text"]
+
+
+def test_a_setting_that_cannot_be_is_refused(sample: Sample) -> None:
+    done = verify(sample, "--topic-config", '{"plain": {"cleanup.policy": "bogus"}}')
+    assert done.exit_code == 1
+    assert "--topic-config, topic plain: cleanup.policy=bogus" in done.stderr
