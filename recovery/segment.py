@@ -42,6 +42,7 @@ class Segment:
         is_split: whether it came out of a split in this load.
         opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log
             is closed.
+        appends_txns: whether its transaction index is not open yet: what is there by that name stays.
     """
 
     base_offset: int
@@ -49,6 +50,7 @@ class Segment:
     first_offset: int | None = None
     opened_indexes: set[str]
     is_split: bool = False
+    appends_txns: bool = False
 
     @property
     def log(self) -> str:

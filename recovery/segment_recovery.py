@@ -203,11 +203,19 @@ class SegmentRecovery:
         self._tree.cut(segment.log, scan.valid_bytes)
         self._tree.put(segment.offset_index, encode_offset_index(index_entries(scan)))
         self._tree.put(segment.time_index, encode_time_index(scan.time_index))
-        if len(aborted) or segment.txn_index in self._tree:
-            self._tree.put(segment.txn_index, encode_transaction_index(aborted))
+        self._put_txn_index(segment, encode_transaction_index(aborted))
         segment.first_offset = first_offset_of(scan)
         segment.scan = without_tables(scan)
         segment.opened_indexes.update((segment.offset_index, segment.time_index))
+
+    def _put_txn_index(self, segment: Segment, entries: bytes) -> None:
+        """Kafka: TransactionIndex.reset empties an open file; that of a new segment opens with its first entry."""
+        name = segment.txn_index
+        if not entries and (segment.appends_txns or name not in self._tree):
+            return
+        kept = self._tree.read(name) if segment.appends_txns and name in self._tree else b""
+        self._tree.put(name, kept + entries)
+        segment.appends_txns = False
 
 
 def index_entries(scan: RawScan) -> npt.NDArray[np.void]:

@@ -39,7 +39,8 @@ def split_segment(
 
     What is there by the name of a new segment is overwritten. The old one becomes `.deleted` if it is in
     *segments*; one that is split while it is loaded is not, and stays unless it is overwritten: a broker then
-    has its batches twice.
+    has its batches twice. Where a new one begins before the old one, another that begins where the old one did is taken
+    out of *segments* together with it (LocalLog.replaceSegments), and is found again by the next start.
 
     Returns:
         Whether the snapshot at the base offset of the old segment stays: a new one begins there, or the old one
@@ -61,7 +62,7 @@ def split_segment(
                 tree.rename(name, name + DELETED_SUFFIX)
         segments.remove(segment)
     for base_offset, part in parts.items():
-        made = Segment(base_offset=base_offset, opened_indexes=set(), is_split=True)
+        made = Segment(base_offset=base_offset, opened_indexes=set(), is_split=True, appends_txns=True)
         _require_temporary_names(tree, made)
         scan = reader.index_scan(part, base_offset)
         if scan.stop is not Stop.END:
@@ -69,7 +70,8 @@ def split_segment(
         tree.put_part(made.log, part)
         tree.put(made.offset_index, index_entries(scan).tobytes())
         tree.put(made.time_index, encode_time_index(scan.time_index))
-        segments.add(made)
+        if not was_loaded or base_offset != segment.base_offset or base_offset == min(parts):
+            segments.add(made)
     return segment.base_offset in parts or not was_loaded
 
 

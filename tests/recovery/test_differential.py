@@ -531,6 +531,19 @@ class TestFoundByTheCampaign:
 
         self.check(campaign, "late-1", damage, REFUSED)
 
+    @pytest.mark.parametrize("is_loaded", [True, False])
+    def test_a_split_whose_parts_begin_before_the_segment(self, is_loaded: bool, campaign: Campaign) -> None:
+        """combined-915/592: the part that begins where the segment did is not served until the next start."""
+
+        def damage(victim: Victim) -> None:
+            log = victim.unflushed()[0]
+            with log.open("ab") as file:
+                file.write(data_batch(0, 1) + data_batch(int(log.stem) + 2**31 + 7, 2))
+            if not is_loaded:
+                log.with_suffix(".index").unlink()
+
+        self.check(campaign, "transactions-0", damage)
+
     @pytest.mark.parametrize("suffix", [".log.swap", ".index.swap", ".timeindex.cleaned"])
     @pytest.mark.parametrize("how", ["dangling", "loop", "folder", "full folder", "FIFO"])
     def test_a_split_needs_the_names_of_its_temporary_files(
