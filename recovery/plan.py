@@ -103,7 +103,7 @@ class _Planner:
             last_name = self._moves.get(name, name)
             is_cut = last_name in self._truncations
             first_offset, last_offset = self._offsets_of(name)
-            if reason is not None and size_bytes:
+            if reason is not None and (size_bytes or self._is_pending_deletion(name)):
                 saves.append(
                     SaveFile(
                         name=name,
@@ -131,6 +131,10 @@ class _Planner:
                     )
                 )
         return tuple(saves)
+
+    def _is_pending_deletion(self, name: str) -> bool:
+        """Whether no commit knows of *name*: an empty file, too, comes back by what was saved of it alone."""
+        return self._outcome.removed.get(name) is RemovalKind.PENDING_DELETION
 
     def _offsets_of(self, name: str) -> tuple[int, int]:
         cuts = self._cuts.get(name, ())

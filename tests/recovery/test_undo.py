@@ -104,6 +104,7 @@ class TestExactly:
     ) -> None:
         victim = make_victim(samples[0], samples[0].log_dirs[0] / "late-0", tmp_path / "d1")
         (victim.folder / "00000000000000000000.log.deleted").write_bytes(b"pending")
+        (victim.folder / "00000000000000000000.index.deleted").write_bytes(b"")
         before = tree_of(victim.log_dir)
         recover(samples[0], [victim.log_dir], keep_deleted=True)
         undo([str(victim.log_dir)])
