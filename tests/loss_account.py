@@ -113,7 +113,7 @@ def _stays(batch: Batch, name: str, after: Tree) -> bool:
 
 def _is_anywhere(batch: Batch, after: Tree) -> bool:
     """Whether the batch is in a live file. Behind the base of the next one nobody finds it: that is a hole, no cut."""
-    return any(name.endswith(".log") and batch.data in data for name, data in after.items())
+    return any(re.fullmatch(r"\d{20}\.log", name) and batch.data in data for name, data in after.items())
 
 
 def _drop_told(lost: dict[str, list[Batch]], before: Tree, after: Tree) -> None:
