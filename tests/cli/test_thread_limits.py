@@ -62,7 +62,7 @@ def test_fewer_threads_do_the_same(sample: Sample, limit: int, tmp_path: Path) -
     done = run_limited(sample, limit, "--threads", "8")
     assert done.exit_code == 0, done
     assert done.stderr == ""
-    assert "threads: the system allows no more" in str(notes_of(done))
+    assert "started: the system allows no more" in str(notes_of(done))
     whole = unpack("crashed", tmp_path)
     assert run("recover", "-c", whole.config, "--now", str(whole.now_ms), "--progress", "none").exit_code == 0
     for mine, theirs in zip(whole.log_dirs, sample.log_dirs, strict=True):
@@ -104,7 +104,7 @@ def test_without_a_thread_that_draws_there_are_log_lines(sample: Sample) -> None
     done = run(*arguments, command=(sys.executable, "-c", program))
     assert done.exit_code == 0, done
     assert "WARN" in done.stderr
-    assert "0 of 2 threads: the system allows no more" in done.stderr
+    assert "no thread started: the system allows no more" in done.stderr
 
 
 @pytest.mark.parametrize("limit", [1, 4])
