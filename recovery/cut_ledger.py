@@ -94,7 +94,7 @@ class CutLedger:
                 if (one.partition, one.quarantine) == (report.folder, quarantine)
                 for cut in one.cuts
             }
-            cuts = tuple(cut for cut in losses(report) if cut not in known)
+            cuts = tuple(cut for cut in report.losses if cut not in known)
             if cuts:
                 now_ms = time.time_ns() // 1_000_000
                 entry = EarlierCut(partition=report.folder, time_ms=now_ms, quarantine=quarantine, cuts=cuts)
@@ -108,7 +108,7 @@ class CutLedger:
         Raises:
             OSError: it cannot be written.
         """
-        if losses(report):
+        if report.losses:
             with self._lock:
                 self._append(_to_line({"partition": report.folder, "is_made": True}), is_waited_for=False)
 
@@ -157,11 +157,6 @@ class CutLedger:
             return b""
         with naming(self._path), open(descriptor, "rb") as file:
             return file.read(_MOST_BYTES)
-
-
-def losses(report: PartitionReport) -> tuple[Cut, ...]:
-    """Return the cuts of a partition that are a loss: preallocated zeros are none."""
-    return tuple(cut for cut in report.cuts if not cut.is_preallocated)
 
 
 def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport]) -> tuple[EarlierCut, ...]:

@@ -67,9 +67,14 @@ class PartitionReport:
     duration_ms: int = 0
 
     @property
+    def losses(self) -> tuple[Cut, ...]:
+        """The cuts that are a loss: preallocated zeros are none."""
+        return tuple(cut for cut in self.cuts if not cut.is_preallocated)
+
+    @property
     def truncated_bytes(self) -> int:
-        """Bytes of `.log` files that left the live log, preallocated zeros not counted."""
-        return sum(cut.size_bytes for cut in self.cuts if not cut.is_preallocated)
+        """Bytes of `.log` files that are lost from the live log."""
+        return sum(cut.size_bytes for cut in self.losses)
 
     @property
     def truncated_batches(self) -> int:
