@@ -219,18 +219,20 @@ class Engine:
                 continue
             try:
                 refuse_unfinished_undo(log_dir, self._quarantine_dir)
-                journal = RunJournal(
+                self._journals[log_dir] = RunJournal(
                     log_dir,
                     quarantine_dir=self._quarantine_dir,
                     dry_run=self._dry_run,
                     is_forgotten=self._restart,
                 )
-                if self._restart:
-                    journal.abandon()
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
-                continue
-            self._journals[log_dir] = journal
+        for log_dir, journal in [*self._journals.items()] if self._restart else ():  # once none is refused
+            try:
+                journal.abandon()
+            except OSError as error:
+                self._offline[log_dir] = LogDirOfflineError(log_dir, error)
+                del self._journals[log_dir]
         return self._clock()
 
     def _clock(self) -> int:
@@ -301,8 +303,7 @@ class Engine:
         try:
             resumed = self._resumed(inventory)
             self._quarantine_of(inventory.log_dir)
-            ledger = CutLedger(inventory.log_dir)
-            self._earlier_cuts[inventory.log_dir] = ledger.settle(dry_run=self._dry_run)
+            self._earlier_cuts[inventory.log_dir] = CutLedger(inventory.log_dir).settle(dry_run=self._dry_run)
         except OSError as error:
             self._note_offline(inventory.log_dir, LogDirOfflineError(inventory.log_dir, error))
             return None

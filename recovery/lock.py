@@ -80,7 +80,12 @@ class LogDirLocks:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._release(() if self._dry_run else self._held)  # as a broker leaves it after a clean shutdown
+        if self._dry_run:
+            self._release(())
+        elif kind is not None:  # nothing was done, so a lock file that a kill has left stays
+            self._release(self._created)
+        else:
+            self._release(self._held)  # as a broker leaves it after a clean shutdown
 
     @property
     def inheritable(self) -> tuple[int, ...] | None:

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from recovery.quarantine import UNDO_JOURNAL
 from recovery.run_journal import RunJournal
 from tests.cli.command import assert_one_line, recover, run
 from tests.cli.paused import start_paused
-from tests.recovery.driving import quarantine_of
+from tests.recovery.driving import footprint, quarantine_of
 from tests.samples import MARKER, Sample, unpack
 
 ANOTHER = ("--property", "producer.id.expiration.ms=7")
@@ -53,6 +54,18 @@ def test_restart_forgets_what_it_cannot_read(begun: Sample) -> None:
     assert_one_line(refused, "not a journal", "--restart")
     assert recover(begun, "--restart", *ANOTHER).exit_code == 0
     assert not any(path.name.endswith("journal") for path in begun.root.rglob("*"))
+
+
+def test_restart_forgets_nothing_where_another_log_dir_is_refused(begun: Sample) -> None:
+    first, *_, last = begun.log_dirs
+    quarantine_of(last).mkdir(exist_ok=True)
+    (quarantine_of(last) / UNDO_JOURNAL).write_bytes(b"")
+    before = footprint(begun.root)
+    assert Path(RunJournal(str(first)).path).exists()
+    done = recover(begun, "--restart")
+    assert done.exit_code == 3
+    assert_one_line(done, "an undo was interrupted here. Nothing was changed")
+    assert footprint(begun.root) == before
 
 
 def test_the_last_event_has_the_exit_code_of_the_process(ram_path: Path) -> None:
