@@ -306,15 +306,25 @@ class StateBench:
         return [*self.losses(), *self.leftovers(), *([] if is_crash else self.quarantine_problems())]
 
     def rerun_problems(
-        self, over: Collection[str] = (), unmarked: Collection[str] = (), *, is_crash: bool = False
+        self,
+        over: Collection[str] = (),
+        unmarked: Collection[str] = (),
+        *,
+        is_crash: bool = False,
+        before: Sequence[Ended] | None = None,
     ) -> list[str]:
         """Run once more, undisturbed, and return what is wrong then.
 
         From a disk that is that of the start it is the run that was seen first.
+
+        Args:
+            before: the runs before; None: who was told of what is not looked at.
         """
         if self._whole_tree() == self._start:
             return []
-        return self.end_problems(self.run(), over, unmarked, is_crash=is_crash)
+        ended = self.run()
+        problems = self.end_problems(ended, over, unmarked, is_crash=is_crash)
+        return problems or ([] if before is None else self.account_problems((*before, ended)))
 
     # -- trees -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from recovery.actions import TEMPORARY_SUFFIX
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from tests.faults.bench import StateBench, differences_below, differences_by_file
+from tests.faults.fork_server import Ended
 from tests.faults.shim import CHANGING_OPS, Action, Call, Fault, Op
 from tests.kafka import Oracle
 from tests.samples import MARKER
@@ -78,16 +79,18 @@ def check_kills(bench: StateBench, kills: Sequence[Fault]) -> list[str]:
     """Kill one run after the other, look, run once more, look again; return what is wrong."""
     bench.fresh()
     over: frozenset[str] = frozenset()
+    killed: list[Ended] = []
     for kill in kills:
         over |= bench.over()
         ended = bench.run(kill)
+        killed.append(ended)
         if not ended.is_killed:
             return bench.end_problems(ended, over)
         problems = [*bench.losses(), *bench.false_markers()]
         if problems:
             return [f"killed at {ended.hit}: {problem}" for problem in problems]
     over |= bench.over()
-    return [f"killed at {ended.hit}: {problem}" for problem in bench.rerun_problems(over)]
+    return [f"killed at {ended.hit}: {problem}" for problem in bench.rerun_problems(over, before=killed)]
 
 
 def check_restart(bench: StateBench, kill: Fault) -> list[str]:
