@@ -306,14 +306,12 @@ class _Account:
         nexts = [*(segment.base_offset for segment in segments[1:]), MAX_LONG]
         for segment, next_base in zip(segments, nexts, strict=False):
             node, scan, base, end = self._nodes[segment.log], segment.scan, segment.base_offset, next_base - 1
-            if (
-                base == MAX_LONG
-            ):  # no recovery looks into it, and each fetch that finds nothing before comes to it
-                base, end = -MAX_LONG, MAX_LONG
-            if (
-                scan is not None and not scan.gap_count
-            ):  # behind a gap the last batch need not have the last offset
+            # Behind a gap the last batch need not have the highest offset.
+            if scan is not None and not scan.gap_count:
                 end = min(end, scan.last_offset)
+            # No recovery looks into this one, and each fetch that finds nothing before comes to it.
+            if base == MAX_LONG:
+                base, end = -MAX_LONG, MAX_LONG
             if isinstance(node, Original) and node.size_bytes:
                 yield base, end, node
 

@@ -122,10 +122,10 @@ class LogDirRun:
         count = min(self._job.thread_count, most_busy_threads(self._inventory.tasks))
         self._threads = start_threads(count, self._work, name=f"log-recovery-{self._inventory.log_dir}")
         if len(self._threads) < count:
-            started = (
-                f"{len(self._threads)} of {count} threads started" if self._threads else "no thread started"
+            started = f"{len(self._threads)} of {count} threads" if self._threads else "no thread"
+            self._note(
+                f"{started} started: the system allows no more (see ulimit -u, and pids.max of the cgroup)"
             )
-            self._note(f"{started}: the system allows no more (see ulimit -u, and pids.max of the cgroup)")
         self._works_itself = not self._threads
 
     def join(self) -> LogDirReport:
