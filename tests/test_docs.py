@@ -112,6 +112,8 @@ def test_options_that_are_named_exist(path: Path) -> None:
             "--seed",
             "--seeded",
             "--stride",
+            "--folder",
+            "--places",
             "--jobs",
             "--kills-every",
             "--sync-each",
