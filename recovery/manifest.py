@@ -64,10 +64,7 @@ class StoredEntry:
     @property
     def is_log(self) -> bool:
         """Whether it is record batches that left a log: a segment, in any stage of its life, or a tail of one."""
-        stem = self.file
-        for suffix in _LATER_SUFFIXES:
-            stem = stem.removesuffix(suffix)
-        return stem.endswith(LOG_SUFFIX)
+        return is_segment(self.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +131,18 @@ def read_manifest(data: bytes) -> Manifest:
             problems.append(f"line {number} of the manifest does not say which file below the run it means")
         else:
             entries[entry.stored] = entry  # a later line counts
+            if not entry.is_counted:
+                problems.append(f"line {number} of the manifest is of a kind that this version does not know")
     return Manifest(
         entries=tuple(entries.values()), log_dir=log_dir, problems=tuple(problems), has_torn_end=bool(rest)
     )
+
+
+def is_segment(name: str) -> bool:
+    """Whether the file *name* is a segment, in any stage of its life."""
+    for suffix in _LATER_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name.endswith(LOG_SUFFIX)
 
 
 def _json_object(line: bytes) -> dict[str, Any] | None:

@@ -18,10 +18,11 @@ from typing import Final, NamedTuple
 
 from recovery.digest import content_problem
 from recovery.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
-from recovery.manifest import Manifest, StoredEntry, StoredLog, read_manifest
+from recovery.manifest import Manifest, StoredEntry, StoredLog, is_segment, read_manifest
 from recovery.quarantine import MANIFEST, MOST_MANIFEST_BYTES
 from segfmt.value_class import dataclass
 
+_STORED_NAME: Final = re.compile(r"(.+?)(?:\.from-(\d+))?(?:~\d+)?", re.DOTALL)
 _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 _BLOCK_BYTES: Final = 512  # of st_blocks
 
@@ -163,7 +164,27 @@ def check_run(run: QuarantineRun) -> list[str]:
             problem = _check_entry(folder, entry)
             if problem is not None and not _is_still_in_place(run, entry):
                 problems.append(f"{entry.stored}: {problem}")
+    problems += [
+        f"{path}: a part of a log, and no line of the manifest names it" for path in unnamed_segments(run)
+    ]
     return problems
+
+
+def unnamed_segments(run: QuarantineRun) -> list[str]:
+    """Return the parts of logs in the folder of *run* that no line of its manifest names, by path below it.
+
+    A run was killed before it came to enter them, and then the log dir still has them, or a line was lost.
+    """
+    named = {entry.stored for entry in run.manifest.entries}
+    found = (file.path for file in run.files if file.is_regular and file.path not in named)
+    return sorted(path for path in found if is_segment(name_and_position(path.rpartition("/")[2])[0]))
+
+
+def name_and_position(stored: str) -> tuple[str, int | None]:
+    """Return the name that the file *stored* had, and where it begins in that one; None for the whole of it."""
+    match = _STORED_NAME.fullmatch(stored)
+    assert match is not None
+    return match[1], None if match[2] is None else int(match[2])
 
 
 @contextlib.contextmanager

@@ -40,6 +40,7 @@ from recovery.quarantine import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roo
 from recovery.quarantine_runs import run_names, run_order, started_ms_of
 from recovery.saved_files import SavedFiles
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
+from recovery.unnamed_files import refuse_unnamed, without_manifest
 from recovery.version import VERSION
 from recovery.write_back import held_file_systems
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
@@ -109,6 +110,9 @@ def undo(
             state = LogDirState(log_dir)
             for one in runs:
                 one.check(state)
+            for root in quarantine_roots(log_dir, quarantine_dir):
+                for path in without_manifest(root):
+                    refuse_unnamed(log_dir, path, state)
         results: list[LogDirUndo] = []
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
@@ -209,13 +213,15 @@ class _RunUndoing:
         """
         if self._journal is None:
             self._refuse_changed(state)
-            self._refuse_unaccounted(state)
+            refuse_unnamed(self._log_dir, os.path.join(self._root, self.run), state)
         for change in reversed(self._changes):
             if self._journal is None:
                 for saved in change.saved.values():
                     self._saved.check(change.commit.folder, saved)
                 self._plan(change, state)  # which refuses what cannot be taken back
             state.take_back(change)
+        if self._journal is None:
+            self._refuse_unaccounted(state)
         for move in self._moves:
             if move.saved.digest is not None and is_there(self._stored(move)):
                 self._saved.check(move.folder, move.saved)
@@ -240,16 +246,19 @@ class _RunUndoing:
             )
 
     def _refuse_unaccounted(self, state: LogDirState) -> None:
-        """Refuse where quarantine alone has what a run has cut that was killed, and that nobody went on with."""
-        for folder, saved in self._unused.items():
-            for name, one in saved.items():
-                if not is_derived(name) and not state.holds(folder, name, one):
-                    path = os.path.join(folder_path(self._log_dir, folder), name)
-                    raise UnsafeError(
-                        f"{self._saved.path(folder, one.stored)}: run {self.run} was killed while it changed {folder}, "
-                        "nobody went on with it, and its account does not say what it did. Nothing was changed. "
-                        f"Remedy: put the bytes back by hand, into {path} at byte {one.position}, then purge that run"
-                    )
+        """Refuse where quarantine alone has what a run has cut that was killed, and that nobody went on with.
+
+        Args:
+            state: as it will be once what the account tells of is taken back.
+        """
+        for folder, name, one in self._unused:
+            if not is_derived(name) and not state.holds(folder, name, one):
+                path = os.path.join(folder_path(self._log_dir, folder), name)
+                raise UnsafeError(
+                    f"{self._saved.path(folder, one.stored)}: run {self.run} was killed while it changed {folder}, "
+                    "nobody went on with it, and its account does not say what it did. Nothing was changed. "
+                    f"Remedy: put the bytes back by hand, into {path} at byte {one.position}, then purge that run"
+                )
 
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
         """Whether the place of *move* is taken, and not by what the recovery has made there: that goes first."""

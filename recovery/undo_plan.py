@@ -76,12 +76,12 @@ class RunAccount:
 
     Attributes:
         changes, moves: in order.
-        unused: what was saved for a change that is not among them, by folder and name: the run was killed before.
+        unused: what was saved for a change that is not among them, with folder and name: the run was killed before.
     """
 
     changes: list[Change]
     moves: list[Moved]
-    unused: Mapping[str, Mapping[str, Saved]]
+    unused: tuple[tuple[str, str, Saved], ...]
 
 
 def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> RunAccount:
@@ -107,6 +107,7 @@ def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
     changes: list[Change] = []
     moves: list[Moved] = []
     saved: dict[str, dict[str, Saved]] = {}
+    unused: list[tuple[str, str, Saved]] = []
     for entry in entries:
         folder = plain_name(entry["partition"])
         if entry["kind"] == "change":
@@ -114,12 +115,29 @@ def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
             commit = Commit.from_json(entry["commit"])
             if commit.folder != folder:
                 raise ValueError(f"a change of {commit.folder!r} among those of {folder!r}")
-            changes.append(Change(commit=commit, after=after, saved=saved.pop(folder, {})))
+            known = saved.pop(folder, {})
+            fitting = {name: one for name, one in known.items() if _fits(commit, name, one)}
+            changes.append(Change(commit=commit, after=after, saved=fitting))
+            unused += [(folder, name, one) for name, one in known.items() if name not in fitting]
         elif entry["kind"] == "moved":
             moves.append(Moved(folder=folder, name=plain_name(entry["file"]), saved=_saved(entry, folder)))
+        elif entry["kind"] in ("file", "tail"):
+            name, of_folder = plain_name(entry["file"]), saved.setdefault(folder, {})
+            if name in of_folder:  # by a run that was killed, and again by the one that went on
+                unused.append((folder, name, of_folder[name]))
+            of_folder[name] = _saved(entry, folder)
         else:
-            saved.setdefault(folder, {})[plain_name(entry["file"])] = _saved(entry, folder)
-    return RunAccount(changes=changes, moves=moves, unused=saved)
+            raise ValueError(f"{entry['kind']!r} is no kind of line")
+    unused += [(folder, name, one) for folder, known in saved.items() for name, one in known.items()]
+    return RunAccount(changes=changes, moves=moves, unused=tuple(unused))
+
+
+def _fits(commit: Commit, name: str, saved: Saved) -> bool:
+    """Whether *saved* is what *commit* took out by that name, and not of an earlier try of which nothing is known."""
+    before = commit.before.get(name)
+    if before is None:
+        return not saved.is_tail and name.endswith(DELETED_SUFFIX)  # a pending deletion that was kept
+    return saved.position + saved.size_bytes == before.size_bytes
 
 
 def _saved(entry: Mapping[str, Any], folder: str) -> Saved:

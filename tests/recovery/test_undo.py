@@ -15,7 +15,7 @@ import pytest
 
 from recovery import undo as module
 from recovery.actions import action_words
-from recovery.errors import LogDirLockedError, UnsafeError
+from recovery.errors import JournalError, LogDirLockedError, UnsafeError
 from recovery.model import LogSettings
 from recovery.undo import undo
 from tests.faults.states import SINGLE_STATES as STATES
@@ -547,3 +547,97 @@ class TestKilled:
         assert differences(before, tree_of(victim.log_dir)) == []
         assert own_leftovers(victim.log_dir) == []
         assert not quarantine_of(victim.log_dir).exists()
+
+
+class TestAnAccountThatLostSomething:
+    """A line, a bit or the whole manifest is gone, or the journal was: no cut is passed over, no byte thrown away."""
+
+    @pytest.fixture
+    def victim(self, samples: list[Sample], ram_path: Path) -> Victim:
+        victim = state_of(samples[0], "torn first segment", ram_path / "place")
+        recover(samples[0], [victim.log_dir])
+        return victim
+
+    @staticmethod
+    def manifest_of(victim: Victim) -> Path:
+        (manifest,) = quarantine_of(victim.log_dir).glob("*/manifest.jsonl")
+        return manifest
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            lambda line: line.replace(b"{", b"[", 1),
+            lambda line: line.replace(b'"kind": "tail"', b'"kind": "tahl"'),
+            lambda line: line.replace(b'"position": ', b'"position": 1'),
+            lambda line: b"",
+        ],
+        ids=["bracket", "kind", "position", "line"],
+    )
+    def test_a_line_about_a_tail(self, victim: Victim, harm: Callable[[bytes], bytes]) -> None:
+        manifest = self.manifest_of(victim)
+        lines = manifest.read_bytes().splitlines(keepends=True)
+        manifest.write_bytes(b"".join(harm(line) if b'"kind": "tail"' in line else line for line in lines))
+        before = tree_of(victim.log_dir.parent)
+        with pytest.raises(UnsafeError, match="Nothing was changed"):
+            undo([str(victim.log_dir)])
+        assert tree_of(victim.log_dir.parent) == before
+
+    def test_each_bit_of_a_line_about_a_tail(self, victim: Victim, ram_path: Path) -> None:
+        manifest, rng = self.manifest_of(victim), random.Random("bits")
+        data = manifest.read_bytes()
+        begin = data.rfind(b"\n", 0, data.index(b'"kind": "tail"')) + 1
+        end = data.index(b"\n", begin)
+        whole = ram_path / "whole"
+        shutil.copytree(victim.log_dir.parent, whole, symlinks=True)
+        logs = log_bytes(victim.log_dir)
+        for _ in range(60):
+            place = rng.randrange(begin, end)
+            changed = bytearray(data)
+            changed[place] ^= 1 << rng.randrange(8)
+            manifest.write_bytes(changed)
+            try:
+                undo([str(victim.log_dir)])
+            except (UnsafeError, LogDirLockedError):
+                pass
+            else:
+                found = {
+                    path: blob for path, blob in tree_of(victim.log_dir).items() if path.endswith(".log")
+                }
+                assert not any(blob.endswith(bytes(8)) for blob in found.values()), f"{place}"
+            assert lost_batches(logs, victim.log_dir) == []
+            shutil.rmtree(victim.log_dir.parent)
+            shutil.copytree(whole, victim.log_dir.parent, symlinks=True)
+
+    def test_all_of_the_manifest(self, victim: Victim) -> None:
+        self.manifest_of(victim).unlink()
+        before = tree_of(victim.log_dir.parent)
+        with pytest.raises(UnsafeError, match="no line of the manifest says what was done with it"):
+            undo([str(victim.log_dir)])
+        assert tree_of(victim.log_dir.parent) == before
+
+    def test_the_journal_between_a_kill_and_the_next_run(self, samples: list[Sample], ram_path: Path) -> None:
+        """The next run takes what the first one left for how it was."""
+        refused = 0
+        for number in range(1, 1000, 5):
+            root = ram_path / f"{number}"
+            victim = state_of(samples[0], "torn first segment", root)
+            before, logs = tree_of(victim.log_dir), log_bytes(victim.log_dir)
+            if not killed_at(number, lambda: recover(samples[0], [victim.log_dir])):  # noqa: B023
+                break
+            journal = quarantine_of(victim.log_dir) / "journal"
+            if journal.exists():
+                os.truncate(journal, journal.stat().st_size * 2 // 3)
+                if (victim.log_dir / MARKER).exists():
+                    break
+                try:
+                    recover(samples[0], [victim.log_dir])
+                    undo([str(victim.log_dir)])
+                except (UnsafeError, JournalError):
+                    refused += 1
+                else:
+                    after = without_pending(tree_of(victim.log_dir))
+                    wrong = differences(without_pending(before), after)
+                    assert [words for words in wrong if ".log:" in words] == [], f"killed at call {number}"
+            assert lost_batches(logs, victim.log_dir) == []
+            shutil.rmtree(root)
+        assert refused > 0

@@ -1,0 +1,70 @@
+"""Parts of logs in quarantine that no manifest names: an `undo` that passed over them would leave a cut, or lose them.
+
+A run that was killed before it came to enter them has cut nothing: the log dir has the same bytes. Otherwise a line of
+the manifest, or all of it, was lost.
+"""
+
+from __future__ import annotations
+
+import os
+
+from recovery.digest import look_into
+from recovery.errors import UnsafeError
+from recovery.file_system import is_folder
+from recovery.log_dir_state import LogDirState
+from recovery.quarantine_runs import list_runs, name_and_position, read_run, run_names, unnamed_segments
+from recovery.undo_plan import Saved
+from segfmt.filenames import DELETED_SUFFIX
+
+
+def without_manifest(root: str) -> list[str]:
+    """Return the folders of runs in *root* that have no manifest.
+
+    Raises:
+        OSError: they cannot be looked at.
+    """
+    if not is_folder(root):
+        return []
+    known = set(run_names(root))
+    return [run.path for run in list_runs(root) if run.name not in known]
+
+
+def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
+    """Refuse where the run in the folder *path* has a part of a log that nobody else has, and no line about it.
+
+    Args:
+        state: of the log dir, as that run has left it.
+
+    Raises:
+        UnsafeError: nothing was changed.
+        OSError: what is there cannot be read.
+    """
+    run = read_run(*os.path.split(path))
+    if run is None:
+        return
+    named = {_origin_of(entry.stored) for entry in run.manifest.entries}
+    for stored in unnamed_segments(run):
+        if (origin := _origin_of(stored)) in named:  # begun by a killed run, and done again
+            continue
+        folder, name, position = origin
+        file = stored.rpartition("/")[2]
+        size_bytes, digest = look_into(os.path.join(path, stored), may_skip_zeros=False)
+        saved = Saved(
+            stored=file,
+            is_tail=position is not None,
+            position=position or 0,
+            size_bytes=size_bytes,
+            digest=digest,
+        )
+        if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not state.holds(folder, name, saved):
+            raise UnsafeError(
+                f"{os.path.join(path, stored)}: a part of a log that {log_dir} does not have, and no line of the "
+                "manifest says what was done with it. Nothing was changed. Remedy: put the bytes back by hand, into "
+                f"{os.path.join(log_dir, folder, name)} at byte {position or 0}, then purge that run"
+            )
+
+
+def _origin_of(stored: str) -> tuple[str, str, int | None]:
+    """Return the partition, the file, and the position in it, from which the file *stored* of a run is."""
+    folder, _, file = stored.rpartition("/")
+    return folder, *name_and_position(file)
