@@ -15,6 +15,7 @@ from recovery.saved_files import is_same_file
 from recovery.undo_plan import Change, Saved
 from segfmt.filenames import DELETED_SUFFIX, LOCK_FILE
 
+_ANY_TIME = -1
 _OTHERS_FILES = frozenset({LOCK_FILE, CUT_LEDGER})
 """Files of a log dir that come and go without a recovery."""
 
@@ -39,7 +40,7 @@ class LogDirState:
         return sorted(
             name
             for name in (then.keys() | now.keys()) - _OTHERS_FILES
-            if _known_by(then.get(name)) != _known_by(now.get(name))
+            if not _is_same(then.get(name), now.get(name))
             and not (name not in now and name.endswith(DELETED_SUFFIX))
         )
 
@@ -64,7 +65,7 @@ class LogDirState:
         found = self.files(folder)
         kept = {name: stat for name, stat in found.items() if name not in change.commit.made}
         pending = {
-            name: FileStat(size_bytes=saved.size_bytes)
+            name: FileStat(size_bytes=saved.size_bytes, mtime_ns=_ANY_TIME)
             for name, saved in change.saved.items()
             if name not in change.commit.before and not saved.is_tail
         }
@@ -89,6 +90,9 @@ def folder_path(log_dir: str, folder: str) -> str:
     return log_dir if folder == LOG_DIR_ITSELF else os.path.join(log_dir, folder)
 
 
-def _known_by(stat: FileStat | None) -> tuple[int, int] | None:
-    """Return what tells that a file was not changed: another `undo` may have put it back, by another inode."""
-    return None if stat is None else (stat.size_bytes, stat.mtime_ns)
+def _is_same(then: FileStat | None, now: FileStat | None) -> bool:
+    """Whether a file was not changed: another `undo` may have put it back, by another inode."""
+    if then is None or now is None:
+        return then is now
+    is_same_time = _ANY_TIME in (then.mtime_ns, now.mtime_ns) or then.mtime_ns == now.mtime_ns
+    return is_same_time and then.size_bytes == now.size_bytes

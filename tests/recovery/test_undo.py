@@ -110,6 +110,17 @@ class TestExactly:
         undo([str(victim.log_dir)])
         assert differences(before, tree_of(victim.log_dir)) == []
 
+    @pytest.mark.parametrize("keeps", [(True, True), (False, True), (True, False)])
+    def test_a_second_run_that_keeps_what_the_first_has_deleted(
+        self, samples: list[Sample], keeps: tuple[bool, bool], ram_path: Path
+    ) -> None:
+        victim = state_of(samples[0], "torn first segment", ram_path)
+        before = without_pending(tree_of(victim.log_dir))
+        for keep_deleted in keeps:
+            recover(samples[0], [victim.log_dir], keep_deleted=keep_deleted)
+        undo([str(victim.log_dir)])
+        assert differences(before, without_pending(tree_of(victim.log_dir))) == []
+
     def test_a_pending_deletion_whose_name_was_taken_is_gone(
         self, samples: list[Sample], tmp_path: Path
     ) -> None:
