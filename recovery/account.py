@@ -82,7 +82,7 @@ def take_stock(
     warnings = account.warnings
     if any(not cut.is_preallocated for cut in cuts):
         warnings += _words_of_open(task, open_txns)
-    holes, doubts = look_for_holes(task, segments.values(), lambda log: reader.spans(reader.part(log)))
+    holes, doubts = look_for_holes(task, segments.values(), lambda log: reader.spans(reader.part(log)), cuts)
     return Stock(cuts, holes, (*warnings, *doubts))
 
 

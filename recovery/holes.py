@@ -5,10 +5,11 @@ A broker notices nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
-from recovery.model import BatchSpan, Hole, PartitionTask
+from recovery.model import BatchSpan, Cut, Hole, PartitionTask
 from recovery.segment import Segment
 from segfmt import layout
 
@@ -16,17 +17,22 @@ _MOST_HOLES = 100
 
 
 def look_for_holes(
-    task: PartitionTask, segments: Iterable[Segment], batches_of: Callable[[str], Iterable[BatchSpan]]
+    task: PartitionTask,
+    segments: Iterable[Segment],
+    batches_of: Callable[[str], Iterable[BatchSpan]],
+    cuts: Sequence[Cut],
 ) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
     """Return the holes of a log, and what is to be warned of: where it may be compacted there may be some.
 
     Args:
         segments, batches_of: as for `find_holes`.
+        cuts: what this load has taken out; it leaves no hole besides.
     """
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
     if is_compacted:
         return (), ()
-    holes = tuple(islice(find_holes(segments, task.log_start_offset, batches_of), _MOST_HOLES))
+    found = find_holes(segments, task.log_start_offset, batches_of)
+    holes = tuple(islice((left for hole in found for left in _without(hole, cuts)), _MOST_HOLES))
     more = (
         (f"the first {_MOST_HOLES} holes are told; there may be more",) if len(holes) == _MOST_HOLES else ()
     )
@@ -62,6 +68,24 @@ def find_holes(
         last = segment
     if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
         yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
+
+
+def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:
+    """Return what of *hole* none of *cuts* tells of."""
+    left = [hole]
+    for cut in cuts:
+        first, last = cut.first_offset, cut.last_offset
+        pieces = (
+            piece
+            for one in left
+            for piece in (
+                replace(one, last_offset=min(one.last_offset, first - 1)),
+                replace(one, first_offset=max(one.first_offset, last + 1)),
+            )
+        )
+        if 0 <= first <= last:
+            left = [piece for piece in pieces if piece.first_offset <= piece.last_offset]
+    return left
 
 
 def _hole(end_offset: int, start_offset: int, segment: Segment, log_start_offset: int) -> Iterator[Hole]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +38,18 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code.
+
+    A signal that comes when all is done and said changes nothing about it: the interpreter takes a while to end.
+    """
+    code = _run(argv)
+    if argv is None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
     prepare_process()
     try:
         _open_closed_streams()

@@ -237,6 +237,24 @@ def test_temporary_files_of_a_killed_hand_over_are_removed(name: str, tmp_path: 
     assert [own_leftovers(log_dir) for log_dir in sample.log_dirs] == [[], []]
 
 
+@pytest.mark.parametrize("number", EXIT_CODES)
+@pytest.mark.parametrize("delay_s", [0.004, 0.01, 0.02])
+def test_a_signal_behind_the_report_changes_nothing(
+    number: signal.Signals, delay_s: float, ram_path: Path
+) -> None:
+    sample = unpack("crashed", ram_path)
+    log = sample.log_dirs[0] / "late-0" / "00000000000000000035.log"
+    os.truncate(log, 9000)
+    options = ("--now", sample.now_ms, "--format", "json", "--progress", "none")
+    process = start("recover", "-c", sample.config, *map(str, options))
+    assert process.stdout is not None
+    assert any(line == "}\n" for line in process.stdout)
+    time.sleep(delay_s)
+    process.send_signal(number)
+    process.communicate()
+    assert process.returncode == 2
+
+
 def test_a_signal_before_there_is_anything_to_stop_is_remembered() -> None:
     signals = Signals()
     signals.receive(signal.SIGTERM, None)

@@ -275,6 +275,26 @@ class TestHoles:
         assert len(made.outcome.cuts) == 1
         assert made.outcome.holes == ()
 
+    def test_what_a_cut_tells_of_is_no_hole_besides(self) -> None:
+        """A segment that is read while loading, for want of its index, and cut; those behind it stay."""
+        files = five_segments()
+        files[name(10)] = files[name(10)][: len(segment(10, 6))] + segment(16, 4)[:-1] + b"\xff"
+        del files[name(10, ".index")]
+        made = Folded(files, settings=PLAIN, recovery_point=30)
+        (cut,) = made.outcome.cuts
+        assert (cut.first_offset, cut.last_offset) == (19, 19)
+        assert made.outcome.log_end_offset == 50
+        assert made.outcome.holes == ()
+
+    def test_a_hole_beside_a_cut(self) -> None:
+        files = five_segments()
+        del files[name(20)], files[name(20, ".index")], files[name(20, ".timeindex")]
+        files[name(10)] = files[name(10)][:-1] + b"\xff"
+        del files[name(10, ".index")]
+        made = Folded(files, settings=PLAIN, recovery_point=30)
+        assert [(cut.first_offset, cut.last_offset) for cut in made.outcome.cuts] == [(19, 19)]
+        assert [(hole.first_offset, hole.last_offset) for hole in made.outcome.holes] == [(20, 29)]
+
     def test_a_segment_that_was_compacted_once_has_none_within(self) -> None:
         thinned = record_batch(
             base_offset=4, last_offset_delta=1, records=[record(key=b"k", value=b"v", offset_delta=1)]
