@@ -261,9 +261,8 @@ class PartitionRun:
             self.scans.cancel()
         with self._phases.during("plan"):
             plan = self._plan(outcome)
-        is_passed_over = (
-            plan.is_empty and not self._is_recovered()
-        )  # nothing is written, not even into the journal
+        # Nothing is written then, not even into the journal.
+        is_passed_over = plan.is_empty and not self._is_recovered()
         if not is_passed_over and (problems := self._reserve(plan)):
             return self._refused(PartitionRefusedError.of(problems), started_s)
         self._tell(outcome)

@@ -120,8 +120,8 @@ def list_runs(root: str) -> list[QuarantineRun]:
         return []
 
 
-def run_names(root: str) -> list[str]:
-    """Return the names of the runs in the folder *root* that have a manifest, the oldest first.
+def run_names(root: str, *, with_manifest: bool = True) -> list[str]:
+    """Return the names of the runs in the folder *root* that have a manifest, or of those without, the oldest first.
 
     Raises:
         OSError: it cannot be read.
@@ -130,7 +130,7 @@ def run_names(root: str) -> list[str]:
         names = os.listdir(root)
     except (FileNotFoundError, NotADirectoryError):
         return []
-    runs = (name for name in names if is_file(os.path.join(root, name, MANIFEST)))
+    runs = (name for name in names if is_file(os.path.join(root, name, MANIFEST)) == with_manifest)
     return sorted((name for name in runs if started_ms_of(name) is not None), key=run_order)
 
 

@@ -40,7 +40,7 @@ from recovery.quarantine import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roo
 from recovery.quarantine_runs import run_names, run_order, started_ms_of
 from recovery.saved_files import SavedFiles
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
-from recovery.unnamed_files import refuse_unnamed, without_manifest
+from recovery.unnamed_files import refuse_unnamed
 from recovery.version import VERSION
 from recovery.write_back import held_file_systems
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
@@ -111,8 +111,8 @@ def undo(
             for one in runs:
                 one.check(state)
             for root in quarantine_roots(log_dir, quarantine_dir):
-                for path in without_manifest(root):
-                    refuse_unnamed(log_dir, path, state)
+                for name in run_names(root, with_manifest=False):
+                    refuse_unnamed(log_dir, os.path.join(root, name), state)
         results: list[LogDirUndo] = []
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)

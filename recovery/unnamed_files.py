@@ -10,23 +10,10 @@ import os
 
 from recovery.digest import look_into
 from recovery.errors import UnsafeError
-from recovery.file_system import is_folder
 from recovery.log_dir_state import LogDirState
-from recovery.quarantine_runs import list_runs, name_and_position, read_run, run_names, unnamed_segments
+from recovery.quarantine_runs import name_and_position, read_run, unnamed_segments
 from recovery.undo_plan import Saved
 from segfmt.filenames import DELETED_SUFFIX
-
-
-def without_manifest(root: str) -> list[str]:
-    """Return the folders of runs in *root* that have no manifest.
-
-    Raises:
-        OSError: they cannot be looked at.
-    """
-    if not is_folder(root):
-        return []
-    known = set(run_names(root))
-    return [run.path for run in list_runs(root) if run.name not in known]
 
 
 def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
