@@ -1,4 +1,4 @@
-"""Cuts that nobody has been told of: what a run has cut, until a report that says so was printed.
+"""Losses that nobody has been told of: what a run has cut or found missing, until a report that says so was printed.
 
 A run that is killed, or whose report nobody gets, has cut all the same, and the next one finds a sound log. So each
 cut is entered in a file of the log dir before it is made, and leaves it when a run over the log dir has ended and was
@@ -9,7 +9,8 @@ passes over it: LogManager.loadLogs looks at folders alone.
     {"version": 1, "partition": "orders-3", "is_made": true}
 
 The second line says that the cut is made. Without it, a kill came before or just behind the cut, and files that are as
-long as before were not cut.
+long as before were not cut. Missing offsets (`"holes"`) are entered before the hand-over: the next
+run reads nothing then, and finds none.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from recovery.commit import plain_name
 from recovery.durable import give_to_owner_of, opened, remove_file, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
 from recovery.file_system import is_there, look_at, naming, open_file
-from recovery.model import Cut
+from recovery.model import Cut, Hole
 from recovery.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
 from recovery.work_lock import WorkLocks
 
@@ -45,6 +46,7 @@ _CUT_FIELDS: Final = {
     "last_offset": int,
     "is_scattered": bool,
 }
+_HOLE_FIELDS: Final = {"first_offset": int, "last_offset": int, "before": str, "position": int}
 
 
 class CutLedger:
@@ -96,9 +98,23 @@ class CutLedger:
             }
             cuts = tuple(cut for cut in report.losses if cut not in known)
             if cuts:
-                now_ms = time.time_ns() // 1_000_000
-                entry = EarlierCut(partition=report.folder, time_ms=now_ms, quarantine=quarantine, cuts=cuts)
-                self._append(_line(entry))
+                self._append(_line(_entry(report.folder, quarantine, cuts=cuts)))
+
+    def add_holes(self, reports: Iterable[PartitionReport], quarantine: str | None) -> None:
+        """Enter what is missing in partitions of a log dir that is about to be handed over, as far as it is not there.
+
+        Args:
+            quarantine: the folder of this run, None where it saved nothing: what is taken back is not told.
+
+        Raises:
+            OSError: it cannot be written; the log dir may not be handed over then.
+        """
+        with self._lock:
+            known = {(one.partition, hole) for one in self.entries() for hole in one.holes}
+            for report in reports:
+                holes = tuple(hole for hole in report.holes if (report.folder, hole) not in known)
+                if holes:
+                    self._append(_line(_entry(report.folder, quarantine, holes=holes)))
 
     def note_made(self, report: PartitionReport) -> None:
         """Enter that what a partition's recovery was about to cut is cut.
@@ -164,31 +180,44 @@ def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport
 
     A run that was killed between two files of a partition has cut one of them; this one cuts, and tells of, the other.
     """
-    told = {report.folder: set(report.cuts) for report in partitions}
-    return _each_with(entries, lambda entry, cut: cut not in told.get(entry.partition, ()))
+    told = {report.folder: {*report.cuts, *report.holes} for report in partitions}
+    return _each_with(entries, lambda entry, loss: loss not in told.get(entry.partition, ()))
 
 
 def _made(log_dir: str, entries: Collection[EarlierCut]) -> tuple[EarlierCut, ...]:
-    """Return what of *entries* was cut.
+    """Return what of *entries* was cut, and what was missing.
 
     Raises:
         OSError: a file cannot be looked at.
     """
-    return _each_with(entries, lambda entry, cut: entry.is_made or not _is_as_before(log_dir, entry, cut))
+    return _each_with(entries, lambda entry, loss: entry.is_made or not _is_as_before(log_dir, entry, loss))
 
 
 def _each_with(
-    entries: Collection[EarlierCut], keeps: Callable[[EarlierCut, Cut], bool]
+    entries: Collection[EarlierCut], keeps: Callable[[EarlierCut, Cut | Hole], bool]
 ) -> tuple[EarlierCut, ...]:
-    """Return *entries* with those cuts that are kept, and without entries of which none is: one of nothing stays."""
-    left = (replace(one, cuts=tuple(cut for cut in one.cuts if keeps(one, cut))) for one in entries)
-    return tuple(one for one, before in zip(left, entries, strict=True) if one.cuts or not before.cuts)
+    """Return *entries* with those losses that are kept, and without entries of which none is: one of nothing stays."""
+    left = (
+        replace(
+            one,
+            cuts=tuple(cut for cut in one.cuts if keeps(one, cut)),
+            holes=tuple(hole for hole in one.holes if keeps(one, hole)),
+        )
+        for one in entries
+    )
+    return tuple(
+        one
+        for one, before in zip(left, entries, strict=True)
+        if one.cuts or one.holes or not (before.cuts or before.holes)
+    )
 
 
-def _is_as_before(log_dir: str, entry: EarlierCut, cut: Cut) -> bool:
+def _is_as_before(log_dir: str, entry: EarlierCut, loss: Cut | Hole) -> bool:
     """Whether the file ends where it ended before the cut."""
-    stat = look_at(os.path.join(log_dir, entry.partition, cut.file))
-    return not cut.is_scattered and stat is not None and stat.st_size == cut.position + cut.size_bytes
+    if isinstance(loss, Hole):
+        return False
+    stat = look_at(os.path.join(log_dir, entry.partition, loss.file))
+    return not loss.is_scattered and stat is not None and stat.st_size == loss.position + loss.size_bytes
 
 
 def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
@@ -224,9 +253,23 @@ def _key(entry: EarlierCut) -> tuple[str, int, str | None]:
 
 
 def forget_run(log_dir: str, run: str) -> None:
-    """Forget the cuts of the run whose folder in quarantine is called *run*: they are taken back."""
+    """Forget the losses of the run whose folder in quarantine is called *run*: they are taken back."""
     ledger = CutLedger(log_dir)
     ledger.forget(one for one in ledger.entries() if os.path.basename(one.quarantine or "") == run)
+
+
+def _entry(
+    folder: str, quarantine: str | None, *, cuts: tuple[Cut, ...] = (), holes: tuple[Hole, ...] = ()
+) -> EarlierCut:
+    """Return an entry of now."""
+    return EarlierCut(
+        partition=folder,
+        time_ms=time.time_ns() // 1_000_000,
+        quarantine=quarantine,
+        cuts=cuts,
+        holes=holes,
+        is_made=not cuts,
+    )
 
 
 def _line(entry: EarlierCut) -> bytes:
@@ -236,6 +279,7 @@ def _line(entry: EarlierCut) -> bytes:
             "time_ms": entry.time_ms,
             "quarantine": entry.quarantine,
             "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
+            "holes": [{name: getattr(hole, name) for name in _HOLE_FIELDS} for hole in entry.holes],
             "is_made": entry.is_made,
         }
     )
@@ -267,16 +311,22 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
     time_ms, quarantine = document["time_ms"], document["quarantine"]
     if type(time_ms) is not int or not isinstance(quarantine, str | None):
         raise TypeError
-    cuts = [
-        {name: kind(cut[name]) for name, kind in _CUT_FIELDS.items()}
-        for cut in ({"is_scattered": False, **cut} for cut in document["cuts"])
-    ]
-    for cut in cuts:
-        plain_name(cut["file"])
+    cuts = [_read_loss({"is_scattered": False, **cut}, _CUT_FIELDS, "file") for cut in document["cuts"]]
+    holes = [_read_loss(hole, _HOLE_FIELDS, "before") for hole in document.get("holes", ())]
     return EarlierCut(
         partition=partition,
         time_ms=time_ms,
         quarantine=quarantine,
         cuts=tuple(Cut(**cut) for cut in cuts),
+        holes=tuple(Hole(**hole) for hole in holes),
         is_made=document.get("is_made") is True,
     )
+
+
+def _read_loss(
+    document: Mapping[str, Any], fields: Mapping[str, Callable[[Any], Any]], file: str
+) -> dict[str, Any]:
+    """Return the *fields* of a cut or a hole; the one of them called *file* is a name."""
+    found = {name: kind(document[name]) for name, kind in fields.items()}
+    plain_name(found[file])
+    return found

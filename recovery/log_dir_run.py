@@ -22,7 +22,7 @@ from recovery.actions import WriteFile
 from recovery.apply import apply_partition
 from recovery.commit_group import CommitGroup
 from recovery.committer import Committer
-from recovery.cut_ledger import untold
+from recovery.cut_ledger import CutLedger, untold
 from recovery.errors import InterruptedRecoveryError
 from recovery.file_system import is_local
 from recovery.forecast import most_busy_threads
@@ -325,6 +325,9 @@ class LogDirRun:
         }
         is_complete = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
         is_changed = any(result.is_changed for result in results.values())
+        if not self._dry_run:
+            reports = (result.report for result in results.values())
+            CutLedger(log_dir).add_holes(reports, self._quarantine.run_folder)  # nobody finds them again
         is_handed_over = not self._dry_run and finish_handoff(log_dir, self._journal, self._quarantine)
         plan = plan_handoff(
             self._inventory,

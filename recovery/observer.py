@@ -12,7 +12,7 @@ The order a driver keeps:
           SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in fold order
           CorruptionFound, SegmentsDeleted, IndexFileProblem           when there is damage
         PartitionFinished      one for each log, after its plan is applied, also when refused or failed
-      CutByEarlierRun*         what earlier runs have cut and not told
+      CutByEarlierRun*         what earlier runs have cut, or found missing, and not told
       LogDirHandedOver         checkpoints and marker are written
       LogDirFinished | LogDirOffline
     RunFinished
@@ -246,12 +246,12 @@ class PartitionFinished(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutByEarlierRun(Timed):
-    """An earlier run has cut a log, and did not come to tell of it: it was killed, or nobody got its report.
+    """An earlier run has cut a log, or missed offsets in it, and was killed before it told, or nobody got its report.
 
     Attributes:
         truncated_bytes: bytes of `.log` files cut off.
         truncated_batches: record batches among them.
-        text: when that was, and where it is kept.
+        text: when that was, and where it is kept, or what is missing.
     """
 
     log_dir: str

@@ -106,19 +106,21 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierCut:
-    """What an earlier run has cut from a partition, of which no run has told that came to its end.
+    """What an earlier run has cut from a partition, or missed there, and no run has told that came to its end.
 
     Attributes:
         partition: its folder; empty where the line in the ledger cannot be read, and nothing is known.
-        time_ms: when it was cut, ms since 1970.
+        time_ms: when that was, ms since 1970.
         quarantine: the folder of that run, which holds what was cut.
+        holes: offsets that were missing in what it read.
         is_made: whether that run came to say that the cut is made.
     """
 
     partition: str
     time_ms: int
     quarantine: str | None
-    cuts: tuple[Cut, ...]
+    cuts: tuple[Cut, ...] = ()
+    holes: tuple[Hole, ...] = ()
     is_made: bool = False
 
     @property
@@ -140,6 +142,7 @@ class EarlierCut:
             "truncatedBytes": self.truncated_bytes,
             "truncatedBatches": self.truncated_batches,
             "cuts": [_cut_to_json(cut) for cut in self.cuts],
+            "holes": [hole.to_json() for hole in self.holes],
         }
 
     def __str__(self) -> str:
@@ -148,6 +151,8 @@ class EarlierCut:
                 f"cut by an earlier run: a line of {CUT_LEDGER} cannot be read. Remedy: see quarantine list"
             )
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.time_ms / 1000))
+        if not self.cuts:
+            return f"{self.partition}: found by an earlier run, at {at}: {'; '.join(map(str, self.holes))}"
         place = f"; kept in {self.quarantine}" if self.quarantine else ""
         return (
             f"{self.partition}: cut by an earlier run, at {at}: {self.truncated_bytes} bytes, "
@@ -172,7 +177,7 @@ class LogDirReport:
         free_bytes: what was free there when the run began.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
             partition.
-        earlier_cuts: what earlier runs have cut without anybody having been told.
+        earlier_cuts: what earlier runs have cut, or found missing, without anybody having been told.
     """
 
     log_dir: str

@@ -59,7 +59,17 @@ def text_lines(report: RecoveryReport) -> Iterable[str]:
         yield f"{earlier_bytes} bytes were cut off by an earlier run, which did not get to say so"
     hole_count = sum(bool(partition.holes) for partition in report.partitions)
     if hole_count:
-        yield f"offsets are missing in {hole_count} partition{'s' if hole_count > 1 else ''}"
+        yield f"offsets are missing in {_partitions_count(hole_count)}"
+    earlier_count = sum(bool(one.holes) for log_dir in report.log_dirs for one in log_dir.earlier_cuts)
+    if earlier_count:
+        yield (
+            f"offsets were missing in {_partitions_count(earlier_count)} that an earlier run read, "
+            "which did not get to say so"
+        )
+
+
+def _partitions_count(count: int) -> str:
+    return f"{count} partition{'s' if count > 1 else ''}"
 
 
 def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:

@@ -247,7 +247,7 @@ class Case:
             self._must_add_up()
         if self._account.owed:
             raise OpenAccountError(f"never told: {sorted(self._account.owed)}")
-        if codes[-1] not in (0, 4) or any(told_cuts(ended.stdout).values()):
+        if codes[-1] not in (0, 4) or any(told_cuts(json.loads(ended.stdout)).values()):
             raise OpenAccountError(
                 f"there is still something to tell: {codes}, {ended.stderr} {ended.stdout[-500:]}"
             )
@@ -339,7 +339,9 @@ class Case:
         expected: dict[str, Sums] = {}
         dropped: dict[str, set[bytes]] = {}
         if ended.exit_code in (0, 2, 4):
-            expected = {partition: _sums(cuts) for partition, cuts in told_cuts(ended.stdout).items()}
+            expected = {
+                partition: _sums(cuts) for partition, cuts in told_cuts(json.loads(ended.stdout)).items()
+            }
             left = self._live_batches(tree_of(copy))
             dropped = {partition: batches - left.get(partition, set()) for partition, batches in live.items()}
         shutil.rmtree(copy)
@@ -347,7 +349,7 @@ class Case:
 
     def _hear(self, ended: Ended) -> None:
         document = json.loads(ended.stdout)
-        cuts = told_cuts(ended.stdout)
+        cuts = told_cuts(json.loads(ended.stdout))
         if any(cuts.values()) and document["exitCode"] not in (2, 4):
             raise OpenAccountError(f"exit code {document['exitCode']}, and {cuts}")
         if document["exitCode"] == 2 and not any(cuts.values()) and '"holes": [' not in ended.stdout:

@@ -15,6 +15,7 @@ from recovery.report import CUT_LEDGER
 from tests.cli.command import RECOVERY, Done, recover, run, start
 from tests.cli.paused import resume, start_paused
 from tests.faults.states import MADE_STATES
+from tests.faults.told import Cuts, told_cuts
 from tests.recovery.driving import own_leftovers
 from tests.samples import Sample, unpack
 
@@ -58,43 +59,37 @@ def arguments_of(sample: Sample, *more: object) -> list[str]:
     return [*map(str, options), *map(str, more)]
 
 
-def all_cuts(document: dict) -> dict[str, tuple[int, int]]:
-    """Bytes and batches that a report tells of, by partition: what the run has cut, and what earlier ones had."""
-    found: dict[str, tuple[int, int]] = {}
-    for log_dir in document["logDirs"]:
-        for one in (*log_dir["earlierCuts"], *log_dir["partitions"]):
-            if one["truncatedBytes"]:
-                assert one["partition"] not in found
-                found[one["partition"]] = (one["truncatedBytes"], one["truncatedBatches"])
-    return found
-
-
 @pytest.fixture
-def expected(sample: Sample) -> dict[str, tuple[int, int]]:
+def expected(sample: Sample) -> dict[str, Cuts]:
     """What there is to be cut."""
     done = recover(sample, "--dry-run")
     assert done.exit_code == 2
-    found = all_cuts(done.report)
+    found = told_cuts(done.report)
     assert len(found) == 3
     return found
 
 
-def assert_told_once(sample: Sample, expected: dict[str, tuple[int, int]], *options: object) -> None:
+def sums_of(cuts: Cuts) -> tuple[int, int]:
+    """Bytes and batches."""
+    return sum(size_bytes for _, _, size_bytes in cuts), sum(cuts.values())
+
+
+def assert_told_once(sample: Sample, expected: dict[str, Cuts], *options: object) -> None:
     """The next run tells of everything, a dry run as well; the one after it of nothing."""
     for _ in range(2):
         told = recover(sample, "--dry-run", *map(str, options))
         assert told.exit_code == 2
-        assert all_cuts(told.report) == expected
+        assert told_cuts(told.report) == expected
     done = recover(sample, *map(str, options))
     assert done.exit_code == 2
-    assert all_cuts(done.report) == expected
+    assert told_cuts(done.report) == expected
     for log_dir in done.report["logDirs"]:
         for cut in log_dir["earlierCuts"]:
             assert Path(cut["quarantine"]).is_dir()
             assert cut["timeMs"] > 1_700_000_000_000
     again = recover(sample, *map(str, options))
     assert again.exit_code == 0
-    assert all_cuts(again.report) == {}
+    assert not told_cuts(again.report)
     for log_dir in sample.log_dirs:
         assert own_leftovers(log_dir) == []
 
@@ -104,7 +99,7 @@ def assert_told_once(sample: Sample, expected: dict[str, tuple[int, int]], *opti
 )
 @pytest.mark.parametrize("number", [1, 2])
 def test_killed_behind_a_hand_over(
-    sample: Sample, expected: dict[str, tuple[int, int]], options: tuple[str, ...], number: int
+    sample: Sample, expected: dict[str, Cuts], options: tuple[str, ...], number: int
 ) -> None:
     process = start_paused("LogDirHandedOver", number, *arguments_of(sample))
     process.kill()
@@ -115,7 +110,7 @@ def test_killed_behind_a_hand_over(
 
 @pytest.mark.parametrize("options", [(), ("--restart",), ("--quarantine-dir", "elsewhere")])
 def test_killed_behind_a_partition(
-    sample: Sample, expected: dict[str, tuple[int, int]], options: tuple[str, ...]
+    sample: Sample, expected: dict[str, Cuts], options: tuple[str, ...]
 ) -> None:
     process = start_paused("PartitionFinished", 1, *arguments_of(sample))
     process.kill()
@@ -124,7 +119,7 @@ def test_killed_behind_a_partition(
     assert_told_once(sample, expected, *options)
 
 
-def test_terminated(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+def test_terminated(sample: Sample, expected: dict[str, Cuts]) -> None:
     """It has said what it had cut, and that it has not ended."""
     process = start_paused("LogDirHandedOver", 1, *arguments_of(sample))
     process.send_signal(signal.SIGTERM)
@@ -133,7 +128,7 @@ def test_terminated(sample: Sample, expected: dict[str, tuple[int, int]]) -> Non
     assert_told_once(sample, expected)
 
 
-def test_a_full_device(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+def test_a_full_device(sample: Sample, expected: dict[str, Cuts]) -> None:
     with open("/dev/full", "w") as full:
         process = start(*arguments_of(sample), stdout=full)
         _, stderr = process.communicate()
@@ -142,13 +137,13 @@ def test_a_full_device(sample: Sample, expected: dict[str, tuple[int, int]]) -> 
     assert_told_once(sample, expected)
 
 
-def test_a_closed_output(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+def test_a_closed_output(sample: Sample, expected: dict[str, Cuts]) -> None:
     command = ("sh", "-c", '"$@" >&-', "sh", *RECOVERY)
     assert run(*arguments_of(sample, "--exit-zero-on-truncation"), command=command).exit_code == 0
     assert_told_once(sample, expected)
 
 
-def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, Cuts]) -> None:
     read, write = os.pipe()
     os.close(read)
     process = start(*arguments_of(sample), stdout=write)
@@ -158,7 +153,7 @@ def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, tuple[int, in
     assert_told_once(sample, expected)
 
 
-def test_a_second_run_that_was_not_heard_either(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+def test_a_second_run_that_was_not_heard_either(sample: Sample, expected: dict[str, Cuts]) -> None:
     for _ in range(2):
         with open("/dev/full", "w") as full:
             start(*arguments_of(sample), stdout=full).communicate()
@@ -179,17 +174,18 @@ def test_what_is_taken_back_is_not_told(sample: Sample) -> None:
     assert [one["earlierCuts"] for one in done.report["logDirs"]] == [[], []]
 
 
-def test_told_in_words_and_figures(sample: Sample, expected: dict[str, tuple[int, int]]) -> None:
+def test_told_in_words_and_figures(sample: Sample, expected: dict[str, Cuts]) -> None:
     with open("/dev/full", "w") as full:
         start(*arguments_of(sample), stdout=full).communicate()
     done = run("recover", "-c", sample.config, "--progress", "json", "--now", str(sample.now_ms))
     assert done.exit_code == 2
     events = [json.loads(line) for line in done.stderr.splitlines()]
     told = [event for event in events if event["event"] == "CutByEarlierRun"]
-    assert {one["partition"]: (one["truncated_bytes"], one["truncated_batches"]) for one in told} == expected
+    wanted = {Path(name).name: sums_of(cuts) for name, cuts in expected.items()}
+    assert {one["partition"]: (one["truncated_bytes"], one["truncated_batches"]) for one in told} == wanted
     *_, progress = (event for event in events if event["event"] == "Progress")
-    assert progress["truncated_bytes"] == sum(size for size, _ in expected.values())
-    for partition, (size, batches) in expected.items():
+    assert progress["truncated_bytes"] == sum(size for size, _ in wanted.values())
+    for partition, (size, batches) in wanted.items():
         assert f"  {partition}: cut by an earlier run, at 20" in done.stdout
         assert f": {size} bytes, {batches} batches; kept in {sample.root}" in done.stdout
 

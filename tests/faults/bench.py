@@ -268,13 +268,13 @@ class StateBench:
         told: dict[str, Cuts] = {}
         for ended in runs:
             try:
-                for partition, cuts in told_cuts(ended.stdout).items():
+                for partition, cuts in told_cuts(json.loads(ended.stdout)).items():
                     told.setdefault(partition, {}).update(cuts)
             except ToldTwiceError as error:
                 return [str(error)]
             except ValueError:
                 continue  # killed before it said anything
-        wanted = told_cuts(self.undisturbed.stdout)
+        wanted = told_cuts(json.loads(self.undisturbed.stdout))
         return [
             f"{partition}: told of {_bytes_of(told, partition)} bytes, not of {_bytes_of(wanted, partition)}"
             for partition in sorted(told.keys() | wanted.keys())

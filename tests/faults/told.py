@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 Cuts = dict[tuple[str, int, int], int]
@@ -13,15 +12,14 @@ class ToldTwiceError(Exception):
     """A report counts the same bytes twice."""
 
 
-def told_cuts(stdout: str) -> dict[str, Cuts]:
+def told_cuts(document: dict) -> dict[str, Cuts]:
     """Return the cuts in a report, those of earlier runs among them, by partition (`d1/orders-0`).
 
     Raises:
         ToldTwiceError: two of them overlap.
-        ValueError: *stdout* is no whole report.
     """
     found: dict[str, Cuts] = {}
-    for log_dir in json.loads(stdout)["logDirs"]:
+    for log_dir in document["logDirs"]:
         for one in (*log_dir["earlierCuts"], *log_dir["partitions"]):
             if one["truncatedBytes"]:
                 name = f"{Path(log_dir['logDir']).name}/{one['partition']}"

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from recovery.cut_ledger import CutLedger, untold
-from recovery.model import Cut
+from recovery.cut_ledger import CutLedger, forget_run, untold
+from recovery.model import Cut, Hole
 from recovery.report import CUT_LEDGER, EarlierCut, PartitionReport
 from tests.recovery.driving import own_leftovers
 from tests.recovery.killing import killed_at
 
 FIRST = Cut(file="00.log", base_offset=0, position=60, size_bytes=40, batch_count=1, reason="torn")
 SECOND = Cut(file="10.log", base_offset=10, position=0, size_bytes=100, batch_count=2, reason="behind a cut")
+
+HOLE = Hole(first_offset=4, last_offset=9, before=SECOND.file)
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ def report_of(log_dir: Path, *cuts: Cut, run: str = "1") -> PartitionReport:
         partition=0,
         status="truncated",
         cuts=cuts,
-        quarantined=(f"/quarantine/{run}/t-0/10.log",),
+        quarantined=(f"/quarantine/{run}/t-0/10.log",) if cuts else (),
     )
 
 
@@ -78,6 +80,27 @@ def test_another_run_that_cuts_the_same_again_enters_it(log_dir: Path) -> None:
         ledger.add(report_of(log_dir, FIRST, run=run))
         ledger.note_made(report_of(log_dir, FIRST, run=run))
     assert settled(log_dir) == [(FIRST,), (FIRST,)]
+
+
+def test_what_is_missing_is_entered_once_and_stays_until_it_is_told(log_dir: Path) -> None:
+    ledger, report = CutLedger(str(log_dir)), replace(report_of(log_dir), holes=(HOLE,))
+    for run in ("/quarantine/1", None):
+        ledger.add_holes([report_of(log_dir), report], run)
+    (entry,) = ledger.settle()
+    assert (entry.partition, entry.cuts, entry.holes, entry.quarantine) == (
+        "t-0",
+        (),
+        (HOLE,),
+        "/quarantine/1",
+    )
+    assert "offsets 4 to 9 are missing before 10.log" in str(entry)
+    assert untold((entry,), [report]) == ()
+    assert untold((entry,), [replace(report, holes=(replace(HOLE, last_offset=8),))]) == (entry,)
+    ledger.add(report_of(log_dir, FIRST))
+    (left,) = ledger.settle()
+    assert left == entry
+    forget_run(str(log_dir), "1")
+    assert own_leftovers(log_dir) == []
 
 
 def test_what_was_not_cut_is_struck_out(log_dir: Path) -> None:
