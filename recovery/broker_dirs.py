@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from recovery.config import BrokerConfig
+from recovery.config import BrokerConfig, misspelled
 from recovery.errors import UnsafeError, UsageError
 from recovery.file_system import absolute, is_folder
 from recovery.setting import Layer
@@ -42,12 +42,14 @@ class BrokerDirs:
         locked_dirs: these, and a separate metadata.log.dir.
         broker: the settings that name them.
         quarantine_dir: `--quarantine-dir`, absolute.
+        notes: what is to be said of the properties.
     """
 
     log_dirs: tuple[str, ...]
     locked_dirs: tuple[str, ...]
     broker: BrokerConfig
     quarantine_dir: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def find_broker_dirs(
@@ -76,7 +78,16 @@ def find_broker_dirs(
     quarantine = quarantine_place(quarantine_dir)
     if quarantine is not None:
         _refuse_quarantine_inside(quarantine, locked_dirs)
-    return BrokerDirs(log_dirs=paths, locked_dirs=locked_dirs, broker=broker, quarantine_dir=quarantine)
+    return BrokerDirs(
+        log_dirs=paths,
+        locked_dirs=locked_dirs,
+        broker=broker,
+        quarantine_dir=quarantine,
+        notes=(
+            *(f"log.dirs names {path} more than once; it counts once" for path in broker.repeated_log_dirs),
+            *misspelled(properties),
+        ),
+    )
 
 
 def quarantine_place(quarantine_dir: str | None) -> str | None:

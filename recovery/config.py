@@ -11,13 +11,24 @@ DynamicBrokerConfig.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeVar
 
 from recovery.errors import UsageError
 from recovery.model import LogSettings
-from recovery.setting import BooleanKind, IntKind, Key, Layer, ListKind, Settings, TextKind, valid_entries
+from recovery.setting import (
+    BooleanKind,
+    IntKind,
+    Key,
+    Layer,
+    ListKind,
+    Settings,
+    TextKind,
+    list_entries,
+    valid_entries,
+)
 from segfmt.value_class import dataclass
 
 _T = TypeVar("_T")
@@ -232,6 +243,16 @@ class BrokerConfig:
             log_defaults=_log_defaults(settings),
             layers=layers,
         )
+
+    @property
+    def repeated_log_dirs(self) -> list[str]:
+        """The entries of `log_dirs` that stand in the settings more than once."""
+        settings = Settings(self.layers)
+        for key in (LOG_DIRS, LOG_DIR):
+            if layer := settings.layer_with(key):
+                counts = Counter(list_entries(layer.values[key.name]))
+                return [entry for entry, count in counts.items() if count > 1]
+        return []
 
     def with_dynamic(
         self, *, cluster_default: Mapping[str, str], broker: Mapping[str, str] | None = None

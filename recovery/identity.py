@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recovery.file_system import is_folder, is_there, read_small
@@ -25,10 +25,10 @@ _MOST_BYTES = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Identity:
-    """What the files say.
+    """What the files and the configuration say.
 
     Attributes:
-        node_id: of the first file that has one; None without any.
+        node_id: of the configuration, else of the first file that has one; None without any.
         problems: by log dir: such a dir is not to be touched.
         notes: why a broker will not start, though the logs can be recovered.
     """
@@ -47,7 +47,7 @@ def identify(
         node_id: of the configuration; None where it has none.
         metadata_log_dir: the only place for `__cluster_metadata-0`; None where it is not known.
     """
-    identity = Identity()
+    identity = Identity(node_id=node_id)
     found: dict[str, MetaProperties] = {}
     problems: dict[str, list[Problem]] = {}
     with_metadata: list[str] = []
@@ -69,17 +69,22 @@ def identify(
                 f"{log_dir} has no {META_PROPERTIES}: a broker does not start with it (RuntimeException). "
                 "Remedy: kafka-storage format --ignore-formatted, with the cluster.id of the others"
             )
-    node_ids = {log_dir: meta.node_id for log_dir, meta in found.items()}
-    for log_dir, problem in (
-        *_of_others(node_ids, "node.id", node_id),
-        *_of_others({log_dir: meta.cluster_id for log_dir, meta in found.items()}, "cluster.id", None),
-        *_copies({log_dir: meta.directory_id for log_dir, meta in found.items()}),
-    ):
+    for log_dir, problem in contradictions(found, node_id=node_id):
         problems.setdefault(log_dir, []).append(problem)
-    identity.node_id = next((one for one in node_ids.values() if one is not None), None)
+    if node_id is None:
+        identity.node_id = next((meta.node_id for meta in found.values() if meta.node_id is not None), None)
     identity.problems = {log_dir: tuple(of_dir) for log_dir, of_dir in problems.items()}
     identity.notes += _misplaced(with_metadata, metadata_log_dir)
     return identity
+
+
+def contradictions(
+    found: Mapping[str, MetaProperties], *, node_id: int | None
+) -> Iterator[tuple[str, Problem]]:
+    """Yield what the files of log dirs contradict each other in, or the *node_id* of the configuration."""
+    yield from _of_others({log_dir: meta.node_id for log_dir, meta in found.items()}, "node.id", node_id)
+    yield from _of_others({log_dir: meta.cluster_id for log_dir, meta in found.items()}, "cluster.id", None)
+    yield from _copies({log_dir: meta.directory_id for log_dir, meta in found.items()})
 
 
 def _read(log_dir: str) -> MetaProperties | Problem | None:

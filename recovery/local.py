@@ -11,7 +11,6 @@ from recovery.config import (
     REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
     REMOTE_STORAGE_ENABLE,
     BrokerConfig,
-    misspelled,
 )
 from recovery.engine import Engine
 from recovery.errors import UsageError
@@ -38,6 +37,7 @@ def recover(
     log_dirs: Sequence[str] | None,
     *,
     config: Mapping[str, str] | None = None,
+    config_notes: Iterable[str] = (),
     is_config_complete: bool | None = None,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     now_ms: int | None = None,
@@ -61,6 +61,7 @@ def recover(
     Args:
         log_dirs: paths; None for those in *config*.
         config: the broker's properties, as in its server.properties.
+        config_notes: what is to be said of the place they are from; notes of the run.
         is_config_complete: whether these are all of the broker's properties, so that what they leave out has Kafka's
             default there; None for yes where the log dirs come from them. What is not known, and would decide
             whether a log has a remote part, is assumed with a note, or its partition is refused.
@@ -70,8 +71,7 @@ def recover(
         handoff: what the broker finds afterwards.
         threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
         quarantine_dir: where cut bytes go; None for a sibling of each log dir.
-        keep_deleted: whether `.deleted` files found at the start, the broker's own pending deletions, are kept in
-            quarantine before they go.
+        keep_deleted: whether `.deleted` files, the broker's own pending deletions, are kept in quarantine.
         force: recover as after an unclean shutdown, whatever the markers say.
         repair: first move to quarantine what keeps a broker from loading, where that costs no batch.
         restart: forget what an interrupted run has done, and begin anew.
@@ -81,8 +81,7 @@ def recover(
             `always` or `never`. With a limit on bytes a second there is one process.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
-        acknowledge: whether the cuts in the report count as told once it is returned. Who hands the report on does that
-            when it has arrived: `recovery.cut_ledger.acknowledge`.
+        acknowledge: whether losses count as told once the report is returned; else `cut_ledger.acknowledge` says so.
 
     Returns:
         What became of every partition; `exit_code` says it in a number.
@@ -102,18 +101,17 @@ def recover(
         metadata_first = tuple(dict.fromkeys((place, *paths)))
         known_place = run_config.metadata_log_dir if log_dirs is None else None
         identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
-        remarks = _warnings(*misspelled(config or {}), *identity.notes)
+        remarks = _warnings(*config_notes, *dirs.notes, *identity.notes)
         # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
         needed = {place} if log_dirs is None and topic_configs is None else set()
         asked = (one for one in metadata_first if one in needed or one not in locks.offline)
         topics_here = topics_in(paths)
         metadata = _metadata(asked, topic_configs, topics_here=topics_here, remarks=remarks)
-        node_id = identity.node_id if run_config.node_id is None else run_config.node_id
         broker, topics = _settings(
             run_config,
             topic_configs,
             metadata,
-            node_id,
+            identity.node_id,
             topics_here=topics_here,
             is_config_complete=log_dirs is None if is_config_complete is None else is_config_complete,
             remarks=remarks,
@@ -130,7 +128,7 @@ def recover(
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
-            problems=_problems(identity, dirs, older_version(metadata, node_id, config or {})),
+            problems=_problems(identity, dirs, older_version(metadata, identity.node_id, config or {})),
             restart=restart,
             observers=observers,
             stop=stop,

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from recovery.broker_dirs import find_broker_dirs, topics_in
 from recovery.cluster_metadata import ClusterMetadata
-from recovery.config import misspelled
 from recovery.errors import UsageError
 from recovery.file_system import absolute
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
@@ -28,6 +27,7 @@ def verify(
     log_dirs: Sequence[str] | None,
     *,
     config: Mapping[str, str] | None = None,
+    config_notes: Iterable[str] = (),
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     deep: bool = False,
     threads: int | None = None,
@@ -44,6 +44,7 @@ def verify(
     Args:
         log_dirs: paths; None for those in *config*.
         config: the broker's properties, as in its server.properties.
+        config_notes: what is to be said of the place they are from; notes of the run.
         topic_configs: settings by topic; they win over those in the metadata log.
         deep: open and parse every record.
         threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
@@ -67,7 +68,7 @@ def verify(
         raise UsageError(f"--threads {threads}: expected at least 1")
     refuse_wrong_rate(max_bytes_per_second)
     overrides, topics_here = topic_configs or {}, topics_in(dirs.log_dirs)
-    texts = (*misspelled(config or {}), *without_effect(overrides, topics_here))
+    texts = (*config_notes, *dirs.notes, *without_effect(overrides, topics_here))
     remarks = [Remark(text=text, level="warning") for text in texts]
     metadata = _metadata((absolute(broker.metadata_log_dir), *dirs.log_dirs), remarks)
     configs = TopicConfigs(
@@ -89,6 +90,7 @@ def verify(
         observers=observers,
         stop=stop,
         remarks=remarks,
+        node_id=broker.node_id,
     ).run()
 
 

@@ -104,6 +104,7 @@ class ScrubRun:
         drops_cache: whether what is read from disk leaves the page cache again.
         is_deep: whether records are opened.
         now_ms, expiration_ms: by which producers expire.
+        node_id: of the configuration, None where it has none.
     """
 
     def __init__(
@@ -122,8 +123,10 @@ class ScrubRun:
         stop: StopRequest | None = None,
         remarks: Iterable[Remark] = (),
         limit: RateLimit | None = None,
+        node_id: int | None = None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
+        self._node_id = node_id
         self._topic_facts = topic_facts
         self._choice = PartitionChoice() if choice is None else choice
         self._threads_per_dir = thread_count
@@ -182,7 +185,7 @@ class ScrubRun:
             self._dirs.append(self._list(log_dir))
         if all(one.error is None for one in self._dirs):
             self._choice.refuse_missing(", ".join(self._log_dirs))
-        find_contradictions(self._dirs)
+        find_contradictions(self._dirs, node_id=self._node_id)
         for one in self._dirs:
             if one.error is not None:
                 self._notify(LogDirOffline(log_dir=one.log_dir, error=one.error))

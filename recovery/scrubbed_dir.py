@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from recovery.identity import contradictions
 from recovery.log_dir_files import LogDirFiles
 from recovery.scrub_report import LogDirScrub
 from recovery.verdict import FileVerdict, Finding, findings_by_file
@@ -52,21 +53,18 @@ class ScrubbedDir:
         )
 
 
-def find_contradictions(dirs: Sequence[ScrubbedDir]) -> None:
-    """Find what log dirs contradict each other in: the cluster, the node, a partition in two places."""
-    known = [one for one in dirs if one.files.meta is not None]
-    for one in known[1:]:
-        first, meta = known[0].files.meta, one.files.meta
-        assert first is not None
-        assert meta is not None
-        if (first.cluster_id, first.node_id) != (meta.cluster_id, meta.node_id):
-            words = (
-                f"cluster {meta.cluster_id}, node {meta.node_id}; {known[0].log_dir} belongs to "
-                f"cluster {first.cluster_id}, node {first.node_id}"
-            )
-            one.log_dir_findings.append(
-                Finding(file="meta.properties", position=None, rule="meta-properties", detail=words)
-            )
+def find_contradictions(dirs: Sequence[ScrubbedDir], *, node_id: int | None) -> None:
+    """Find what log dirs contradict each other in: the cluster, the node, their ids, a partition in two places.
+
+    Args:
+        node_id: of the configuration; None where it has none.
+    """
+    metas = {one.log_dir: one.files.meta for one in dirs if one.files.meta is not None}
+    findings = {one.log_dir: one.log_dir_findings for one in dirs}
+    for log_dir, problem in contradictions(metas, node_id=node_id):
+        findings[log_dir].append(
+            Finding(file=problem.file, position=None, rule="another-node", detail=problem.rule)
+        )
     places: dict[tuple[str, int, str], str] = {}
     for one in dirs:
         for folder in one.files.folders:

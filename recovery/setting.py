@@ -90,13 +90,18 @@ class ListKind:
 
     def read(self, text: str) -> tuple[str, ...] | None:
         """See `Kind`."""
-        trimmed = text.strip(_JAVA_BLANKS)
-        entries = tuple(dict.fromkeys(_COMMA.split(trimmed))) if trimmed else ()
+        entries = tuple(dict.fromkeys(list_entries(text)))
         if not entries:
             return () if self.is_empty_allowed else None
         if "" in entries or (self.choices and not set(self.choices).issuperset(entries)):
             return None
         return entries
+
+
+def list_entries(text: str) -> list[str]:
+    """Return the entries of a list as they stand there, repeated ones as often. Kafka: ConfigDef.parseType."""
+    trimmed = text.strip(_JAVA_BLANKS)
+    return _COMMA.split(trimmed) if trimmed else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +142,12 @@ class Settings:
         Raises:
             UsageError: that value is not of its kind, or stands for another one (`${provider:...}`).
         """
-        for layer in self.layers:
-            if key.name in layer.values:
-                return self._read(key, layer)
-        return None
+        layer = self.layer_with(key)
+        return None if layer is None else self._read(key, layer)
+
+    def layer_with(self, key: Key[object]) -> Layer | None:
+        """Return the layer that decides *key*, None without one."""
+        return next((layer for layer in self.layers if key.name in layer.values), None)
 
     def _read(self, key: Key[_T_co], layer: Layer) -> _T_co:
         text = layer.values[key.name]

@@ -87,6 +87,7 @@ REMEDIES = {
     "high-watermark": "compare with the other replicas: acknowledged records may be missing",
     "marker": "none needed: for loading, only the file's existence counts",
     "meta-properties": "restore the file: `kafka-storage format` with the same ids writes one",
+    "another-node": "this is the log dir of another node, or a copy: check the mounts and the configuration",
     "foreign-folder": "move it out of the log dir",
     "foreign-file": "move it out of the partition's folder",
     "file-type": "put the file itself in its place, or move away what is there",

@@ -62,7 +62,7 @@ class FlexibleFields:
 
     def octets(self) -> bytes | None:
         """Return bytes, None for null."""
-        size = self.unsigned() - 1
+        size = _as_int(self.unsigned() - 1)
         return None if size < 0 else self.take(size)
 
     def string(self) -> str | None:
@@ -88,13 +88,18 @@ class FlexibleFields:
 
     def tagged(self) -> dict[int, bytes]:
         """Return the tagged fields; of two with one tag the later one."""
-        return {self.unsigned(): self.take(self.unsigned()) for _ in range(self.unsigned())}
+        return {self.unsigned(): self.take(self.unsigned()) for _ in range(_as_int(self.unsigned()))}
 
     def skip_tagged(self) -> None:
         """Pass over the tagged fields."""
-        for _ in range(self.unsigned()):
+        for _ in range(_as_int(self.unsigned())):
             self.unsigned()
             self.take(self.unsigned())
+
+
+def _as_int(number: int) -> int:
+    """Return a length or count as Java has it: one of 2^31 and more is negative, so null or none."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def encode_octets(octets: bytes | None) -> bytes:

@@ -34,11 +34,25 @@ def read_properties(data: bytes) -> dict[str, str]:
 
     Java: Properties.load(InputStream).
     """
-    properties: dict[str, str] = {}
+    return dict(_entries(data))
+
+
+def repeated_keys(data: bytes) -> list[str]:
+    """Return the keys that stand in *data* with more than one value, in their order.
+
+    Raises:
+        MalformedPropertiesError: as `read_properties`.
+    """
+    values: dict[str, set[str]] = {}
+    for key, value in _entries(data):
+        values.setdefault(key, set()).add(value)
+    return [key for key, different in values.items() if len(different) > 1]
+
+
+def _entries(data: bytes) -> Iterator[tuple[str, str]]:
     for position, line in _logical_lines(data.decode("iso-8859-1")):
         key, value = _split(line)
-        properties[_unescape(key, position)] = _unescape(value, position)
-    return properties
+        yield _unescape(key, position), _unescape(value, position)
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

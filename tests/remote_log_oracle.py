@@ -26,7 +26,7 @@ def ask_kafka(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         text=True,
         check=False,
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [line for line in done.stdout.split("\n") if line.startswith("{")]
     if done.returncode != 0 or len(lines) != len(asked):
         raise RuntimeError(
             f"{len(lines)} answers to {len(asked)} questions, exit {done.returncode}:\n{done.stderr[-4000:]}"

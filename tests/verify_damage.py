@@ -15,7 +15,6 @@ import argparse
 import collections
 import os
 import random
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -107,7 +106,9 @@ class VerifyDamage:
         if words is None:
             return None
         if victim.second_log_dir.exists():  # a broker's own
-            shutil.copyfile(folder.parent / "meta.properties", victim.second_log_dir / "meta.properties")
+            meta = (folder.parent / "meta.properties").read_text().splitlines(keepends=True)
+            of_node = [line for line in meta if not line.startswith("directory.id")]
+            (victim.second_log_dir / "meta.properties").write_text("".join(of_node))
         return DamagedPartition(
             sample=sample, victim=victim, work=work, words=words, before=before, after=tree_of(work)
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from recovery.errors import UsageError
 
@@ -91,7 +92,19 @@ def log_dirs_of(arguments: argparse.Namespace) -> list[str] | None:
     return [part.strip() for part in arguments.log_dirs.split(",") if part.strip()]
 
 
-def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
+class GivenProperties(NamedTuple):
+    """The broker's properties as a command was given them.
+
+    Attributes:
+        values: text by key.
+        notes: what is to be said of the places they are from.
+    """
+
+    values: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     """Return the properties file with `--property`, where the command has it, on top.
 
     Raises:
@@ -99,26 +112,38 @@ def properties_of(arguments: argparse.Namespace) -> dict[str, str]:
     """
     from recovery.config import BrokerConfig
     from recovery.setting import Layer
-    from segfmt.errors import MalformedPropertiesError
-    from segfmt.properties import read_properties
 
-    properties: dict[str, str] = {}
+    properties, notes = ({}, []) if arguments.config is None else _read_properties(arguments.config)
     given: dict[str, str] = {}
-    if arguments.config is not None:
-        try:
-            properties = dict(read_properties(Path(arguments.config).read_bytes()))
-        except OSError as error:
-            raise UsageError(f"--config {arguments.config}: {error.strerror}") from error
-        except MalformedPropertiesError as error:
-            raise UsageError(f"--config {arguments.config}: {error}") from error
     for item in getattr(arguments, "property", ()):
-        key, equals, value = item.partition("=")
-        if not equals or not key.strip():
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or not key:
             raise UsageError(f"--property {item}: expected KEY=VALUE")
-        given[key.strip()] = value.strip()
+        if given.get(key, value) != value:
+            notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
+        given[key] = value
     # Looked at here, where it is still known which of them a wrong value comes from.
     BrokerConfig.from_layers((Layer("--property", given), Layer(f"{arguments.config}", properties)))
-    return properties | given
+    return GivenProperties(properties | given, tuple(notes))
+
+
+def _read_properties(path: str) -> tuple[dict[str, str], list[str]]:
+    """Return the entries of a file, and notes."""
+    from segfmt.errors import MalformedPropertiesError
+    from segfmt.properties import read_properties, repeated_keys
+
+    try:
+        data = Path(path).read_bytes()
+        properties = read_properties(data)
+        repeated = repeated_keys(data)
+    except OSError as error:
+        raise UsageError(f"--config {path}: {error.strerror}") from error
+    except MalformedPropertiesError as error:
+        raise UsageError(f"--config {path}: {error}") from error
+    return properties, [
+        f"{path} has {key} more than once; the last value, {properties[key]}, counts, as for the broker"
+        for key in repeated
+    ]
 
 
 def topic_configs_of(arguments: argparse.Namespace) -> dict[str, dict[str, str]] | None:

@@ -155,7 +155,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
 
     log_dirs = log_dirs_of(arguments)
     if log_dirs is None:
-        log_dirs = list(BrokerConfig.from_properties(properties_of(arguments)).log_dirs)
+        log_dirs = list(BrokerConfig.from_properties(properties_of(arguments).values).log_dirs)
         for log_dir in log_dirs:
             if not os.path.isabs(log_dir):
                 raise UsageError(

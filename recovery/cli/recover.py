@@ -138,7 +138,8 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
         return recover(
             log_dirs_of(arguments),
-            config=properties,
+            config=properties.values,
+            config_notes=properties.notes,
             is_config_complete=arguments.config is not None,
             topic_configs=topic_configs,
             now_ms=arguments.now,

@@ -58,7 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
             stop = StopRequest()
             signals.forward_to(stop)
             dirs = find_broker_dirs(
-                log_dirs_of(arguments), properties_of(arguments), quarantine_dir=arguments.quarantine_dir
+                log_dirs_of(arguments),
+                properties_of(arguments).values,
+                quarantine_dir=arguments.quarantine_dir,
             )
             undone = undo(
                 dirs.log_dirs,

@@ -84,10 +84,12 @@ def _verify(arguments: argparse.Namespace, signals: Signals) -> ScrubReport:
 
     stop = StopRequest()
     signals.forward_to(stop)
+    properties = properties_of(arguments)
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
         return verify(
             log_dirs_of(arguments),
-            config=properties_of(arguments),
+            config=properties.values,
+            config_notes=properties.notes,
             topic_configs=topic_configs_of(arguments),
             deep=arguments.deep,
             threads=arguments.threads,

@@ -339,6 +339,30 @@ class TestNotes:
         assert [note.partition(" ")[0] for note in notes_of(done)] == ([key] if words else [])
         assert all(words in note for note in notes_of(done))
 
+    @pytest.mark.parametrize("command", ["recover", "verify"])
+    def test_what_is_given_twice(self, command: str, sample: Sample) -> None:
+        """Kafka takes the last value of a key, and each log dir once."""
+        path = sample.config
+        text = path.read_text()
+        log_dirs = ",".join([*map(str, sample.log_dirs), str(sample.log_dirs[0])])
+        path.write_text(
+            f"{text}\nlog.index.interval.bytes=1\nlog.index.interval.bytes=4096\nlog.dirs={log_dirs}\n"
+        )
+        options = ["--dry-run"] if command == "recover" else []
+        given = [f"--property=num.recovery.threads.per.data.dir={count}" for count in (1, 1, 3)]
+        done = run(command, "-c", path, *options, *given, "--format", "json", "--progress", "none")
+        assert [note for note in notes_of(done) if "more than once" in note] == [
+            f"{path} has log.dirs more than once; the last value, {log_dirs}, counts, as for the broker",
+            f"{path} has log.index.interval.bytes more than once; the last value, 4096, counts, as for the broker",
+            "--property num.recovery.threads.per.data.dir is given more than once; the last value, 3, counts",
+            f"log.dirs names {sample.log_dirs[0]} more than once; it counts once",
+        ]
+        dirs = ["--log-dirs", log_dirs]
+        done = run(command, *dirs, *options, "--format", "json", "--progress", "none")
+        assert [note for note in notes_of(done) if "more than once" in note] == [
+            f"log.dirs names {sample.log_dirs[0]} more than once; it counts once"
+        ]
+
     def test_the_remedy_for_a_topics_setting_is_one_of_topics(self, sample: Sample) -> None:
         configs = '{"old-v0": {"index.interval.bytes": "x"}}'
         done = recover_dirs(sample.log_dirs, "--topic-config", configs)

@@ -12,6 +12,7 @@ import pytest
 import recovery.segment_files
 from recovery.errors import UsageError
 from recovery.rate_limit import RateLimit
+from recovery.scrub import verify
 from recovery.scrub_run import ScrubRun, TopicFacts
 from recovery.stop_request import StopRequest
 from recovery.verdict import REMEDIES
@@ -198,8 +199,6 @@ class TestRules:
             gone.with_suffix(suffix).unlink(missing_ok=True)
         assert rules_of(scrub(sample, [damaged.log_dir])) == {"offset-gap"}
         compacted = {**sample.topic_configs, "codec-none": {"cleanup.policy": "compact"}}
-        from recovery.scrub import verify
-
         assert verify([str(damaged.log_dir)], topic_configs=compacted, now_ms=sample.now_ms).exit_code == 0
 
     def test_a_topic_id_that_the_cluster_does_not_know(self, tmp_path: Path) -> None:
@@ -220,7 +219,20 @@ class TestRules:
         shutil.copytree(folder, second / folder.name)
         (second / "lost+found").mkdir()
         rules = rules_of(scrub(sample))
-        assert rules == {"meta-properties", "duplicate-partition", "foreign-folder"}
+        assert rules == {"another-node", "duplicate-partition", "foreign-folder"}
+
+    def test_another_node_and_a_copy(self, tmp_path: Path) -> None:
+        sample = unpack("stopped", tmp_path)
+        first, second = sample.log_dirs
+        assert damage_of(scrub(sample)) == []
+        config = {**sample.properties, "node.id": "77"}
+        found = damage_of(verify(None, config=config, topic_configs=sample.topic_configs))
+        assert [(one.file, one.rule) for one in found] == [("meta.properties", "another-node")] * 2
+        assert "the configuration says 77" in found[0].detail
+        shutil.copy(first / "meta.properties", second)
+        found = damage_of(scrub(sample))
+        assert [(one.file, one.rule) for one in found] == [("meta.properties", "another-node")] * 2
+        assert "directory.id is also that of" in found[0].detail
 
     def test_what_is_no_file(self, victim: tuple[Sample, Victim]) -> None:
         """Links, pipes and folders where files are needed; a `.deleted` one is nobody's."""
@@ -335,8 +347,6 @@ class TestRules:
         """As `recover` reads them, but that a dir which no broker has opened is looked into, and called damaged."""
         (tmp_path / "d").mkdir()
         (tmp_path / "link").symlink_to("d")
-        from recovery.scrub import verify
-
         for given, words in {
             (str(tmp_path / "d"), str(tmp_path / "link")): "are the same folder",
             (str(tmp_path / "none"),): "no such log dir",

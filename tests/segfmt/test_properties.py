@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from segfmt.errors import FormatError, MalformedPropertiesError
 from segfmt.meta_properties import MetaProperties, encode_meta_properties, read_meta_properties
-from segfmt.properties import encode_properties, read_properties
+from segfmt.properties import encode_properties, read_properties, repeated_keys
 from tests.segfmt.golden_files import golden
 
 TEXT = st.text(max_size=12)
@@ -102,3 +102,10 @@ def test_meta_properties_round_trip(node_id, cluster_id, directory_id):
 def test_meta_properties_that_the_broker_refuses(data):
     with pytest.raises(MalformedPropertiesError):
         read_meta_properties(data)
+
+
+def test_keys_with_more_than_one_value():
+    assert repeated_keys(b"a=1\nb=2\na = 1\nc=3\nb=2\nb:4\nc 5\n") == ["b", "c"]
+    assert repeated_keys(b"a=1\n\\u0061=2\n") == ["a"]
+    with pytest.raises(MalformedPropertiesError):
+        repeated_keys(b"x=1\nb=\\uzzzz\n")
