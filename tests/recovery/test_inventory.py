@@ -95,6 +95,15 @@ class TestFolders:
         assert not found.had_clean_shutdown
         assert not found.tasks[0].had_clean_shutdown
 
+    def test_a_pipe_is_no_marker(self, log_dir: Path) -> None:
+        """A broker would wait for ever for the epoch that stands in it."""
+        partition(log_dir, "t-0", s0=10)
+        os.mkfifo(log_dir / ".kafka_cleanshutdown")
+        (problem,) = inventory(log_dir).problems
+        assert problem.file == ".kafka_cleanshutdown"
+        assert problem.rule.startswith("a pipe where a broker writes")
+        assert problem.repair is not None
+
     @pytest.mark.parametrize("state", ["delete", "future", "stray"])
     def test_marked_folders_are_logs_too(self, log_dir: Path, state: str) -> None:
         partition(log_dir, f"t-3.0123456789abcdef-{state}")
