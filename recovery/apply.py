@@ -195,17 +195,21 @@ def _steps(
     folder: str, commit: Commit, actions: Iterable[Action], open_saved: OpenSaved = _nothing_saved
 ) -> Iterator[str]:
     """Do *actions*, which are left of *commit*; yield the folder where that must be on disk before it goes on."""
-    has_unsynced_names = False
+    has_unsynced_names = has_unsynced_removals = False
     for action in actions:
-        if has_unsynced_names and _seals(action):
-            yield folder  # an index vouches for its segment
-            has_unsynced_names = False
+        if (has_unsynced_names and _seals(action)) or (
+            has_unsynced_removals and isinstance(action, RenameFile)
+        ):
+            yield folder  # an index vouches for its segment; a broker that finds no .swap keeps old snapshots
+            has_unsynced_names = has_unsynced_removals = False
         _do(folder, action, open_saved)
         if isinstance(action, RenameFile | LinkFile):
             yield folder  # a later cut must not reach the disk before the segments behind it are gone
-            has_unsynced_names = False
+            has_unsynced_names = has_unsynced_removals = False
         elif _is_staged(action):
             has_unsynced_names = True
+        else:
+            has_unsynced_removals |= isinstance(action, RemoveFile)
     if commit.actions:
         yield folder
 

@@ -192,6 +192,22 @@ class TestDurability:
         folder.apply(plan(RenameFile(old="b", new="b.deleted"), TruncateFile(name="a", size_bytes=1)))
         assert told == ["rename b.deleted", "sync t-0", "size 1", "sync t-0"]
 
+    def test_what_a_swap_makes_obsolete_is_gone_before_the_swap_is_in_place(
+        self, tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A broker removes the snapshots within the range of the `.swap` files that it finds."""
+        folder = Folder(tmp_path / "d1", {"a.log.swap": b"aaaa", "a.snapshot": b"bb"})
+        monkeypatch.setattr(
+            module, "remove_file", lambda path: told.append(f"remove {os.path.basename(path)}")
+        )
+        actions = [
+            RemoveFile(name="a.snapshot", size_bytes=2, kind=RemovalKind.DERIVED),
+            RenameFile(old="a.log.swap", new="a.log"),
+        ]
+        with pytest.raises(OSError, match="not what the plan makes"):  # nothing is removed here
+            folder.apply(plan(*actions))
+        assert told == ["remove a.snapshot", "sync t-0", "rename a.log", "sync t-0", "sync t-0"]
+
     def test_an_index_takes_its_name_when_its_segment_has_it(self, tmp_path: Path, told: list[str]) -> None:
         folder = Folder(tmp_path / "d1", {})
         writes = [
