@@ -108,8 +108,14 @@ def copy_opened(read: int, path: str) -> None:
 
 
 def _take_time(descriptor: int, read: int) -> None:
-    mtime_ns = os.fstat(read).st_mtime_ns
+    mtime_ns = _stat_of(read).st_mtime_ns
     os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+
+
+def _stat_of(read: int) -> os.stat_result:
+    """Return what is open as *read*; an error of that names it, and not the copy that is made of it."""
+    with naming(name_of(read)):
+        return os.fstat(read)
 
 
 def link_opened(read: int, path: str) -> bool:
@@ -125,8 +131,7 @@ def copy_part(read: int, descriptor: int, *, position: int, size_bytes: int | No
     """Copy a part of the file *read* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
     source = name_of(read)
     target = os.lseek(descriptor, 0, os.SEEK_CUR)
-    with naming(source):
-        end = os.fstat(read).st_size if size_bytes is None else position + size_bytes
+    end = _stat_of(read).st_size if size_bytes is None else position + size_bytes
     while position < end:
         start = _next_data(read, position, end)
         target += start - position
@@ -300,7 +305,7 @@ def _opened_new(path: str) -> opened:
 
 def _adopt(descriptor: int, path: str, like: str | int | None) -> None:
     """Take owner, group and mode from the file *like*, a path or open, else from the folder of *path*."""
-    model = os.fstat(like) if isinstance(like, int) else None if like is None else look_at(like)
+    model = _stat_of(like) if isinstance(like, int) else None if like is None else look_at(like)
     if model is not None:
         mode = stat.S_IMODE(model.st_mode) & _RIGHTS
     else:

@@ -202,10 +202,9 @@ class Engine:
         """Leave out the log dirs that cannot be locked for an I/O error. Kafka: LogManager.lockLogDirs."""
         for log_dir, error in locks.offline.items():
             if log_dir not in self._log_dirs:
-                raise UnsafeError(
-                    f"metadata.log.dir {error}: it cannot be locked. Nothing was changed. "
-                    "Remedy: give this user the right to write there"
-                )
+                rights = isinstance(error.error, PermissionError)
+                remedy = ". Remedy: give this user the right to write there" if rights else ""
+                raise UnsafeError(f"metadata.log.dir cannot be locked. Nothing was changed: {error}{remedy}")
             self._offline[log_dir] = error
 
     def _open_journals(self) -> int:

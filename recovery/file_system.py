@@ -162,6 +162,13 @@ class naming:  # noqa: N801 - a class, and not a generator, since it stands arou
             error.filename = self._path
 
 
+class OddFileError(OSError):
+    """What has the name of a file is none, and only somebody else can have put it there."""
+
+    def __str__(self) -> str:
+        return f"{self.filename}: {self.strerror}. Remedy: move it away"
+
+
 def open_file(
     path: str,
     flags: int = os.O_RDONLY,
@@ -177,15 +184,16 @@ def open_file(
         at: the folder that *path* begins in, open.
 
     Raises:
-        OSError: it cannot be opened. EINVAL: something else has the name; ELOOP: a link has, and must not.
+        OddFileError: EINVAL: something else has the name; ELOOP: a link has, and must not.
+        OSError: it cannot be opened.
     """
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
     try:
         descriptor = os.open(path, flags, mode) if at is None else os.open(path, flags, mode, dir_fd=at)
     except OSError as error:
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
-            raise OSError(errno.ELOOP, "a link, which is not followed here", path) from error
-        if error.errno == errno.ENXIO:  # a pipe without a reader, a socket, a device that is not there
+            raise OddFileError(errno.ELOOP, "a link, which is not followed here", path) from error
+        if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe without a reader, a socket; a folder to write to
             raise _not_a_file(path) from error
         raise
     is_fit = False
@@ -202,7 +210,7 @@ def open_file(
 
 
 def _not_a_file(path: str) -> OSError:
-    return OSError(errno.EINVAL, "not a regular file", path)
+    return OddFileError(errno.EINVAL, "not a regular file", path)
 
 
 def name_of(descriptor: int) -> str:

@@ -18,6 +18,7 @@ from recovery.file_system import is_link, is_there, read_small
 from recovery.listing import (
     FolderContents,
     access_problem,
+    folder_problem,
     foreign_folder,
     is_of_type,
     look_into,
@@ -302,8 +303,7 @@ class _Listing:
         try:
             contents = look_into(path, self._user, gives_away=self._gives_away)
         except PermissionError as error:
-            rule = f"the folder may not be read: {error} (IOException takes the log dir offline)"
-            self._refuse(name, Problem(file=name, rule=rule, remedy=f"{self._user.chown} {path}"))
+            self._refuse(name, folder_problem(name, path, error, self._user))
             return None
         for gone in self._without:
             folder, _, file = gone.partition("/")

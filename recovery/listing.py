@@ -190,6 +190,17 @@ def access_problem(name: str, path: str, found: os.stat_result, lacking: str, us
     )
 
 
+def folder_problem(name: str, path: str, denial: PermissionError, user: BrokerUser) -> Problem:
+    """Return the problem that the folder *path* may not be read by this process: nor by *user*, or by that one alone.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    found = os.stat(path)
+    lacking = user.lacks(found, "rwx")
+    return access_problem(name, path, found, lacking, user) if lacking else _unreadable(name, denial)
+
+
 def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
     """Yield the problem that what replaces *name*, or is made in it, could not be given to its owner."""
     if found.st_uid != os.geteuid():
@@ -220,6 +231,6 @@ def _read_denial(path: str) -> PermissionError | None:
 def _unreadable(name: str, denial: PermissionError) -> Problem:
     return Problem(
         file=name,
-        rule=f"the file may not be read by the user that recover runs as: {denial}",
+        rule=f"may not be read by the user that recover runs as: {denial}",
         remedy="run recover as the broker's user, or as root with all its capabilities",
     )

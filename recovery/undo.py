@@ -104,7 +104,7 @@ def undo(
         held_file_systems(() if dry_run else places_of(log_dirs, quarantine_dir)),
     ):
         for error in locks.offline.values():
-            raise UnsafeError(f"{error}: it cannot be locked. Nothing was changed")
+            raise UnsafeError(f"the log dir cannot be locked. Nothing was changed: {error}")
         undone = {log_dir: _chosen(log_dir, quarantine_dir, run) for log_dir in log_dirs}
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
@@ -124,11 +124,8 @@ def undo(
 def _chosen(log_dir: str, quarantine_dir: str | None, run: str | None) -> list[_RunUndoing]:
     """Return the runs to take back, the newest first; an `undo` that was interrupted is finished as it was begun."""
     roots = quarantine_roots(log_dir, quarantine_dir)
-    if any(is_there(os.path.join(root, JOURNAL)) for root in roots):
-        raise UnsafeError(
-            f"{log_dir}: its recovery was interrupted. Nothing was changed. "
-            "Remedy: let recover finish it, then undo"
-        )
+    for root in roots:
+        _refuse_interrupted(log_dir, os.path.join(root, JOURNAL))
     found = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
     found.sort(key=lambda one: run_order(one.run), reverse=True)
     if (begun := _interrupted(log_dir, roots)) is not None:
@@ -141,6 +138,17 @@ def _chosen(log_dir: str, quarantine_dir: str | None, run: str | None) -> list[_
         if last is None:
             raise UnsafeError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
     return [] if last is None else found[: found.index(last) + 1]
+
+
+def _refuse_interrupted(log_dir: str, path: str) -> None:
+    """Refuse where a recovery was interrupted, whose journal is *path*."""
+    journal = Journal.open(path, read_only=True)
+    if journal is not None:
+        journal.close()
+        raise UnsafeError(
+            f"{log_dir}: its recovery was interrupted ({path}). Nothing was changed. Remedy: take back first what "
+            "was done since with another --quarantine-dir, let recover finish this one, then undo"
+        )
 
 
 def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
@@ -242,7 +250,8 @@ class _RunUndoing:
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise UnsafeError(
                 f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{more}. "
-                "Nothing was changed. Remedy: none here: a broker was at work here; the bytes stay in quarantine"
+                "Nothing was changed. Remedy: none here: a broker was at work, or a run that was purged or has another "
+                "quarantine (--quarantine-dir; take that back first); the bytes stay in this one"
             )
 
     def _refuse_unaccounted(self, state: LogDirState) -> None:

@@ -305,3 +305,16 @@ def test_root_that_may_give_nothing_away_is_told_so_before_anything_is_touched(s
         ".",
         ".lock",
     }
+
+
+@pytest.mark.parametrize("owner", [OWNER, 0])
+def test_a_folder_that_may_not_be_read_has_the_remedy_that_helps(sample: Sample, owner: int) -> None:
+    """Its owner lacks a right, or it is somebody else's."""
+    folder = sample.log_dirs[0] / "late-0"
+    os.chown(folder, owner, GROUP if owner else 0)
+    folder.chmod(0o300 if owner else 0o700)
+    done = run_as_brokers_user(sample, "--dry-run")
+    (refused,) = refused_in(done)
+    (problem,) = refused["problems"]
+    assert "may not be read" in problem["rule"]
+    assert problem["remedy"].startswith(f"chmod u+r {folder}" if owner else "chown ")

@@ -319,6 +319,14 @@ class TestOddNames:
         )
         assert "not a regular file" in done.stderr
 
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_a_pipe_for_a_lock_has_a_remedy(self, dirs: list[Path], dry_run: bool) -> None:
+        os.mkfifo(dirs[0] / ".lock")
+        with locks(*dirs, dry_run=dry_run) as held:
+            (error,) = held.offline.values()
+        words = f"{dirs[0]}/.lock: not a regular file. Remedy: move it away"
+        assert str(error) == f"{dirs[0]}: {words}"
+
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
     @pytest.mark.parametrize("way", ["link", "hard link"])
     def test_what_a_link_leads_to_is_not_given_away(self, dirs: list[Path], way: str) -> None:

@@ -463,8 +463,39 @@ class TestRefused:
     def test_a_recovery_that_is_not_finished(self, samples: list[Sample], tmp_path: Path) -> None:
         victim = state_of(samples[0], "torn first segment", tmp_path)
         assert killed_at(40, lambda: recover(samples[0], [victim.log_dir], thread_count=1))
-        with pytest.raises(UnsafeError, match="let recover finish it"):
+        with pytest.raises(UnsafeError, match=r"interrupted \(.*/journal\).*let recover finish this one"):
             undo([str(victim.log_dir)])
+
+    def test_what_is_no_journal_is_no_interrupted_recovery(self, victim: Victim) -> None:
+        os.mkfifo(quarantine_of(victim.log_dir) / "journal")
+        with pytest.raises(JournalError, match="not a regular file, so not a journal of this tool"):
+            undo([str(victim.log_dir)])
+
+    def test_where_the_newest_run_was_purged_the_broker_is_not_blamed_alone(
+        self, samples: list[Sample], victim: Victim
+    ) -> None:
+        (victim.log_dir / MARKER).unlink()
+        recover(samples[0], [victim.log_dir])
+        first, second = sorted(quarantine_of(victim.log_dir).iterdir())
+        shutil.rmtree(second)
+        with pytest.raises(UnsafeError, match=f"changed since run {first.name}.* or a run that was purged"):
+            undo([str(victim.log_dir)])
+
+    def test_runs_in_two_quarantines(self, samples: list[Sample], tmp_path: Path) -> None:
+        """Killed with one `--quarantine-dir`, finished with another: back in the order that the messages say."""
+        victim = state_of(samples[0], "torn first segment", tmp_path)
+        before = tree_of(victim.log_dir)
+        places = [{"quarantine_dir": str(tmp_path / name)} for name in ("one", "two")]
+        assert killed_at(40, lambda: recover(samples[0], [victim.log_dir], thread_count=1, **places[0]))
+        recover(samples[0], [victim.log_dir], **places[1])
+        with pytest.raises(
+            UnsafeError, match="take back first what was done since with another --quarantine-dir"
+        ):
+            undo([str(victim.log_dir)], **places[0])
+        undo([str(victim.log_dir)], **places[1])
+        recover(samples[0], [victim.log_dir], **places[0])
+        undo([str(victim.log_dir)], **places[0])
+        assert differences(before, tree_of(victim.log_dir)) == []
 
     @pytest.mark.parametrize(
         ("key", "value"),
