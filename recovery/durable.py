@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from recovery.actions import TEMPORARY_SUFFIX
-from recovery.file_system import look_at, name_of, naming, open_file, raise_error
+from recovery.file_system import OddFileError, look_at, name_of, naming, open_file, raise_error
 from recovery.write_back import sync_file_system
 
 _COPY_BYTES = 1 << 20
@@ -248,9 +248,18 @@ def _give(descriptor: int, owner: os.stat_result) -> None:
 
 
 def remove_file(path: str) -> None:
-    """Unlink *path* if it is there."""
-    with contextlib.suppress(FileNotFoundError):
+    """Unlink *path* if it is there.
+
+    Raises:
+        OddFileError: a folder is.
+        OSError: it cannot be unlinked.
+    """
+    try:
         os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError as error:
+        raise OddFileError(errno.EISDIR, "a folder, where a file is needed", path) from error
 
 
 def sync(path: str) -> None:
@@ -299,7 +308,7 @@ def _opened_new(path: str) -> opened:
     try:
         return opened(path, flags)
     except FileExistsError:  # of an interrupted run, or somebody's, who may have it open
-        os.unlink(path)
+        remove_file(path)
         return opened(path, flags)
 
 

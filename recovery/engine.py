@@ -35,7 +35,8 @@ from recovery.observer import (
 from recovery.phases import Phases
 from recovery.pool import Pool, Processes, wants_processes
 from recovery.problem import Note, Problem
-from recovery.quarantine import Quarantine, places_of
+from recovery.quarantine import Quarantine
+from recovery.quarantine_place import places_of
 from recovery.quick_switches import quick_switches
 from recovery.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
 from recovery.run_journal import RunJournal, refuse_unfinished_undo

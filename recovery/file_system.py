@@ -193,7 +193,10 @@ def open_file(
     except OSError as error:
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
             raise OddFileError(errno.ELOOP, "a link, which is not followed here", path) from error
-        if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe without a reader, a socket; a folder to write to
+        if error.errno in (
+            errno.ENXIO,
+            errno.EISDIR,
+        ):  # a pipe without a reader, a socket; a folder to write to
             raise _not_a_file(path) from error
         raise
     is_fit = False
@@ -211,6 +214,24 @@ def open_file(
 
 def _not_a_file(path: str) -> OSError:
     return OddFileError(errno.EINVAL, "not a regular file", path)
+
+
+def mount_of(path: str) -> int:
+    """Return the number of the mount that *path* is in, or that begins there: no link or rename leaves it.
+
+    A file system that is mounted in two places, or in part (a bind mount), has a number for each, and one `st_dev`.
+
+    Raises:
+        OSError: *path* cannot be looked at.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        lines = read_whole(f"/proc/self/fdinfo/{descriptor}").split(b"\n")
+        return next(int(line.split()[1]) for line in lines if line.startswith(b"mnt_id:"))
+    except (OSError, StopIteration):
+        return os.fstat(descriptor).st_dev  # as well as it can be told without /proc
+    finally:
+        os.close(descriptor)
 
 
 def name_of(descriptor: int) -> str:

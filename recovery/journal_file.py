@@ -229,7 +229,7 @@ def _open(path: str, access: int) -> int | None:
     """Open the regular file *path*, no link; None where there is none."""
     try:
         return open_file(path, access | os.O_NOFOLLOW)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EISDIR, errno.EINVAL):

@@ -22,7 +22,8 @@ from recovery.log_dir_job import LogDirJob
 from recovery.log_dir_run import LogDirRun
 from recovery.observer import Event, Observer
 from recovery.phases import Phase, Phases
-from recovery.quarantine import Quarantine, places_of
+from recovery.quarantine import Quarantine
+from recovery.quarantine_place import places_of
 from recovery.quick_switches import quick_switches
 from recovery.rate_limit import RateLimit
 from recovery.report import LogDirReport

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 
 from recovery.cluster_metadata import ClusterMetadata
 from recovery.problem import Problem
-from recovery.quarantine import INSIDE_FOLDER, quarantine_root
+from recovery.quarantine_place import INSIDE_FOLDER, quarantine_root
 
 _FIRST_METADATA_VERSION = 12
 """Of 3.6. Kafka: MetadataVersion.IBP_3_6_IV0."""

@@ -16,13 +16,15 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_folder, naming, opened_folder
 from recovery.journal import Journal
 from recovery.manifest import StoredEntry
-from recovery.quarantine import JOURNAL, JOURNALS, MANIFEST, quarantine_roots
+from recovery.quarantine import MANIFEST
+from recovery.quarantine_place import JOURNAL, JOURNALS, quarantine_roots
 from recovery.quarantine_runs import (
     FoundFile,
     QuarantineRun,
@@ -33,6 +35,8 @@ from recovery.quarantine_runs import (
     walk_folders,
 )
 from recovery.work_lock import WorkLocks
+from segfmt.errors import FileNameError
+from segfmt.filenames import read_folder_name
 from segfmt.value_class import dataclass
 
 
@@ -135,7 +139,8 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
 def foreign_files(run: QuarantineRun) -> list[str]:
     """Return what is in a run's folder and is not what its manifest names."""
     named = {entry.stored: entry for entry in run.manifest.entries}
-    return [file.path for file in run.files if not _is_ours(file, named)]
+    files = [file.path for file in run.files if not _is_ours(file, named)]
+    return files + [path for path in run.empty_folders if not _is_our_folder(path, named)]
 
 
 def _is_ours(file: FoundFile, named: Mapping[str, StoredEntry]) -> bool:
@@ -145,9 +150,26 @@ def _is_ours(file: FoundFile, named: Mapping[str, StoredEntry]) -> bool:
     entry = named.get(file.path)
     if entry is not None and file.is_regular:
         return file.size_bytes == entry.size_bytes
-    parts = file.path.split("/")
+    return _is_moved(file.path, named)
+
+
+def _is_moved(path: str, named: Mapping[str, StoredEntry]) -> bool:
+    """Whether *path* is, or is in, what was moved here as a whole."""
+    parts = path.split("/")
     places = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
     return any(place in named and named[place].is_other_kind for place in places)
+
+
+def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
+    """Whether an empty folder is one that the manifest names something in, or that a run made before it was killed."""
+    if path == LOG_DIR_ITSELF or _is_moved(path, named):
+        return True
+    if any(stored.startswith(f"{path}/") for stored in named):
+        return True
+    with contextlib.suppress(FileNameError):
+        read_folder_name(path)
+        return "/" not in path
+    return False
 
 
 def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedRun:
@@ -184,11 +206,16 @@ def remove_undone(root: str, name: str) -> None:
     run = read_run(root, name)
     if run is not None:
         foreign = frozenset(foreign_files(run))
-        _remove(run, {file.path: file for file in run.files if file.path not in foreign}, [])
+        _remove(run, {file.path: file for file in run.files if file.path not in foreign}, [], kept=foreign)
 
 
-def _remove(run: QuarantineRun, listed: Mapping[str, FoundFile], gone: list[FoundFile]) -> None:
-    """Remove the files *listed* of *run*, and the folders that are empty then; note in *gone* what is gone."""
+def _remove(
+    run: QuarantineRun,
+    listed: Mapping[str, FoundFile],
+    gone: list[FoundFile],
+    kept: Collection[str] = (),
+) -> None:
+    """Remove the files *listed* of *run*, and folders that are empty then, but those *kept*; note what is *gone*."""
     with opened_folder(run.root) as root:
         for file, folder in walk_files(root, run.name):
             is_same = file.path in listed and listed[file.path].inode == file.inode
@@ -197,7 +224,10 @@ def _remove(run: QuarantineRun, listed: Mapping[str, FoundFile], gone: list[Foun
                 gone.append(listed[file.path])
         for path, folder, entries in walk_folders(root, run.name):
             for name, found in entries.items():
-                if not stat.S_ISREG(found.st_mode):  # what has become a link meanwhile is an error
+                is_kept = os.path.join(path, name).removeprefix(f"{run.name}/") in kept
+                if (
+                    not stat.S_ISREG(found.st_mode) and not is_kept
+                ):  # what has become a link meanwhile is an error
                     _remove_empty(name, folder)
             if path == run.name and MANIFEST in listed:
                 os.unlink(MANIFEST, dir_fd=folder)

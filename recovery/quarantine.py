@@ -4,10 +4,7 @@
     <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked where the file system allows it
     <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
 
-A sibling of the log dir is on the same file system in most set-ups. Where it is not (the log dir is a mount
-point), or where the parent folder may not be written, quarantine lies inside, in a folder that a broker
-passes over because its name parses as a log of `__cluster_metadata`. Nothing is created before the first byte
-is saved. `undo` reads the account backwards.
+Nothing is created before the first byte is saved. `undo` reads the account backwards.
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from typing import Any
-from urllib.parse import quote
 
 from recovery.actions import (
     PartitionPlan,
@@ -32,18 +28,21 @@ from recovery.actions import (
 from recovery.commit import Commit
 from recovery.digest import begins_with, look_into
 from recovery.durable import copy_new, give_to_owner_of, make_folder_like, opened, sync, sync_all, write_fully
-from recovery.file_system import free_name, is_folder, is_there, read_small, refuse_link
+from recovery.file_system import (
+    free_name,
+    is_folder,
+    is_there,
+    mount_of,
+    read_small,
+    refuse_link,
+)
 from recovery.manifest import digest_fields
 from recovery.model import FileStat
+from recovery.quarantine_place import quarantine_root
 
 MANIFEST = "manifest.jsonl"
 MANIFEST_VERSION = 1
 MOST_MANIFEST_BYTES = 512 << 20
-JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
-"""Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
-SIBLING_SUFFIX = ".quarantine"
-INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
-"""A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
 
 
 class Quarantine:
@@ -126,7 +125,7 @@ class Quarantine:
         else:
             with self._lock:
                 target = os.path.join(self._folder(folder), save.name)
-            if os.stat(os.path.dirname(target)).st_dev != found.st_dev or os.path.ismount(path):
+            if mount_of(os.path.dirname(target)) != mount_of(path):
                 raise OSError(errno.EXDEV, "quarantine is on another file system", path)
             if is_there(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
@@ -315,52 +314,6 @@ class Quarantine:
             make_folder_like(self._root, self._log_dir)
             self._note_unsynced(os.path.dirname(self._root))
         return self._root
-
-
-def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
-    """Return the folder of all runs on *log_dir*: its own one in *quarantine_dir*, or the default one.
-
-    Where a run was interrupted that is the one that it had, even if another would be taken today.
-    """
-    roots = quarantine_roots(log_dir, quarantine_dir)
-    begun = (root for root in roots if any(is_there(os.path.join(root, one)) for one in JOURNALS))
-    return next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
-
-
-def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
-    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it.
-
-    A log dir may be named by a link, and have been named by another one before: its own path comes first.
-    """
-    paths = dict.fromkeys((os.path.realpath(log_dir), log_dir.rstrip("/") or "/"))
-    if quarantine_dir is not None:  # no two log dirs have the same folder
-        return tuple(
-            os.path.join(quarantine_dir, quote(os.fsencode(one.strip("/")), safe="")) for one in paths
-        )
-    beside = tuple(path + SIBLING_SUFFIX for path in paths if path != "/")
-    return (*beside, os.path.join(log_dir, INSIDE_FOLDER))
-
-
-def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterable[str]:
-    """Yield what a run may write below: the log dirs, and where their quarantine may lie."""
-    for log_dir in log_dirs:
-        yield log_dir
-        yield from quarantine_roots(log_dir, quarantine_dir)
-
-
-def default_root(log_dir: str) -> str:
-    """Return where quarantine lies unless the operator says otherwise: beside *log_dir*, else inside it.
-
-    Raises:
-        OSError: the device of one of them cannot be told.
-    """
-    real = os.path.realpath(log_dir)
-    parent = os.path.dirname(real)
-    is_same_device = os.stat(parent).st_dev == os.stat(real).st_dev
-    # The other two say no where they cannot look, which leaves inside: any of the two places will do.
-    if is_same_device and not os.path.ismount(real) and os.access(parent, os.W_OK):
-        return real + SIBLING_SUFFIX
-    return os.path.join(log_dir, INSIDE_FOLDER)
 
 
 def read_manifest(run: str) -> list[dict[str, Any]]:

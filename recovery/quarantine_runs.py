@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -49,6 +49,7 @@ class QuarantineRun:
         name: of the run's folder.
         started_ms: ms since 1970, by the name.
         files: all that is below the folder and no folder itself.
+        empty_folders: what is below it and has nothing in it, by path from it on.
     """
 
     root: str
@@ -56,6 +57,7 @@ class QuarantineRun:
     started_ms: int
     manifest: Manifest
     files: tuple[FoundFile, ...]
+    empty_folders: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -116,7 +118,7 @@ def list_runs(root: str) -> list[QuarantineRun]:
         with opened_folder(root) as root_descriptor:
             names = sorted(name for name in os.listdir(root_descriptor) if started_ms_of(name) is not None)
             return [run for name in names if (run := _read_run(root, root_descriptor, name)) is not None]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -209,9 +211,15 @@ def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
     A folder's own files come after all that is below it. No link is followed.
     """
     for path, descriptor, entries in walk_folders(root, name):
-        for one, found in entries.items():
-            if not stat.S_ISDIR(found.st_mode):
-                yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found), descriptor
+        for file in _files_of(name, path, entries):
+            yield file, descriptor
+
+
+def _files_of(name: str, path: str, entries: Mapping[str, os.stat_result]) -> Iterator[FoundFile]:
+    """Yield what the folder *path* below the folder *name* has, but for folders."""
+    for one, found in entries.items():
+        if not stat.S_ISDIR(found.st_mode):
+            yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found)
 
 
 def walk_folders(root: int, name: str) -> Iterator[tuple[str, int, dict[str, os.stat_result]]]:
@@ -246,8 +254,17 @@ def _read_run(root: str, root_descriptor: int, name: str) -> QuarantineRun | Non
         return None
     started_ms = started_ms_of(name)
     assert started_ms is not None
-    files = tuple(file for file, _ in walk_files(root_descriptor, name))
-    return QuarantineRun(root=root, name=name, started_ms=started_ms, manifest=manifest, files=files)
+    walked = [(path, entries) for path, _, entries in walk_folders(root_descriptor, name)]
+    return QuarantineRun(
+        root=root,
+        name=name,
+        started_ms=started_ms,
+        manifest=manifest,
+        files=tuple(file for path, entries in walked for file in _files_of(name, path, entries)),
+        empty_folders=tuple(
+            path.removeprefix(f"{name}/") for path, entries in walked if not entries and path != name
+        ),
+    )
 
 
 def _found_file(path: str, found: os.stat_result) -> FoundFile:

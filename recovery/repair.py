@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import LogDirOfflineError
-from recovery.file_system import is_file, nearest
+from recovery.file_system import is_file, mount_of, nearest
 from recovery.inventory import LogDirInventory
 from recovery.preflight import notes_of, problems_of
 from recovery.problem import Problem
@@ -131,5 +131,5 @@ def _refuse_far_folder(path: str, quarantine: Quarantine) -> None:
     if is_file(path):
         return
     place = nearest(quarantine.root)
-    if os.path.ismount(path) or os.stat(place).st_dev != os.lstat(path).st_dev:
+    if mount_of(place) != mount_of(path):
         raise OSError(errno.EXDEV, "a folder cannot be moved to another file system", path)

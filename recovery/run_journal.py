@@ -32,7 +32,8 @@ from recovery.journal_record import Header
 from recovery.listing import file_stat, list_files
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
-from recovery.quarantine import JOURNAL, UNDO_JOURNAL, Quarantine, quarantine_root, quarantine_roots
+from recovery.quarantine import Quarantine
+from recovery.quarantine_place import JOURNAL, UNDO_JOURNAL, quarantine_root, quarantine_roots
 from recovery.quarantine_runs import started_ms_of
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE

@@ -36,7 +36,8 @@ from recovery.kept_marker import KeptMarker, without_marker
 from recovery.lock import LogDirLocks
 from recovery.log_dir_state import LogDirState, files_in, folder_path
 from recovery.purge import remove_undone
-from recovery.quarantine import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roots, read_manifest
+from recovery.quarantine import read_manifest
+from recovery.quarantine_place import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roots
 from recovery.quarantine_runs import run_names, run_order, started_ms_of
 from recovery.saved_files import SavedFiles
 from recovery.undo_plan import Change, Moved, plan_undo, read_account

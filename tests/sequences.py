@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recovery.quarantine import INSIDE_FOLDER
+from recovery.quarantine_place import INSIDE_FOLDER
 from recovery.report import CUT_LEDGER
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Action, Fault

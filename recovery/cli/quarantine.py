@@ -120,7 +120,7 @@ def run_purge(arguments: argparse.Namespace) -> int:
 
 def _listing(arguments: argparse.Namespace) -> QuarantineListing:
     from recovery.purge import runs_of, unfinished
-    from recovery.quarantine import quarantine_roots
+    from recovery.quarantine_place import quarantine_roots
     from recovery.quarantine_report import ListedRun, LogDirListing, QuarantineListing
     from recovery.quarantine_runs import check_run
 
@@ -151,7 +151,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     from recovery.broker_dirs import quarantine_place
     from recovery.config import BrokerConfig
     from recovery.file_system import absolute, is_folder
-    from recovery.quarantine import quarantine_roots
+    from recovery.quarantine_place import quarantine_roots
 
     log_dirs = log_dirs_of(arguments)
     if log_dirs is None:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from recovery.quarantine import INSIDE_FOLDER, MANIFEST
+from recovery.quarantine import MANIFEST
+from recovery.quarantine_place import INSIDE_FOLDER
 from tests.cli.command import recover
 from tests.cli.test_output import tear
 from tests.kafka import Broker

@@ -14,7 +14,7 @@ import pytest
 import recovery
 from recovery.cli.main import main
 from recovery.lock import LogDirLocks
-from recovery.quarantine import INSIDE_FOLDER
+from recovery.quarantine_place import INSIDE_FOLDER
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
 from tests.recovery.test_purge import begin_run
 from tests.samples import unpack

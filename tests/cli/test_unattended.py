@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.quarantine import UNDO_JOURNAL
+from recovery.quarantine_place import UNDO_JOURNAL
 from recovery.run_journal import RunJournal
 from tests.cli.command import assert_one_line, recover, run
 from tests.cli.paused import start_paused

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from recovery.quarantine import INSIDE_FOLDER, JOURNAL, MANIFEST
+from recovery.quarantine import MANIFEST
+from recovery.quarantine_place import INSIDE_FOLDER, JOURNAL
 from recovery.report import CUT_LEDGER
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Call, Fault, read_trace

@@ -18,7 +18,7 @@ from recovery.actions import (
 )
 from recovery.engine import Engine
 from recovery.model import LogSettings
-from recovery.quarantine import INSIDE_FOLDER, SIBLING_SUFFIX
+from recovery.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
 from recovery.report import CUT_LEDGER, RecoveryReport
 from tests.samples import LOCK, HugeFile, Sample, content_of
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from recovery.cut_ledger import CutLedger, forget_run, untold
+from recovery.file_system import OddFileError
 from recovery.model import Cut, Hole
 from recovery.report import CUT_LEDGER, EarlierCut, PartitionReport
 from tests.recovery.driving import own_leftovers
@@ -143,3 +144,12 @@ def test_killed_at_any_call(log_dir: Path, change: Callable[[CutLedger], object]
             break
     assert number > 3
     assert os.listdir(log_dir) == ["t-0"]
+
+
+def test_a_folder_in_the_place_of_its_temporary_file_has_a_remedy(log_dir: Path) -> None:
+    place = log_dir / f"{CUT_LEDGER}.recovery-tmp"
+    place.mkdir()
+    for change in (CutLedger(str(log_dir)).settle, lambda: _forgotten(CutLedger(str(log_dir)))):
+        with pytest.raises(OddFileError) as raised:
+            change()
+        assert str(raised.value) == f"{place}: a folder, where a file is needed. Remedy: move it away"

@@ -14,7 +14,7 @@ from recovery.journal import Journal
 from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
 from recovery.purge import LogDirPurge, purge, remove_undone
-from recovery.quarantine import INSIDE_FOLDER, quarantine_root
+from recovery.quarantine_place import INSIDE_FOLDER, quarantine_root
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
 
 
@@ -167,6 +167,26 @@ class TestForeign:
             assert run.problem.startswith(f"{where}: not named by the manifest")
             assert run.freed_bytes == run.file_count == 0
         assert tree(root) == before
+
+    @pytest.mark.parametrize(
+        ("where", "is_kept"),
+        [("my notes", True), ("t-0/folder", True), ("notes/2026", True), ("t-1", False), ("log-dir", False)],
+    )
+    def test_an_empty_folder_goes_where_a_run_can_have_made_it(
+        self, builder: RunBuilder, root: Path, log_dir: Path, where: str, is_kept: bool
+    ) -> None:
+        builder.save()
+        (builder.path / where).mkdir(parents=True)
+        problem = purged(log_dir).runs[0].problem
+        assert (problem is not None) is is_kept
+        assert (builder.path / where).exists() is is_kept
+        assert problem is None or problem.startswith(f"{where}: not named by the manifest")
+
+    def test_an_empty_folder_is_left_by_an_undo(self, builder: RunBuilder, root: Path) -> None:
+        builder.save()
+        (builder.path / "my notes").mkdir()
+        remove_undone(str(root), builder.path.name)
+        assert tree(root) == [builder.path.name, f"{builder.path.name}/my notes"]
 
     def test_a_copy_that_a_killed_run_did_not_enter_is_kept(
         self, builder: RunBuilder, root: Path, log_dir: Path

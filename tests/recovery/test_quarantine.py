@@ -21,7 +21,11 @@ from recovery.actions import (
     SaveFile,
     SaveTail,
 )
-from recovery.quarantine import INSIDE_FOLDER, SIBLING_SUFFIX, Quarantine, default_root, read_manifest
+from recovery.file_system import OddFileError
+from recovery.purge import runs_of, unfinished
+from recovery.quarantine import Quarantine, read_manifest
+from recovery.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX, default_root, quarantine_root
+from recovery.undo import undo
 from segfmt.filenames import read_folder_name
 
 SEGMENT = "00000000000000000000.log"
@@ -321,10 +325,6 @@ class TestPlace:
         monkeypatch.setattr(os, "access", lambda path, _mode: path != str(log_dir.parent))
         assert default_root(str(log_dir)) == str(log_dir / INSIDE_FOLDER)
 
-    def test_inside_where_the_log_dir_is_a_mount_point(self, log_dir: Path, monkeypatch) -> None:
-        monkeypatch.setattr(os.path, "ismount", lambda path: path == str(log_dir))
-        assert default_root(str(log_dir)) == str(log_dir / INSIDE_FOLDER)
-
     def test_beside_the_folder_itself_where_a_link_leads_to_it(
         self, other_device: Path, tmp_path: Path
     ) -> None:
@@ -335,13 +335,15 @@ class TestPlace:
     def test_inside_where_the_log_dir_is_the_root_of_all(self) -> None:
         assert default_root("/") == f"/{INSIDE_FOLDER}"
 
-    def test_a_real_mount_point_gets_its_quarantine_inside(self, log_dir: Path) -> None:
+    @pytest.mark.parametrize("mount", ["-t tmpfs none", "--bind $1"])
+    def test_a_mount_point_gets_its_quarantine_inside(self, log_dir: Path, mount: str) -> None:
+        """A bind mount is on the device of its parent, and no hard link leads out of it."""
         if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
             # Without the right to mount, /dev/shm is a mount point that is already there.
             assert default_root("/dev/shm").startswith("/dev/shm/")
             return
         script = (
-            "mount -t tmpfs none $1 && exec $2 -c 'from recovery.quarantine import default_root;"
+            f"mount {mount} $1 && exec $2 -c 'from recovery.quarantine_place import default_root;"
             "import sys; print(default_root(sys.argv[1]))' $1"
         )
         found = subprocess.run(
@@ -351,6 +353,21 @@ class TestPlace:
             check=True,
         )
         assert found.stdout.strip() == str(log_dir / INSIDE_FOLDER)
+
+    @pytest.mark.parametrize("name", ["d1.quarantine", f"d1/{INSIDE_FOLDER}"])
+    def test_what_is_no_folder_holds_no_runs(self, log_dir: Path, name: str) -> None:
+        assert log_dir.name == "d1"
+        odd = log_dir.parent / name
+        odd.write_text("mine")
+        (undone,) = undo([str(log_dir)])
+        assert undone.run is None
+        assert runs_of(str(log_dir), None) == []
+        assert unfinished(str(log_dir), None) == []
+        if name == "d1.quarantine":
+            with pytest.raises(OddFileError, match="not a folder, and quarantine is to be there"):
+                quarantine_root(str(log_dir), None)
+        else:
+            assert quarantine_root(str(log_dir), None) == f"{log_dir}.quarantine"
 
     def test_a_broker_takes_the_inside_folder_for_one_of_its_metadata_log(self) -> None:
         # LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata.

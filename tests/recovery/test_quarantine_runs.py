@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.manifest import is_below, read_manifest
-from recovery.quarantine import INSIDE_FOLDER, Quarantine, quarantine_roots
+from recovery.quarantine import Quarantine
+from recovery.quarantine_place import INSIDE_FOLDER, quarantine_roots
 from recovery.quarantine_runs import (
     QuarantineRun,
     check_run,

@@ -1,0 +1,73 @@
+"""Where quarantine lies: beside a log dir, inside it, or where the operator wants it.
+
+A sibling of the log dir is on the same file system in most set-ups. Where it is not (the log dir is a mount
+point), or where the parent folder may not be written, quarantine lies inside, in a folder that a broker
+passes over because its name parses as a log of `__cluster_metadata`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from recovery.file_system import OddFileError, is_folder, is_there, mount_of
+
+JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
+"""Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
+SIBLING_SUFFIX = ".quarantine"
+INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
+"""A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
+
+
+def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
+    """Return the folder of all runs on *log_dir*: its own one in *quarantine_dir*, or the default one.
+
+    Where a run was interrupted that is the one that it had, even if another would be taken today.
+
+    Raises:
+        OddFileError: something else has its name.
+        OSError: where it lies cannot be told.
+    """
+    roots = quarantine_roots(log_dir, quarantine_dir)
+    begun = (root for root in roots if any(is_there(os.path.join(root, one)) for one in JOURNALS))
+    root = next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
+    if is_there(root) and not is_folder(root):
+        raise OddFileError(errno.ENOTDIR, "not a folder, and quarantine is to be there", root)
+    return root
+
+
+def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
+    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it.
+
+    A log dir may be named by a link, and have been named by another one before: its own path comes first.
+    """
+    paths = dict.fromkeys((os.path.realpath(log_dir), log_dir.rstrip("/") or "/"))
+    if quarantine_dir is not None:  # no two log dirs have the same folder
+        return tuple(
+            os.path.join(quarantine_dir, quote(os.fsencode(one.strip("/")), safe="")) for one in paths
+        )
+    beside = tuple(path + SIBLING_SUFFIX for path in paths if path != "/")
+    return (*beside, os.path.join(log_dir, INSIDE_FOLDER))
+
+
+def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterable[str]:
+    """Yield what a run may write below: the log dirs, and where their quarantine may lie."""
+    for log_dir in log_dirs:
+        yield log_dir
+        yield from quarantine_roots(log_dir, quarantine_dir)
+
+
+def default_root(log_dir: str) -> str:
+    """Return where quarantine lies unless the operator says otherwise: beside *log_dir*, else inside it.
+
+    Raises:
+        OSError: the mount of one of them cannot be told.
+    """
+    real = os.path.realpath(log_dir)
+    parent = os.path.dirname(real)
+    # access(2) says no where it cannot look, which leaves inside: any of the two places will do.
+    if parent != real and mount_of(parent) == mount_of(real) and os.access(parent, os.W_OK):
+        return real + SIBLING_SUFFIX
+    return os.path.join(log_dir, INSIDE_FOLDER)
