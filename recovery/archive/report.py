@@ -10,6 +10,7 @@ from recovery.archive.survey import UnlistedPrefix
 from recovery.archive.tally import Tally
 from recovery.archive.verdict_rows import lines_of
 from recovery.printable import printable
+from recovery.problem import Note
 from recovery.quantity import bytes_text
 from recovery.verdict import Finding
 from segfmt.value_class import dataclass
@@ -30,6 +31,7 @@ class ArchiveReport:
         output: where the results are; None where they were not kept.
         signal_number: of the signal that ended the run early, 0 without one.
         is_logs_only: whether nothing was looked at beside the logs.
+        notes: what was ignored, or stands for something else, in the settings.
     """
 
     command: str
@@ -46,6 +48,7 @@ class ArchiveReport:
     duration_ms: int = 0
     signal_number: int = 0
     is_logs_only: bool = False
+    notes: tuple[Note, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -73,6 +76,7 @@ class ArchiveReport:
             "logsOnly": self.is_logs_only,
             "knownSegments": self.known_segments,
             "summary": self.tally.to_json(),
+            "notes": [note.to_json() for note in self.notes],
             "metadataFindings": [{"place": one.file} | one.to_json() for one in self.metadata_findings],
             "unlisted": [{"prefix": one.prefix, "error": one.error} for one in self.unlisted],
             "objects": self.objects,
@@ -108,6 +112,7 @@ class ArchiveReport:
             lines.append(
                 "by rule: " + ", ".join(f"{rule} {count}" for rule, count in sorted(tally.rules.items()))
             )
+        lines += [f"note: {printable(note.text)}" for note in self.notes]
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")
         return "\n".join(lines)

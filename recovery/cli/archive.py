@@ -7,7 +7,12 @@ import atexit
 import sys
 from typing import TYPE_CHECKING, Any
 
-from recovery.cli.arguments import add_setting_arguments, add_watching_arguments, topic_configs_of
+from recovery.cli.arguments import (
+    add_setting_arguments,
+    add_watching_arguments,
+    properties_of,
+    topic_configs_of,
+)
 from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 
@@ -207,6 +212,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
 
     stop = StopRequest()
     signals.forward_to(stop)
+    properties = properties_of(arguments)
     common: dict[str, Any] = {
         "layout": arguments.layout,
         "deep": arguments.deep,
@@ -215,7 +221,8 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
         "aiven_keys": _pairs(arguments.aiven_key, "--aiven-key", "ID=FILE"),
         "metadata": _metadata(arguments),
         "files_from": arguments.files_from,
-        "config": _pairs(arguments.property, "--property", "K=V"),
+        "config": properties.values,
+        "config_notes": properties.notes,
         "topic_configs": topic_configs_of(arguments),
         "cores": arguments.cores,
         "stop": stop,

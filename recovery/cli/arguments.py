@@ -113,7 +113,8 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     from recovery.config import BrokerConfig
     from recovery.setting import Layer
 
-    properties, notes = ({}, []) if arguments.config is None else _read_properties(arguments.config)
+    file = getattr(arguments, "config", None)
+    properties, notes = ({}, []) if file is None else _read_properties(file)
     given: dict[str, str] = {}
     for item in getattr(arguments, "property", ()):
         key, equals, value = (part.strip() for part in item.partition("="))
@@ -123,7 +124,7 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
             notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
         given[key] = value
     # Looked at here, where it is still known which of them a wrong value comes from.
-    BrokerConfig.from_layers((Layer("--property", given), Layer(f"{arguments.config}", properties)))
+    BrokerConfig.from_layers((Layer("--property", given), Layer(f"{file}", properties)))
     return GivenProperties(properties | given, tuple(notes))
 
 

@@ -19,7 +19,7 @@ from recovery.archive.inventory_run import inventory as take_inventory
 from recovery.archive.layouts import AUTO, LAYOUT_NAMES
 from recovery.archive.report import ArchiveReport
 from recovery.archive.scanned import ScanOptions
-from recovery.config import BrokerConfig
+from recovery.config import BrokerConfig, misspelled
 from recovery.errors import UsageError
 from recovery.file_system import absolute
 from recovery.observer import Observer
@@ -79,6 +79,7 @@ def verify(
     metadata: Sequence[str] = (),
     files_from: str | None = None,
     config: Mapping[str, str] | None = None,
+    config_notes: Sequence[str] = (),
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     spark: SparkSession | None = None,
     cores: int | None = None,
@@ -100,6 +101,7 @@ def verify(
         metadata: paths or URLs of log dirs with partitions of `__remote_log_metadata`: what should be there.
         files_from: path of a list of the archive's objects, or of an S3 Inventory's manifest.json.
         config: broker properties.
+        config_notes: what is to be said of the place they are from; notes of the report.
         topic_configs: settings by topic; `cleanup.policy` says where offsets may be missing.
         spark: the session that does the work; None: the active one, or one on all cores of this machine.
         cores: how many tasks run at a time; None: what Spark says (8 with Spark Connect, which does not say).
@@ -138,6 +140,7 @@ def verify(
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,
+        notes=(*config_notes, *misspelled(config or {})),
     ).run()
 
 
@@ -154,6 +157,7 @@ def recover(
     metadata: Sequence[str] = (),
     files_from: str | None = None,
     config: Mapping[str, str] | None = None,
+    config_notes: Sequence[str] = (),
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
     spark: SparkSession | None = None,
     cores: int | None = None,
@@ -163,8 +167,8 @@ def recover(
     """Check an archive as `verify` does, and rebuild what a log tells: indexes, snapshots, leader epochs.
 
     Args:
-        url, layout, deep, topics, partitions, aiven_keys, metadata, files_from, config, topic_configs: as for
-            `verify`; indexes follow index.interval.bytes and segment.index.bytes of their topic.
+        url, layout, deep, topics, partitions, aiven_keys, metadata, files_from, config, config_notes, topic_configs:
+            as for `verify`; indexes follow index.interval.bytes and segment.index.bytes of their topic.
         spark, cores, observers, stop: as for `verify`.
         output: URL where what was rebuilt goes, and the verdicts.
         in_place: write what was rebuilt into the archive; what was there goes to the output's quarantine first.
@@ -196,6 +200,7 @@ def recover(
         topic_configs=_configs(config, topic_configs),
         metadata=tuple(map(_absolute, metadata)),
         files_from=files_from,
+        notes=(*config_notes, *misspelled(config or {})),
     ).run()
 
 

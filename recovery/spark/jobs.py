@@ -34,6 +34,7 @@ from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.notifier import Notifier
 from recovery.observer import Observer
 from recovery.partition_choice import PartitionChoice
+from recovery.problem import Note
 from recovery.spark.tasks import (
     FOLD_DDL,
     SCAN_DDL,
@@ -104,7 +105,9 @@ class ArchiveRun:
         metadata: Sequence[str] = (),
         files_from: str | None = None,
         task_bytes: int | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
+        self._notes = tuple(Note(text=text) for text in notes)
         self._spark = spark
         self._command = command
         self._store: Store = open_archive(options.url, files_from)
@@ -141,6 +144,7 @@ class ArchiveRun:
             output=self._options.output,
             run=self._run.hex(),
             is_logs_only=self._options.is_logs_only,
+            notes=self._notes,
         )
         self._progress.start()
         try:

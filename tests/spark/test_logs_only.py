@@ -12,6 +12,7 @@ import pytest
 from recovery.archive.report import ArchiveReport
 from recovery.archive.tally import Tally
 from recovery.archive.verdict_rows import object_row
+from recovery.cli.main import main
 from recovery.spark import archive
 from tests.archive.goings import gone_through
 from tests.tiered_broker import unpack_tiered
@@ -65,6 +66,20 @@ def test_spark_finds_what_one_process_does(local_spark: SparkSession, damaged: P
         row["key"]: (row["rule"], row["firstBadPosition"]) for row in whole.objects if row["kind"] == "log"
     }
     assert {row["key"]: (row["rule"], row["firstBadPosition"]) for row in report.objects} == firsts
+
+
+def test_what_was_ignored_is_noted(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--property", "log.index.interval.byte=1", "--property", "log.preallocate=true"]
+    command = ["archive", "verify", str(damaged), "--logs-only", "--progress", "none", *given]
+    words = [
+        "--property log.preallocate is given more than once; the last value, false, counts",
+        "log.index.interval.byte is no setting of a broker, and ignored; is log.index.interval.bytes meant?",
+    ]
+    for form in ("json", "text"):
+        assert main([*command, "--property", "log.preallocate=false", "--format", form]) == 2
+        said = capsys.readouterr().out
+        found = [one["text"] for one in json.loads(said)["notes"]] if form == "json" else said.splitlines()
+        assert found == words if form == "json" else {f"note: {one}" for one in words} <= {*found}
 
 
 def test_what_was_read_is_not_read_again(local_spark: SparkSession, damaged: Path, tmp_path: Path) -> None:
