@@ -153,7 +153,7 @@ def _next_data(descriptor: int, position: int, end: int) -> int:
     except OSError as error:
         if error.errno != errno.ENXIO:
             return position  # a file system that does not tell
-        return end if end <= os.fstat(descriptor).st_size else position
+        return end if end <= _stat_of(descriptor).st_size else position
 
 
 def truncate(path: str, size_bytes: int) -> None:
@@ -172,8 +172,8 @@ def append_part(read: int | None, path: str, position: int, end: int, *, mtime_n
         end: where the file ends then.
         mtime_ns: the time of change that it is given.
     """
-    if read is not None and os.fstat(read).st_size < end - position:
-        raise OSError(errno.EIO, "shorter than what is to be put back")
+    if read is not None and _stat_of(read).st_size < end - position:
+        raise OSError(errno.EIO, "shorter than what is to be put back", name_of(read))
     with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
         os.ftruncate(descriptor, position)
         os.lseek(descriptor, position, os.SEEK_SET)
