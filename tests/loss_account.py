@@ -98,10 +98,11 @@ def lost_batches_of(
 
 
 def _served(tree: Tree) -> Iterator[Batch]:
-    """The batches that a broker finds: in files of the name that it gives, and below the base of the next."""
-    bases = sorted(int(name[:-4]) for name in tree if re.fullmatch(r"\d{20}\.log", name))
+    """The batches that a broker finds: in files of the name that it gives, and below the base of the next of any."""
+    bases = sorted({int(name[:-4]) for name in tree if re.fullmatch(r"\+?\d+\.log", name)})
     for base, end in zip(bases, [*bases[1:], 2**63], strict=False):
-        yield from (batch for batch in walk(tree[f"{base:020d}.log"]) if batch.first_offset < end)
+        data = tree.get(f"{base:020d}.log", b"")
+        yield from (batch for batch in walk(data) if batch.first_offset < end)
 
 
 def _stays(batch: Batch, name: str, after: Tree) -> bool:
