@@ -160,6 +160,7 @@ class _Listing:
         self._passed_over: list[str] = []
         self._read: set[str] = set()
         self._empty: set[str] = set()
+        self._absent: set[str] = set()
 
     def take(
         self,
@@ -341,6 +342,7 @@ class _Listing:
         problems = self._problems if found is None else found
         path = os.path.join(self._log_dir, name)
         if name in self._without or not is_there(path):
+            self._absent.add(name)
             return {}
         repair = Repair(names=(name,))
         remedy = f"move the file away: {_WITHOUT_CHECKPOINT[name]}"
@@ -373,15 +375,20 @@ class _Listing:
         return offsets
 
     def _note_empty_checkpoints(self, tasks: Collection[PartitionTask]) -> None:
-        """Note checkpoints without a byte, where the logs are not new. Kafka: CheckpointFile.<init> makes them so."""
+        """Note checkpoints that are not there, and without a byte where the logs are not new.
+
+        Kafka: CheckpointFile.<init> makes them, empty, when a broker starts.
+        """
         pair = {RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT}
-        empty = pair & self._empty
+        empty, absent = pair & self._empty, pair & self._absent - self._without
         is_old = pair & self._read != empty or any(
             task.had_clean_shutdown or has_deleted_segments(task.files) for task in tasks
         )
-        for name in sorted(empty) if tasks and is_old else ():
-            rule = f"empty, as a loss of power may leave it, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
-            self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))
+        for name in sorted(empty | absent) if tasks else ():
+            if name in absent or is_old:
+                why = "missing" if name in absent else "empty, as a loss of power may leave it"
+                rule = f"{why}, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
+                self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))
 
 
 def _fits_checkpoint(topic: str) -> bool:

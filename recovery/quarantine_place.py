@@ -7,12 +7,14 @@ passes over because its name parses as a log of `__cluster_metadata`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
-from recovery.file_system import OddFileError, is_folder, is_there, mount_of
+from recovery.file_system import OddFileError, is_folder, is_link, is_there, mount_of
 
 JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
 """Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
@@ -42,7 +44,19 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
     """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it.
 
     A log dir may be named by a link, and have been named by another one before: its own path comes first.
+
+    Raises:
+        OddFileError: one of them is a link that neither root nor this user has made: it may lead anywhere.
+        OSError: one of them cannot be looked at.
     """
+    roots = _roots(log_dir, quarantine_dir)
+    for root in roots:
+        if is_link(root) and os.lstat(root).st_uid not in (0, os.geteuid()):
+            raise OddFileError(errno.ELOOP, "a link of another user, which is not followed", root)
+    return roots
+
+
+def _roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
     paths = dict.fromkeys((os.path.realpath(log_dir), log_dir.rstrip("/") or "/"))
     if quarantine_dir is not None:  # no two log dirs have the same folder
         return tuple(
@@ -52,11 +66,24 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
     return (*beside, os.path.join(log_dir, INSIDE_FOLDER))
 
 
-def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterable[str]:
-    """Yield what a run may write below: the log dirs, and where their quarantine may lie."""
+def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterator[str]:
+    """Yield what a run may write below: the log dirs, where their quarantine may lie, folders on other file systems."""
     for log_dir in log_dirs:
         yield log_dir
-        yield from quarantine_roots(log_dir, quarantine_dir)
+        yield from _roots(log_dir, quarantine_dir)
+        with contextlib.suppress(OSError):  # the log dir goes offline
+            yield from _far_folders(log_dir)
+
+
+def _far_folders(log_dir: str) -> Iterator[str]:
+    """Yield the folders of *log_dir* that are on another file system, by a link or mounted there."""
+    device = os.stat(log_dir).st_dev
+    with os.scandir(log_dir) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                found = entry.stat()
+                if stat.S_ISDIR(found.st_mode) and found.st_dev != device:
+                    yield entry.path
 
 
 def default_root(log_dir: str) -> str:

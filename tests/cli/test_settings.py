@@ -306,6 +306,18 @@ class TestNotes:
         assert [log_dir["notes"] for log_dir in report["logDirs"]] == [[], []]
         assert "note: " not in text
 
+    @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
+    def test_no_checkpoint(self, name: str, sample: Sample) -> None:
+        """Records that were deleted come back, or all is read: a broker makes the file when it starts."""
+        (sample.log_dirs[1] / name).unlink()
+        report, text = self.both(sample)
+        first, second = (log_dir["notes"] for log_dir in report["logDirs"])
+        assert first == []
+        (note,) = second
+        assert note["level"] == "warning"
+        assert note["text"].startswith(f"{name}: missing, and the logs are not new: ")
+        assert f"  note: {note['text']}" in text.splitlines()
+
     def test_settings_of_a_topic_that_is_not_there(self, sample: Sample) -> None:
         configs = '{"old-v0": {"segment.bytes": 1048576}, "odl-v1": {"segment.bytes": 1048576}}'
         done = recover_dirs(sample.log_dirs, "--dry-run", "--topic-config", configs)

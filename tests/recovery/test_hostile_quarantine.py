@@ -16,9 +16,12 @@ import pytest
 from recovery.actions import AppendPart
 from recovery.commit import Commit
 from recovery.errors import JournalError, RecoveryError, UnsafeError
+from recovery.file_system import OddFileError
 from recovery.journal import Journal
 from recovery.journal_record import Header
+from recovery.purge import purge, runs_of
 from recovery.quarantine import Quarantine
+from recovery.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
 from recovery.quarantine_runs import check_run, list_runs
 from recovery.undo import undo
 from recovery.version import VERSION
@@ -145,6 +148,29 @@ class TestLinks:
             (run / entry["stored"]).unlink()
             os.mkfifo(run / entry["stored"])
         assert_refused(victim, "not a regular file")
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be led where another user may not go")
+    @pytest.mark.parametrize("inside", [False, True])
+    def test_quarantine_itself_is_a_link_of_the_other_user(
+        self, sample: Sample, tmp_path: Path, secret: Path, inside: bool
+    ) -> None:
+        log_dir = damaged(sample, tmp_path).log_dir
+        place = log_dir / INSIDE_FOLDER if inside else Path(f"{log_dir}{SIBLING_SUFFIX}")
+        place.symlink_to(secret.parent)
+        os.lchown(place, 12345, 12345)
+        report = recover(sample, [log_dir])
+        assert report.log_dirs[0].status == "offline"
+        assert "a link of another user, which is not followed. Remedy: move it away" in report.to_text()
+        for command in (
+            lambda: undo([str(log_dir)]),
+            lambda: purge([str(log_dir)], None, lambda _: True),
+            lambda: runs_of(str(log_dir), None),
+        ):
+            with pytest.raises(OddFileError, match="a link of another user"):
+                command()
+        assert os.listdir(secret.parent) == ["secret"]
+        os.lchown(place, 0, 0)  # the operator's own
+        assert recover(sample, [log_dir]).log_dirs[0].status == "recovered"
 
     @pytest.mark.parametrize("place", [RUN, f"{RUN}/t-0"])
     def test_a_folder_to_save_in_that_is_a_link(self, tmp_path: Path, secret: Path, place: str) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 from recovery import write_back
 from recovery.durable import sync_all, sync_below, write_new
+from recovery.quarantine_place import places_of
 from recovery.write_back import held_file_systems, sync_file_system
-from tests.file_systems import failing_disk
+from tests.file_systems import failing_disk, tmpfs
 from tests.recovery.driving import recover
 from tests.samples import MARKER, unpack
 
@@ -131,3 +132,19 @@ class TestWaiting:
         with held_file_systems([str(tmp_path), str(tmp_path / "x"), str(tmp_path)]):
             assert len(os.listdir("/proc/self/fd")) == before + 1
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+@pytest.mark.parametrize("is_mounted", [True, False])
+def test_a_partition_on_another_file_system_is_waited_for_as_well(tmp_path: Path, is_mounted: bool) -> None:
+    log_dir = tmp_path / "d1"
+    place = log_dir / "t-0" if is_mounted else tmp_path / "far"
+    log_dir.mkdir()
+    (log_dir / "t-1").mkdir()
+    with tmpfs(place):
+        if not is_mounted:
+            (log_dir / "t-0").symlink_to(place)
+        assert str(log_dir / "t-0") in places_of([str(log_dir)], None)
+        assert str(log_dir / "t-1") not in places_of([str(log_dir)], None)
+        with held_file_systems(places_of([str(log_dir)], None)):
+            assert place.stat().st_dev in write_back._held
