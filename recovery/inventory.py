@@ -8,7 +8,6 @@ Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 
@@ -18,6 +17,7 @@ from recovery.file_system import is_link, is_there, read_small
 from recovery.listing import (
     FolderContents,
     access_problem,
+    fits_checkpoint,
     folder_problem,
     foreign_folder,
     is_of_type,
@@ -47,7 +47,6 @@ from segfmt.filenames import (
 )
 from segfmt.value_class import dataclass
 
-_WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _WITHOUT_CHECKPOINT = {
     RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
     LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from that come back",
@@ -233,7 +232,7 @@ class _Listing:
         )
 
     def _has_marker(self) -> bool:
-        """Return whether the dir has a marker; what has its name and cannot be one goes among the dir's problems.
+        """Return whether the dir has a marker; what cannot be one goes among the dir's problems.
 
         Differs: a broker takes anything by this name for a marker, deletes it if it can (no folder with something in
         it), and writes the next one through a link that leads nowhere.
@@ -283,7 +282,7 @@ class _Listing:
         if folder.topic == CLUSTER_METADATA_TOPIC:
             self._passed_over.append(name)
             return None
-        if not _fits_checkpoint(folder.topic):
+        if not fits_checkpoint(folder.topic):
             self._refuse(name, unwritable_folder(name, self._may_move(name)))
             return None
         return folder
@@ -322,7 +321,12 @@ class _Listing:
     ) -> None:
         """Note what speaks for a remote part of a log of which no setting says whether it has one, or two differ."""
         part = RemotePart(
-            os.path.join(self._log_dir, name), topic, found.files, log_start_offset, settings=settings
+            os.path.join(self._log_dir, name),
+            topic,
+            found.files,
+            log_start_offset,
+            has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read,
+            settings=settings,
         )
         if settings.remote_log_known:
             note = part.loss()
@@ -330,7 +334,7 @@ class _Listing:
             found.problems.append(problem)
             return
         else:
-            note = part.note(has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read)
+            note = part.note()
         if note is not None:
             self._notes.append(note)
 
@@ -389,12 +393,3 @@ class _Listing:
                 why = "missing" if name in absent else "empty, as a loss of power may leave it"
                 rule = f"{why}, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
                 self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))
-
-
-def _fits_checkpoint(topic: str) -> bool:
-    """Whether a checkpoint's line can hold *topic*: fields lie between white space, text is UTF-8."""
-    try:
-        topic.encode()
-    except UnicodeEncodeError:
-        return False
-    return _WHITE_SPACE.search(topic) is None

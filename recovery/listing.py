@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from recovery.problem import Problem, Repair
 from segfmt.errors import FileNameError
 from segfmt.filenames import LOCK_FILE, FileKind, file_kind, is_written_to
 
+_WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _OPENED_FOR_WRITING = frozenset(
     {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX}
 )
@@ -176,6 +178,15 @@ def unwritable_folder(name: str, may_move: bool) -> Problem:
         remedy="move it out of the log dir",
         repair=Repair(names=(name,)) if may_move else None,
     )
+
+
+def fits_checkpoint(topic: str) -> bool:
+    """Whether a checkpoint's line can hold *topic*: fields lie between white space, text is UTF-8."""
+    try:
+        topic.encode()
+    except UnicodeEncodeError:
+        return False
+    return _WHITE_SPACE.search(topic) is None
 
 
 def access_problem(name: str, path: str, found: os.stat_result, lacking: str, user: BrokerUser) -> Problem:

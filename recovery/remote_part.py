@@ -40,6 +40,7 @@ class RemotePart:
         topic: its name.
         names: of the files in it.
         log_start_offset: the line of the log dir's checkpoint, None where there is none.
+        has_checkpoint: whether the log dir's checkpoint is there and can be read.
         settings: of the topic.
     """
 
@@ -50,12 +51,14 @@ class RemotePart:
         names: Collection[str],
         log_start_offset: int | None,
         *,
+        has_checkpoint: bool,
         settings: LogSettings,
     ) -> None:
         self._folder = folder
         self._topic = topic
         self._names = names
         self._line = log_start_offset
+        self._has_checkpoint = has_checkpoint
         self._settings = settings
         self._first_base = min(_base_offsets(names, LOG_SUFFIX), default=None)
 
@@ -84,29 +87,33 @@ class RemotePart:
         return Problem(
             file=os.path.basename(self._folder),
             rule=f"topic {self._topic} has remote.storage.enable=true, but with {prevented_by} its broker takes the "
-            f"log for a plain one: the log start moves from {self._line} to {self._first_base}, and the remote part is "
-            "forgotten",
+            f"log for a plain one: the log start moves from {self._line or 0} to {self._first_base}, and the remote "
+            "part is forgotten",
             remedy=f"if that is not what the broker has, take the recovery back with undo, and add {self._tiered_by}",
         )
 
-    def note(self, *, has_checkpoint: bool) -> Problem | None:
-        """Return what is odd about a log that is taken for a plain one.
-
-        Args:
-            has_checkpoint: whether the log dir's checkpoint is there and can be read.
-        """
+    def note(self) -> Problem | None:
+        """Return what is odd about a log that is taken for a plain one."""
         if self._first_base is None:
             return None
-        if self._line is not None and self._line < self._first_base:
-            words = f"{self._contradiction}; taken for a plain log whose broker had just deleted segments"
-        elif self._line is None and not has_checkpoint and self._has_earlier_epochs():
-            words = f"its leader epochs begin before its first segment, at {self._first_base}; taken for a plain log"
-        else:
+        if self._line is None and not self._has_earlier_epochs():
             return None
-        return Problem(file=os.path.basename(self._folder), rule=words, remedy=self._remedy)
+        if self._line is not None and self._line >= self._first_base:
+            return None
+        return Problem(
+            file=os.path.basename(self._folder),
+            rule=f"{self._contradiction}; taken for a plain log whose broker had just deleted segments",
+            remedy=self._remedy,
+        )
 
     @property
     def _contradiction(self) -> str:
+        if self._line is None:
+            missing = "no line for it" if self._has_checkpoint else "nothing that can be read"
+            return (
+                f"its leader epochs begin before its first segment, at {self._first_base}, and "
+                f"{LOG_START_OFFSET_CHECKPOINT} has {missing}"
+            )
         return (
             f"{LOG_START_OFFSET_CHECKPOINT} says that it begins at {self._line}, "
             f"but its first segment begins at {self._first_base}"
@@ -130,7 +137,9 @@ class RemotePart:
         return f'--topic-config \'{{"{self._topic}": {{"{key}": {value}}}}}\''
 
     def _looks_tiered(self) -> bool:
-        if self._first_base is None or self._line is None or self._line >= self._first_base:
+        if self._first_base is None or (self._line is not None and self._line >= self._first_base):
+            return False
+        if self._line is None and self._has_checkpoint:  # a tiered log has a line
             return False
         is_certain = self._line == 0  # no plain log has such a line
         return is_certain or (self._has_earlier_epochs() and not self._has_just_deleted())
@@ -148,9 +157,9 @@ class RemotePart:
         return any(start_offset < (self._first_base or 0) for _, start_offset in entries)
 
     def _has_just_deleted(self) -> bool:
-        """Whether the segment that the checkpoint's line leads to still waits for its end."""
+        """Whether the segment that the checkpoint's line leads to, any without one, still waits for its end."""
         deleted = _base_offsets(self._names, LOG_SUFFIX + DELETED_SUFFIX)
-        return any(base_offset <= (self._line or 0) for base_offset in deleted)
+        return any(self._line is None or base_offset <= self._line for base_offset in deleted)
 
 
 def has_deleted_segments(names: Collection[str]) -> bool:

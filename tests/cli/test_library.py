@@ -31,6 +31,7 @@ def test_the_signature_is_the_documented_one() -> None:
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     } == {
         "config": None,
+        "config_notes": (),
         "is_config_complete": None,
         "topic_configs": None,
         "now_ms": None,

@@ -97,6 +97,31 @@ class TestTieredStorage:
             name: at for name, at in after.items() if name in shortened
         }
 
+    @pytest.mark.parametrize(
+        "content", [None, b"0\n1\nplain 0 x\n", b"0\n0\n"], ids=["missing", "malformed", "no line"]
+    )
+    def test_leader_epochs_tell_as_well(self, tmp_path: Path, content: bytes | None) -> None:
+        """A tiered log has a line in a checkpoint that can be read. Without that nothing says that it is plain."""
+        archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        checkpoint = archive.log_dirs[0] / "log-start-offset-checkpoint"
+        checkpoint.unlink() if content is None else checkpoint.write_bytes(content)
+        done = recover_dirs(archive.log_dirs)
+        one = partitions_of(done)["plain-0"]
+        words = (
+            "its leader epochs begin before its first segment, at 377, and log-start-offset-checkpoint has "
+        )
+        if content == b"0\n0\n":
+            assert one["status"] == "recovered"
+            notes = [note["text"] for note in done.report["logDirs"][0]["notes"]]
+            assert any(f"plain-0: {words}no line for it; taken for a plain log" in note for note in notes)
+        else:
+            assert done.exit_code == 4
+            (problem,) = one["problems"]
+            assert problem["rule"].startswith(
+                f"{words}nothing that can be read, so this looks like a tiered log"
+            )
+            assert '{"plain": {"remote.storage.enable": true}}' in problem["remedy"]
+
     @pytest.mark.parametrize("is_tiered", [True, False])
     def test_the_remedy_settles_it_either_way(self, is_tiered: bool, tmp_path: Path) -> None:
         archive = tiered_log_dirs(tmp_path, has_metadata=False)
