@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from recovery.log_reader import MAX_LONG
 from recovery.model import BatchSpan, Cut, Hole, PartitionTask
 from recovery.segment import Segment
 from segfmt import layout
@@ -39,6 +40,21 @@ def look_for_holes(
     if is_compacted is None:
         return (), (*more, *(f"{hole}; whether the topic is compacted is not known" for hole in holes))
     return holes, more
+
+
+def missing_end(task: PartitionTask, log_end_offset: int, cuts: Iterable[Cut]) -> tuple[str, ...]:
+    """Return a warning where a log ends before what its broker had flushed, and this load has not cut it.
+
+    It is no hole: a follower that truncates its log leaves the same until the checkpoint is written again.
+    """
+    is_known = not (task.had_clean_shutdown or task.is_delete_folder) and task.recovery_point < MAX_LONG
+    if not is_known or log_end_offset >= task.recovery_point or any(not cut.is_preallocated for cut in cuts):
+        return ()
+    return (
+        f"the log ends at offset {log_end_offset}, before its recovery point, {task.recovery_point}: its last flushed "
+        "segments are gone, or the broker was killed while it truncated the log to its leader's. Compare with the "
+        "other replicas",
+    )
 
 
 def find_holes(

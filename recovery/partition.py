@@ -14,6 +14,7 @@ from functools import partial
 
 from recovery.account import take_stock
 from recovery.errors import PartitionRefusedError
+from recovery.holes import missing_end
 from recovery.log_reader import MAX_LONG, LogReader
 from recovery.model import PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
 from recovery.producer_rebuild import rebuild_producer_state
@@ -360,7 +361,7 @@ class _Loader:
             cuts=stock.cuts,
             holes=stock.holes,
             deleted_base_offsets=tuple(self._recovery.deleted),
-            warnings=(*self._warnings, *stock.warnings),
+            warnings=(*self._warnings, *stock.warnings, *missing_end(task, self._log_end_offset, stock.cuts)),
             checkpoints_log_start=is_remote or log_start_offset > first_base,
             is_loaded=not (task.is_delete_folder or task.is_stray_folder),
             producer_count=self._main_state.producer_count,

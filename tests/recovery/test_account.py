@@ -240,6 +240,22 @@ class TestHoles:
         del files[name(0, ".index")], files[name(12, ".index")]  # read while loading
         assert self.holes(files, recovery_point=30, had_clean_shutdown=True) == [(10, 11, name(12))]
 
+    def test_an_end_that_is_missing_is_warned_of(self) -> None:
+        """Flushed segments are gone, or a follower was killed while it truncated: nothing tells which."""
+        files = partition({0: segment(0)})
+        made = Folded(files, settings=PLAIN, recovery_point=25)
+        assert made.outcome.holes == ()
+        (warning,) = made.outcome.warnings
+        assert warning.startswith("the log ends at offset 10, before its recovery point, 25: ")
+        assert Folded(files, settings=PLAIN, recovery_point=10).outcome.warnings == ()
+        assert Folded(files, settings=PLAIN, recovery_point=25, folder="t-0.aa-delete").outcome.warnings == ()
+        torn = partition({0: segment(0)[:-1]})
+        assert not [
+            one
+            for one in Folded(torn, settings=PLAIN, recovery_point=25).outcome.warnings
+            if "ends at" in one
+        ]
+
     def test_transactions_leave_none(self) -> None:
         producer = {"producer_id": 7, "producer_epoch": 0}
         log = keyed(0, b"a", transactional=True, base_sequence=0, **producer) + marker_batch(1, **producer)
