@@ -270,6 +270,19 @@ class BrokerConfig:
         return replace(BrokerConfig.from_layers((*dynamic, *self.layers)), layers=self.layers)
 
 
+def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
+    """Return the settings that decide about the bytes of all logs, and that none of *given* has."""
+    keys = (
+        LOG_CLEANUP_POLICY,
+        LOG_INDEX_INTERVAL_BYTES,
+        LOG_INDEX_SIZE_MAX_BYTES,
+        LOG_PREALLOCATE,
+        LOG_SEGMENT_BYTES,
+        PRODUCER_ID_EXPIRATION_MS,
+    )
+    return [key.name for key in keys if not any(key.name in values for values in given)]
+
+
 def misspelled(properties: Mapping[str, str]) -> list[str]:
     """Return what is to be said of keys in *properties* that are near to one that is read here, one sentence each.
 

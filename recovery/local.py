@@ -11,6 +11,7 @@ from recovery.config import (
     REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
     REMOTE_STORAGE_ENABLE,
     BrokerConfig,
+    assumed_defaults,
 )
 from recovery.engine import Engine
 from recovery.errors import UsageError
@@ -182,6 +183,11 @@ def _settings(
     if tiered:
         broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
     remarks += _warnings(*without_effect(topic_configs or {}, topics_here))
+    if not is_config_complete:
+        dynamic = (known.cluster_default, known.broker(node_id))
+        assumed = assumed_defaults(*(layer.values for layer in broker.layers), *dynamic)
+        words = f"no configuration of the broker (-c): Kafka's defaults stand for {', '.join(assumed)}"
+        remarks += [Remark(text=words)] if assumed else []
     broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
     topics = TopicConfigs(
         broker=broker,

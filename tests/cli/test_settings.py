@@ -50,8 +50,12 @@ def checkpoint_lines(log_dir: Path) -> dict[str, int]:
     return {f"{topic}-{number}": int(offset) for topic, number, offset in lines}
 
 
+NO_CONFIGURATION = "no configuration of the broker (-c): "
+"""A note of each run with `--log-dirs`, which has a test of its own."""
+
+
 def notes_of(done: Done) -> list[str]:
-    return [note["text"] for note in done.report["notes"]]
+    return [note["text"] for note in done.report["notes"] if not note["text"].startswith(NO_CONFIGURATION)]
 
 
 class TestTieredStorage:
@@ -323,13 +327,25 @@ class TestNotes:
     def both(self, sample: Sample) -> tuple[Mapping[str, Any], str]:
         report = recover_dirs(sample.log_dirs, "--dry-run").report
         text = recover_dirs(sample.log_dirs, "--dry-run", "--format", "text").stdout
-        return report, text
+        notes = [note for note in report["notes"] if not note["text"].startswith(NO_CONFIGURATION)]
+        return {**report, "notes": notes}, text
 
     def test_nothing_is_noted_where_nothing_is_odd(self, sample: Sample) -> None:
-        report, text = self.both(sample)
+        options = ("-c", sample.config, "--dry-run", "--progress", "none", "--format")
+        report, text = run("recover", *options, "json").report, run("recover", *options, "text").stdout
         assert report["notes"] == []
         assert [log_dir["notes"] for log_dir in report["logDirs"]] == [[], []]
         assert "note: " not in text
+
+    def test_the_defaults_of_a_broker_whose_configuration_is_not_given(self, sample: Sample) -> None:
+        dirs = ("--log-dirs", ",".join(map(str, sample.log_dirs)), "--dry-run", "--progress", "none")
+        done = run("recover", *dirs, "--property", "log.preallocate=false", "--format", "json")
+        (note,) = done.report["notes"]
+        assert note == {
+            "level": "info",
+            "text": "no configuration of the broker (-c): Kafka's defaults stand for log.cleanup.policy, "
+            "log.index.interval.bytes, log.index.size.max.bytes, log.segment.bytes, producer.id.expiration.ms",
+        }
 
     @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint"])
     def test_no_checkpoint(self, name: str, sample: Sample) -> None:
