@@ -74,7 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
         lines = (
-            [_to_json(undone, dry_run=arguments.dry_run)] if arguments.format == "json" else _lines(undone)
+            [_to_json(undone, dry_run=arguments.dry_run)]
+            if arguments.format == "json"
+            else _lines(undone, quarantine_dir=dirs.quarantine_dir)
         )
         print_result("\n".join(lines))
     return 0
@@ -102,13 +104,18 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
     return json.dumps(document, indent=2)
 
 
-def _lines(undone: Iterable[LogDirUndo]) -> Iterable[str]:
+def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Iterable[str]:
     from recovery.actions import action_words
     from recovery.printable import printable
 
+    looked = (
+        "beside it and inside it; a recovery with --quarantine-dir needs the same here"
+        if quarantine_dir is None
+        else f"in {quarantine_dir} alone"
+    )
     for one in undone:
         if one.run is None:
-            yield printable(f"{one.log_dir}: nothing to take back")
+            yield printable(f"{one.log_dir}: nothing to take back (looked {looked})")
             continue
         yield printable(
             f"{one.log_dir}: run {one.run}, {len(one.partitions)} partitions, {one.restored_bytes} bytes restored"
