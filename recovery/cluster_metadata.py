@@ -23,7 +23,7 @@ from uuid import UUID
 from segfmt import crc32c as plain
 from segfmt.entry_view import Buffer
 from segfmt.errors import MalformedMetadataError
-from segfmt.metadata_log import MetadataBatch, read_kraft_snapshot, read_metadata_log
+from segfmt.metadata_log import BytesOnDisk, MetadataBatch, MetadataLogReader, check_kraft_snapshot
 from segfmt.metadata_record import (
     ApiKey,
     ConfigRecord,
@@ -78,8 +78,8 @@ class ClusterMetadata:
 
 
 def read_cluster_metadata(
-    checkpoint: Buffer | None,
-    segments: Iterable[Buffer],
+    checkpoint: Buffer | BytesOnDisk | None,
+    segments: Iterable[Buffer | BytesOnDisk],
     *,
     checkpoint_end_offset: int = 0,
     crc32c: Callable[[bytes], int] = plain.crc32c,
@@ -100,19 +100,20 @@ def read_cluster_metadata(
     """
     state = _State()
     if checkpoint is not None:
-        state.replay(read_kraft_snapshot(checkpoint, crc32c=crc32c).batches, 0)
+        snapshot = MetadataLogReader(checkpoint, crc32c=crc32c)
+        for batch in snapshot.batches():
+            state.replay(batch, 0)
+        check_kraft_snapshot(snapshot)
         state.flush()
     at_load = state.broker_configs()
     end_offset, damage = checkpoint_end_offset, None
     is_begun = False
     for segment in segments:
-        part = read_metadata_log(segment, crc32c=crc32c, from_offset=checkpoint_end_offset)
+        part = MetadataLogReader(segment, crc32c=crc32c, from_offset=checkpoint_end_offset)
+        state.replay_segment(part.batches(), checkpoint_end_offset)
         if not is_begun and part.first_offset is not None:
             _check_beginning(part.first_offset, checkpoint_end_offset)
             is_begun = True
-        for batches in _reads(part.batches):
-            state.replay(batches, checkpoint_end_offset)
-            state.flush()
         end_offset = max(end_offset, part.next_offset or 0)
         damage = part.damage
         if damage is not None:
@@ -141,20 +142,6 @@ def _check_beginning(first_offset: int, checkpoint_end_offset: int) -> None:
         )
 
 
-def _reads(batches: tuple[MetadataBatch, ...]) -> Iterable[list[MetadataBatch]]:
-    """Yield *batches* as the node reads them from a segment: at most 8 MiB at once, or one batch."""
-    read: list[MetadataBatch] = []
-    size_bytes = 0
-    for batch in batches:
-        if read and size_bytes + batch.size_bytes > MAX_READ_BYTES:
-            yield read
-            read, size_bytes = [], 0
-        read.append(batch)
-        size_bytes += batch.size_bytes
-    if read:
-        yield read
-
-
 _Resource = tuple[int, str]
 
 
@@ -178,12 +165,22 @@ class _State:
         self.metadata_version: int | None = None
         self.broker_versions: dict[int, int] = {}
 
-    def replay(self, batches: Iterable[MetadataBatch], from_offset: int) -> None:
-        """Note what the records at or behind *from_offset* change."""
+    def replay_segment(self, batches: Iterable[MetadataBatch], from_offset: int) -> None:
+        """Apply what a segment changes as the node does that reads it: at most 8 MiB at once, or one batch."""
+        read_bytes = 0
         for batch in batches:
-            for number, record in enumerate(batch.records):
-                if batch.base_offset + number >= from_offset:
-                    self._replay(record)
+            if read_bytes and read_bytes + batch.size_bytes > MAX_READ_BYTES:
+                self.flush()
+                read_bytes = 0
+            self.replay(batch, from_offset)
+            read_bytes += batch.size_bytes
+        self.flush()
+
+    def replay(self, batch: MetadataBatch, from_offset: int) -> None:
+        """Note what the records at or behind *from_offset* change."""
+        for number, record in enumerate(batch.records):
+            if batch.base_offset + number >= from_offset:
+                self._replay(record)
 
     def flush(self) -> None:
         """Apply what has been noted, unless a transaction is open. Kafka: MetadataBatchLoader."""

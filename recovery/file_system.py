@@ -291,14 +291,33 @@ def read_small(path: str, most_bytes: int = 64 << 20, *, flags: int = os.O_RDONL
         OSError: it cannot be read. EFBIG: it is larger.
     """
     with naming(path), open(open_file(path, flags), "rb") as file:
-        size_bytes = os.fstat(file.fileno()).st_size
-        if size_bytes > most_bytes:
-            raise OSError(
-                errno.EFBIG,
-                f"{size_bytes} bytes, and no such file has more than {most_bytes}. Remedy: move it away",
-                path,
-            )
+        check_size(file.fileno(), most_bytes, path)
         return file.read()
+
+
+def check_size(descriptor: int, most_bytes: int, path: str) -> int:
+    """Return the size of the file *path*, which is open, whoever has written it.
+
+    Raises:
+        OSError: EFBIG: it is more than *most_bytes*, which no such file has.
+    """
+    size_bytes = os.fstat(descriptor).st_size
+    if size_bytes > most_bytes:
+        raise OSError(
+            errno.EFBIG,
+            f"{size_bytes} bytes, and no such file has more than {most_bytes}. Remedy: move it away",
+            path,
+        )
+    return size_bytes
+
+
+def read_at(descriptor: int, position: int, size_bytes: int) -> bytearray:
+    """Return so many bytes of a file from *position* on, fewer where it ends before."""
+    data = bytearray(size_bytes)
+    view, done = memoryview(data), 0
+    while count := os.preadv(descriptor, [view[done:]], position + done):
+        done += count
+    return data if done == size_bytes else data[:done]
 
 
 def is_local(path: str) -> bool:

@@ -7,15 +7,17 @@ files may change under the reading: what changed is read again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from itertools import zip_longest
 
 from native.crc32c import crc32c_of_bytes
 from recovery.cluster_metadata import ClusterMetadata, read_cluster_metadata
-from recovery.file_system import is_folder, read_small
+from recovery.file_system import check_size, is_folder, naming, open_file, read_at
 from recovery.listing import is_of_type, other_kind
 from segfmt.errors import FileNameError, MalformedMetadataError
 from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
+from segfmt.metadata_log import BytesOnDisk
 
 _READ_ATTEMPTS = 5
 _FORMATTED = f"{0:020}-"  # a checkpoint up to offset 0
@@ -51,23 +53,23 @@ def load_cluster_metadata(folder: str) -> ClusterMetadata:
 
 
 def _read(folder: str, names: list[str]) -> ClusterMetadata:
-    checkpoint, name = _newest_checkpoint(folder, names)
-    end_offset = name.end_offset if name is not None else 0
+    newest = _newest_checkpoint(names)
+    end_offset = newest[1].end_offset if newest is not None else 0
     logs = [(int(log.removesuffix(LOG_SUFFIX)), log) for log in names if _is_segment(log)]
     needed = [
         log
         for (_, log), following in zip_longest(logs, logs[1:])
         if following is None or following[0] > end_offset
     ]
-    return read_cluster_metadata(
-        checkpoint,
-        (_bytes_of(folder, log) for log in needed),
-        checkpoint_end_offset=end_offset,
-        crc32c=crc32c_of_bytes,
-    )
+    with ExitStack() as stack:
+        checkpoint = None if newest is None else stack.enter_context(_opened(folder, newest[0]))
+        segments = stack.enter_context(closing(_opened_in_turn(folder, needed)))
+        return read_cluster_metadata(
+            checkpoint, segments, checkpoint_end_offset=end_offset, crc32c=crc32c_of_bytes
+        )
 
 
-def _newest_checkpoint(folder: str, names: list[str]) -> tuple[bytes | None, KraftSnapshotName | None]:
+def _newest_checkpoint(names: list[str]) -> tuple[str, KraftSnapshotName] | None:
     found: list[tuple[int, int, str, KraftSnapshotName]] = []
     for file in names:
         try:
@@ -77,9 +79,9 @@ def _newest_checkpoint(folder: str, names: list[str]) -> tuple[bytes | None, Kra
         if name is not None and not (name.is_partial or name.is_deleted):
             found.append((name.epoch, name.end_offset, file, name))  # Kafka: OffsetAndEpoch.compareTo
     if not found:
-        return None, None
+        return None
     _, _, file, name = max(found, key=lambda one: one[:2])
-    return _bytes_of(folder, file), name
+    return file, name
 
 
 def _may_hold_topics(name: str) -> bool:
@@ -99,9 +101,28 @@ def _is_segment(name: str) -> bool:
     return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal()
 
 
-def _bytes_of(folder: str, name: str) -> bytes:
+def _opened_in_turn(folder: str, names: Iterable[str]) -> Generator[BytesOnDisk, None, None]:
+    """Yield the files *names*, each open until the next one is asked for."""
+    for name in names:
+        with _opened(folder, name) as file:
+            yield file
+
+
+@contextmanager
+def _opened(folder: str, name: str) -> Iterator[BytesOnDisk]:
     path = os.path.join(folder, name)
-    return read_small(path, _MOST_BYTES)
+    descriptor = open_file(path)
+
+    def read(position: int, size_bytes: int) -> bytearray:
+        with naming(path):
+            return read_at(descriptor, position, size_bytes)
+
+    try:
+        with naming(path):
+            size_bytes = check_size(descriptor, _MOST_BYTES, path)
+        yield BytesOnDisk(read=read, size_bytes=size_bytes)
+    finally:
+        os.close(descriptor)
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:

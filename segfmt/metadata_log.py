@@ -10,21 +10,25 @@ Kafka: RecordsIterator, RecordsSnapshotReader, KafkaRaftLog.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from segfmt import crc32c as plain
 from segfmt import layout
 from segfmt.control_record import MAX_CONTENT_BYTES, ControlType, read_control_type
 from segfmt.entry_view import Buffer, view_octets
-from segfmt.errors import CorruptBatchError, FormatError, MalformedMetadataError
+from segfmt.errors import BufferUnderflowError, CorruptBatchError, FormatError, MalformedMetadataError
 from segfmt.metadata_record import MetadataRecord, read_metadata_record
 from segfmt.record import read_records
-from segfmt.record_batch import RecordBatchHeader, check_record_batch, walk_batches
+from segfmt.record_batch import RecordBatchHeader, check_record_batch, read_batch_size
 from segfmt.value_class import dataclass
 from segfmt.varint import read_varint
 
+WINDOW_BYTES = 16 << 20
+"""How much of a file is read at once, unless a batch has more."""
+MAX_BATCH_BYTES = 32 << 20
+"""A batch that is said to be larger is damaged: a controller's batches have 8 MiB at most."""
 _MAX_CONTENT_BYTES = 64 << 20
-"""What the records of a batch may decompress to: a controller's batches have 8 MiB at most."""
+"""What the records of a batch may decompress to."""
 _NULL = 1
 """Size -1 as a varint."""
 
@@ -69,49 +73,144 @@ class MetadataLogPart:
     has_snapshot_footer: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BytesOnDisk:
+    """The bytes of a file, read where they are needed.
+
+    Attributes:
+        read: returns so many bytes from a position on, fewer where the file has become shorter.
+        size_bytes: of the file.
+    """
+
+    read: Callable[[int, int], Buffer]
+    size_bytes: int
+
+    @classmethod
+    def of(cls, data: Buffer) -> BytesOnDisk:
+        """Return *data*, which is in memory, as if it were on disk."""
+        octets = view_octets(data)
+        return cls(
+            read=lambda position, size_bytes: octets[position : position + size_bytes],
+            size_bytes=len(octets),
+        )
+
+
+class MetadataLogReader:
+    """Reads a segment of the metadata log, or a snapshot, batch by batch: one window of it is in memory.
+
+    Args:
+        data: the segment or snapshot.
+        crc32c: CRC-32C of bytes; give a fast one, a segment has up to 1 GiB.
+        from_offset: batches that end below this offset are verified but not opened.
+
+    Attributes:
+        valid_bytes, first_offset, next_offset, damage, has_snapshot_footer: as in `MetadataLogPart`, of what was
+            read so far.
+    """
+
+    def __init__(
+        self,
+        data: Buffer | BytesOnDisk,
+        *,
+        crc32c: Callable[[bytes], int] = plain.crc32c,
+        from_offset: int = 0,
+    ) -> None:
+        self._data = data if isinstance(data, BytesOnDisk) else BytesOnDisk.of(data)
+        self._crc32c = crc32c
+        self._from_offset = from_offset
+        self._window = memoryview(b"")
+        self._window_position = 0
+        self.valid_bytes = 0
+        self.first_offset: int | None = None
+        self.next_offset: int | None = None
+        self.damage: str | None = None
+        self.has_snapshot_footer = False
+
+    def batches(self) -> Iterator[MetadataBatch]:
+        """Yield the data batches up to the end or the first bad batch.
+
+        Raises:
+            MalformedMetadataError: a batch whose CRC is right holds what no metadata record can be.
+        """
+        try:
+            while (size_bytes := self._next_size()) is not None:
+                batch = self._read_next(size_bytes)
+                if batch is not None:
+                    yield batch
+        except MalformedMetadataError:
+            raise
+        except FormatError as error:
+            self.damage = str(error)
+            return
+        left_bytes = self._data.size_bytes - self.valid_bytes
+        if left_bytes:
+            self.damage = f"position {self.valid_bytes}: {left_bytes} bytes of a batch that is cut off"
+
+    def _next_size(self) -> int | None:
+        """Return the size of the next batch, None where the log ends or the batch is cut off."""
+        position, left_bytes = self.valid_bytes, self._data.size_bytes - self.valid_bytes
+        if left_bytes <= layout.HEADER_UP_TO_MAGIC_BYTES:
+            return None
+        size_bytes = read_batch_size(self._octets(layout.LOG_OVERHEAD_BYTES), position)
+        if size_bytes > left_bytes:
+            return None
+        if size_bytes > MAX_BATCH_BYTES:
+            raise CorruptBatchError(
+                f"position {position}: {size_bytes} bytes, the most is {MAX_BATCH_BYTES}", position=position
+            )
+        return size_bytes
+
+    def _read_next(self, size_bytes: int) -> MetadataBatch | None:
+        """Verify the next batch, step behind it, and return it if it holds metadata records that are asked for."""
+        position = self.valid_bytes
+        octets = self._octets(size_bytes)
+        header = check_record_batch(octets, crc32c=self._crc32c)
+        if self.first_offset is None:
+            self.first_offset = header.base_offset
+        self.valid_bytes, self.next_offset = position + size_bytes, header.last_offset + 1
+        if header.is_control:
+            self.has_snapshot_footer |= _is_snapshot_footer(octets, position, header)
+            return None
+        return _read_batch(octets, position, header) if self.next_offset > self._from_offset else None
+
+    def _octets(self, size_bytes: int) -> memoryview:
+        """Return so many bytes from the next batch on."""
+        start = self.valid_bytes - self._window_position
+        if start + size_bytes > len(self._window):
+            self._window = memoryview(b"")  # two of them are never there at once
+            wanted = min(max(size_bytes, WINDOW_BYTES), self._data.size_bytes - self.valid_bytes)
+            self._window = view_octets(self._data.read(self.valid_bytes, wanted))
+            self._window_position, start = self.valid_bytes, 0
+        if start + size_bytes > len(self._window):
+            raise BufferUnderflowError(
+                f"position {self.valid_bytes}: the file became shorter while it was read",
+                position=self.valid_bytes,
+            )
+        return self._window[start : start + size_bytes]
+
+
 def read_metadata_log(
     data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c, from_offset: int = 0
 ) -> MetadataLogPart:
     """Return the metadata records in *data* up to the first batch that is cut off or damaged.
 
     Args:
-        data: one segment of the log, or a snapshot.
-        crc32c: CRC-32C of bytes; give a fast one, a segment has up to 1 GiB.
-        from_offset: batches that end below this offset are verified but not opened.
+        data, crc32c, from_offset: as in `MetadataLogReader`.
 
     Raises:
         MalformedMetadataError: a batch whose CRC is right holds what no metadata record can be.
 
     Kafka: LogSegment.recover says which batches count, RecordsIterator how they are read.
     """
-    octets = view_octets(data)
-    batches: list[MetadataBatch] = []
-    valid_bytes, has_footer = 0, False
-    first_offset = next_offset = damage = None
-    try:
-        for place in walk_batches(octets):
-            header = check_record_batch(
-                octets[place.position : place.position + place.size_bytes], crc32c=crc32c
-            )
-            first_offset = header.base_offset if first_offset is None else first_offset
-            valid_bytes, next_offset = place.position + place.size_bytes, header.last_offset + 1
-            if header.is_control:
-                has_footer |= _is_snapshot_footer(octets, place.position, header)
-            elif next_offset > from_offset:
-                batches.append(_read_batch(octets, place.position, header))
-    except MalformedMetadataError:
-        raise
-    except FormatError as error:
-        damage = str(error)
-    if damage is None and valid_bytes < len(octets):
-        damage = f"position {valid_bytes}: {len(octets) - valid_bytes} bytes of a batch that is cut off"
+    reader = MetadataLogReader(data, crc32c=crc32c, from_offset=from_offset)
+    batches = tuple(reader.batches())
     return MetadataLogPart(
-        batches=tuple(batches),
-        valid_bytes=valid_bytes,
-        first_offset=first_offset,
-        next_offset=next_offset,
-        damage=damage,
-        has_snapshot_footer=has_footer,
+        batches=batches,
+        valid_bytes=reader.valid_bytes,
+        first_offset=reader.first_offset,
+        next_offset=reader.next_offset,
+        damage=reader.damage,
+        has_snapshot_footer=reader.has_snapshot_footer,
     )
 
 
@@ -125,13 +224,23 @@ def read_kraft_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = plain.
     Kafka: RecordsSnapshotReader.
     """
     snapshot = read_metadata_log(data, crc32c=crc32c)
-    if snapshot.damage is not None:
-        raise CorruptBatchError(f"damaged snapshot, {snapshot.damage}", position=snapshot.valid_bytes)
+    check_kraft_snapshot(snapshot)
     return snapshot
 
 
+def check_kraft_snapshot(read: MetadataLogPart | MetadataLogReader) -> None:
+    """Refuse a `*.checkpoint` that was not read to its end.
+
+    Raises:
+        CorruptBatchError: a batch is damaged or cut off.
+    """
+    if read.damage is not None:
+        raise CorruptBatchError(f"damaged snapshot, {read.damage}", position=read.valid_bytes)
+
+
 def _read_batch(octets: memoryview, position: int, header: RecordBatchHeader) -> MetadataBatch:
-    records = _read_plainly(octets, position, header)
+    """Return what the batch *octets* holds, which stands at *position*."""
+    records = _read_plainly(octets, header)
     if records is None:
         records = _read_thoroughly(octets, position, header)
     return MetadataBatch(
@@ -143,16 +252,14 @@ def _read_batch(octets: memoryview, position: int, header: RecordBatchHeader) ->
     )
 
 
-def _read_plainly(
-    octets: memoryview, position: int, header: RecordBatchHeader
-) -> list[MetadataRecord] | None:
+def _read_plainly(octets: memoryview, header: RecordBatchHeader) -> list[MetadataRecord] | None:
     """Return the records of a batch as controllers write it, without a `Record` each; None for any other.
 
     A large cluster's log holds hundreds of thousands of records, nearly all of them of no interest here.
     """
     if header.attributes & layout.COMPRESSION_CODEC_MASK or header.record_count < 0:
         return None
-    payload = bytes(octets[position + layout.RECORDS_POSITION : position + header.size_bytes])
+    payload = bytes(octets[layout.RECORDS_POSITION :])
     records: list[MetadataRecord] = []
     at = 0
     try:
@@ -177,7 +284,7 @@ def _read_plainly(
 def _read_thoroughly(octets: memoryview, position: int, header: RecordBatchHeader) -> list[MetadataRecord]:
     records: list[MetadataRecord] = []
     try:
-        for record in read_records(octets, position, header=header, max_bytes=_MAX_CONTENT_BYTES):
+        for record in read_records(octets, header=header, max_bytes=_MAX_CONTENT_BYTES):
             if record.key is not None or not record.value:
                 raise MalformedMetadataError("a metadata record has a value and no key")
             records.append(read_metadata_record(record.value))
@@ -190,7 +297,7 @@ def _read_thoroughly(octets: memoryview, position: int, header: RecordBatchHeade
 
 def _is_snapshot_footer(octets: memoryview, position: int, header: RecordBatchHeader) -> bool:
     try:
-        records = read_records(octets, position, header=header, max_bytes=MAX_CONTENT_BYTES)
+        records = read_records(octets, header=header, max_bytes=MAX_CONTENT_BYTES)
         types = {read_control_type(record.key or b"") for record in records}
     except FormatError as error:
         raise MalformedMetadataError(

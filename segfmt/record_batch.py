@@ -165,20 +165,32 @@ def walk_batches(data: Buffer, position: int = 0) -> Iterator[BatchSlice]:
     octets = view_octets(data)
     end = len(octets)
     while position < end - layout.HEADER_UP_TO_MAGIC_BYTES:
-        length_at = position + layout.LENGTH_POSITION
-        length = int.from_bytes(octets[length_at : length_at + 4], "big", signed=True)
-        if length < layout.MIN_MESSAGE_BYTES:
-            raise CorruptBatchError(
-                f"position {position}: length {length}, the least is {layout.MIN_MESSAGE_BYTES}",
-                position=position,
-            )
-        size_bytes = layout.LOG_OVERHEAD_BYTES + length
+        size_bytes = read_batch_size(octets[position : position + layout.LOG_OVERHEAD_BYTES], position)
         if size_bytes > end - position:
             return
         magic = octets[position + layout.MAGIC_POSITION]
         offset = int.from_bytes(octets[position : position + 8], "big", signed=True)
         yield BatchSlice(position, size_bytes, offset, magic - 256 if magic > 127 else magic)
         position += size_bytes
+
+
+def read_batch_size(head: memoryview, position: int) -> int:
+    """Return the bytes of the batch or message that begins with *head*, by its length field.
+
+    Args:
+        head: 12 bytes at least.
+        position: where it stands in the log, for the error.
+
+    Raises:
+        CorruptBatchError: a length below 14.
+    """
+    length = int.from_bytes(head[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES], "big", signed=True)
+    if length < layout.MIN_MESSAGE_BYTES:
+        raise CorruptBatchError(
+            f"position {position}: length {length}, the least is {layout.MIN_MESSAGE_BYTES}",
+            position=position,
+        )
+    return layout.LOG_OVERHEAD_BYTES + length
 
 
 def read_record_batch_header(data: Buffer, position: int = 0) -> RecordBatchHeader:

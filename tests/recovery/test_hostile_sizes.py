@@ -13,15 +13,18 @@ from native.raw_scan import Stop
 from recovery.errors import PartitionRefusedError
 from recovery.file_system import read_small
 from recovery.listing import look_into
+from recovery.metadata_files import load_cluster_metadata
 from recovery.model import LogSettings, Original, ScanRequest
 from recovery.segment import Segment
 from recovery.small_files import has_corrupt_txn_index
 from recovery.source import PartitionFiles
 from recovery.tree import MOST_WHOLE_BYTES, PartitionTree
-from segfmt.errors import CorruptSnapshotError
+from segfmt.errors import CorruptBatchError, CorruptSnapshotError
+from segfmt.metadata_log import MAX_BATCH_BYTES
 from segfmt.producer_snapshot import read_producer_snapshot
 from tests import builders
 from tests.recovery.memory import name
+from tests.segfmt.golden_files import golden
 
 HUGE_BYTES = (2 << 30) - 100
 MOST_GROWTH_BYTES = 128 << 20
@@ -78,6 +81,14 @@ def active_segment(path: str) -> str:
     return f"{scan.stop.name} {scan.valid_bytes}"
 
 
+def metadata(folder: str) -> str:
+    try:
+        found = load_cluster_metadata(folder)
+    except CorruptBatchError as error:
+        return str(error)
+    return f"{len(found.topic_ids)} {found.end_offset} {found.damage}"
+
+
 @pytest.mark.parametrize(("base_offset", "is_corrupt"), [(0, False), (7, True)])
 def test_a_transaction_index_of_zeros(tmp_path: Path, base_offset: int, is_corrupt: bool) -> None:
     """A broker goes through it entry by entry: offset 0 is none below the base offset 0."""
@@ -132,4 +143,43 @@ def test_a_checkpoint_of_a_log_dir_has_an_end(tmp_path: Path) -> None:
         OSError, match=f"{HUGE_BYTES} bytes, and no such file has more than .* Remedy: "
     ) as raised:
         read_small(str(huge))
+    assert raised.value.filename == str(huge)
+
+
+def metadata_dirs(tmp_path: Path, file: str, data: bytes) -> tuple[Path, Path]:
+    small = sparse(tmp_path / "small" / file, len(data), data)
+    return small.parent, sparse(tmp_path / "huge" / file, data=data).parent
+
+
+def test_a_metadata_log_that_ends_in_zeros(tmp_path: Path) -> None:
+    data = golden("cluster-metadata.log")
+    small, huge = metadata_dirs(tmp_path, name(0), data)
+    told = metadata(str(small))
+    assert told.endswith(" None")
+    end = f"position {len(data)}: length 0, the least is 14"
+    assert bounded("metadata", small, huge) == told.replace("None", end)
+
+
+@pytest.mark.parametrize("size_bytes", [MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, HUGE_BYTES // 2])
+def test_a_metadata_log_with_a_batch_that_is_said_to_be_huge(tmp_path: Path, size_bytes: int) -> None:
+    whole = golden("cluster-metadata.log")
+    head = bytearray(builders.record_batch(base_offset=1))
+    head[8:12] = (size_bytes - 12).to_bytes(4, "big")
+    small, huge = metadata_dirs(tmp_path, name(0), whole + bytes(head))
+    said = bounded("metadata", small, huge)
+    is_read = size_bytes <= MAX_BATCH_BYTES
+    assert ("CRC" if is_read else f"position {len(whole)}: {size_bytes} bytes, the most is") in said
+    assert said.split(" ")[:2] == metadata(str(small)).split(" ")[:2]
+
+
+def test_a_checkpoint_of_the_metadata_log_that_ends_in_zeros(tmp_path: Path) -> None:
+    data = golden("bootstrap.checkpoint")
+    small, huge = metadata_dirs(tmp_path, f"{9:020}-{1:010}.checkpoint", data)
+    assert f"position {len(data)}: length 0" in bounded("metadata", small, huge)
+
+
+def test_a_metadata_log_that_is_larger_than_a_segment_can_be(tmp_path: Path) -> None:
+    huge = sparse(tmp_path / name(0), 1 << 31)
+    with pytest.raises(OSError, match="no such file has more than") as raised:
+        load_cluster_metadata(str(tmp_path))
     assert raised.value.filename == str(huge)
