@@ -16,7 +16,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
@@ -29,14 +29,16 @@ from recovery.commit import Commit
 from recovery.digest import begins_with, look_into
 from recovery.durable import copy_new, give_to_owner_of, make_folder_like, opened, sync, sync_all, write_fully
 from recovery.file_system import (
+    check_size,
     free_name,
     is_folder,
     is_there,
     mount_of,
-    read_small,
+    naming,
+    open_file,
     refuse_link,
 )
-from recovery.manifest import digest_fields
+from recovery.manifest import Line, digest_fields, json_object, read_lines
 from recovery.model import FileStat
 from recovery.quarantine_place import quarantine_root
 
@@ -321,16 +323,25 @@ def read_manifest(run: str) -> list[dict[str, Any]]:
     path = os.path.join(run, MANIFEST)
     refuse_link(run)
     try:
-        lines = read_small(path, MOST_MANIFEST_BYTES, flags=os.O_RDONLY | os.O_NOFOLLOW).split(b"\n")
+        descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return []
-    entries = []
-    for line in lines:
-        with contextlib.suppress(ValueError):
-            entry = json.loads(line.decode())
-            if isinstance(entry, dict) and "kind" in entry and "partition" in entry:
-                entries.append(entry)
-    return entries
+    entries = map(json_object, lines_of(descriptor, path))
+    return [entry for entry in entries if entry is not None and "kind" in entry and "partition" in entry]
+
+
+def lines_of(descriptor: int, path: str) -> Iterator[Line]:
+    """Yield the lines of a manifest that is open, and close it.
+
+    Args:
+        path: what errors call it.
+
+    Raises:
+        OSError: it cannot be read. EFBIG: it is larger than any.
+    """
+    with naming(path), open(descriptor, "rb", buffering=0) as file:
+        check_size(descriptor, MOST_MANIFEST_BYTES, path)
+        yield from read_lines(file.read)
 
 
 def _digest(entry: Mapping[str, Any]) -> str:

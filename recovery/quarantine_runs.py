@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from recovery.digest import content_problem
 from recovery.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
 from recovery.manifest import Manifest, StoredEntry, StoredLog, is_segment, read_manifest
-from recovery.quarantine import MANIFEST, MOST_MANIFEST_BYTES
+from recovery.quarantine import MANIFEST, lines_of
 from segfmt.value_class import dataclass
 
 _STORED_NAME: Final = re.compile(r"(.+?)(?:\.from-(\d+))?(?:~\d+)?", re.DOTALL)
@@ -249,7 +249,7 @@ def read_run(root: str, name: str) -> QuarantineRun | None:
 def _read_run(root: str, root_descriptor: int, name: str) -> QuarantineRun | None:
     try:
         with opened_folder(name, at=root_descriptor) as folder:
-            manifest = read_manifest(_read_below(folder, MANIFEST))
+            manifest = _manifest_of(folder)
     except (NotADirectoryError, FileNotFoundError):
         return None
     started_ms = started_ms_of(name)
@@ -278,22 +278,15 @@ def _found_file(path: str, found: os.stat_result) -> FoundFile:
     )
 
 
-def _read_below(folder: int, name: str) -> bytes:
-    """Return the bytes of a regular file, none where there is none."""
+def _manifest_of(folder: int) -> Manifest:
+    """Return what the manifest of a run says, one without lines where it is no regular file or there is none."""
     try:
-        descriptor = open_file(name, os.O_RDONLY | os.O_NOFOLLOW, at=folder)
+        descriptor = open_file(MANIFEST, os.O_RDONLY | os.O_NOFOLLOW, at=folder)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.EINVAL):
-            return b""
+            return read_manifest(())
         raise
-    path = name_of(descriptor)
-    with naming(path), open(descriptor, "rb") as file:
-        size_bytes = os.fstat(descriptor).st_size
-        if size_bytes > MOST_MANIFEST_BYTES:
-            raise OSError(
-                errno.EFBIG, f"{size_bytes} bytes; no manifest has more than {MOST_MANIFEST_BYTES}", path
-            )
-        return file.read()
+    return read_manifest(lines_of(descriptor, name_of(descriptor)))
 
 
 def _check_entry(folder: int, entry: StoredEntry) -> str | None:

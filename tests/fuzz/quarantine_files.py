@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import struct
@@ -17,7 +18,7 @@ from native.raw_scan import PRODUCER_DTYPE, RawScan, Stop
 from recovery.errors import JournalError
 from recovery.journal import Journal
 from recovery.journal_record import Header
-from recovery.manifest import is_below, read_manifest
+from recovery.manifest import is_below, read_lines, read_manifest
 from recovery.model import FileStat, Original, ScanMode, ScanRequest
 from recovery.scan_record import ARRAYS, encode_scan
 from tests.fuzz.choices import Choices
@@ -154,7 +155,7 @@ def _journals() -> list[bytes]:
 
 def _manifest(data: bytes) -> None:
     """Any bytes are a manifest, of which no line leads out of its folder."""
-    found = read_manifest(data)
+    found = read_manifest(read_lines(io.BytesIO(data).read))
     for entry in found.entries:
         assert is_below(entry.stored)
         joined = os.path.normpath(os.path.join("/run", entry.stored))

@@ -13,8 +13,11 @@ from native.raw_scan import Stop
 from recovery.errors import PartitionRefusedError
 from recovery.file_system import read_small
 from recovery.listing import look_into
+from recovery.manifest import MOST_LINE_BYTES
 from recovery.metadata_files import load_cluster_metadata
 from recovery.model import LogSettings, Original, ScanRequest
+from recovery.quarantine import MANIFEST, MOST_MANIFEST_BYTES, read_manifest
+from recovery.quarantine_runs import list_runs
 from recovery.segment import Segment
 from recovery.small_files import has_corrupt_txn_index
 from recovery.source import PartitionFiles
@@ -24,6 +27,7 @@ from segfmt.metadata_log import MAX_BATCH_BYTES
 from segfmt.producer_snapshot import read_producer_snapshot
 from tests import builders
 from tests.recovery.memory import name
+from tests.recovery.quarantine_builder import NEW_RUN, RunBuilder
 from tests.segfmt.golden_files import golden
 
 HUGE_BYTES = (2 << 30) - 100
@@ -87,6 +91,13 @@ def metadata(folder: str) -> str:
     except CorruptBatchError as error:
         return str(error)
     return f"{len(found.topic_ids)} {found.end_offset} {found.damage}"
+
+
+def manifest(root: str) -> str:
+    (run,) = list_runs(root)
+    entries = read_manifest(run.path)
+    assert [entry["stored"] for entry in entries] == [entry.stored for entry in run.counted]
+    return f"{len(entries)} {run.manifest.problems} {run.manifest.has_torn_end}"
 
 
 @pytest.mark.parametrize(("base_offset", "is_corrupt"), [(0, False), (7, True)])
@@ -183,3 +194,38 @@ def test_a_metadata_log_that_is_larger_than_a_segment_can_be(tmp_path: Path) -> 
     with pytest.raises(OSError, match="no such file has more than") as raised:
         load_cluster_metadata(str(tmp_path))
     assert raised.value.filename == str(huge)
+
+
+def manifest_roots(tmp_path: Path) -> tuple[Path, Path]:
+    """Two folders of runs, of a run with a manifest that names a file each."""
+    roots = tmp_path / "small", tmp_path / "huge"
+    for root in roots:
+        RunBuilder(root, NEW_RUN, tmp_path / "d1").save()
+    return roots
+
+
+def test_a_manifest_that_ends_in_zeros(tmp_path: Path) -> None:
+    small, huge = manifest_roots(tmp_path)
+    os.truncate(huge / NEW_RUN / MANIFEST, MOST_MANIFEST_BYTES)
+    assert manifest(str(small)) == "1 () False"
+    assert bounded("manifest", small, huge) == "1 () True"
+
+
+def test_a_manifest_with_a_huge_line_between_others(tmp_path: Path) -> None:
+    small, huge = manifest_roots(tmp_path)
+    path = huge / NEW_RUN / MANIFEST
+    line = path.read_bytes()
+    os.truncate(path, MOST_LINE_BYTES * 5)
+    with path.open("ab") as file:
+        file.write(b"\n" + line.replace(b"t-0/", b"t-0/x"))
+    problems = ("line 2 of the manifest is not a JSON object",)
+    assert bounded("manifest", small, huge) == f"2 {problems} False"
+
+
+def test_a_manifest_that_is_larger_than_any(tmp_path: Path) -> None:
+    _, huge = manifest_roots(tmp_path)
+    os.truncate(huge / NEW_RUN / MANIFEST, MOST_MANIFEST_BYTES + 1)
+    for read in (manifest, lambda root: read_manifest(f"{root}/{NEW_RUN}")):
+        with pytest.raises(OSError, match="no such file has more than") as raised:
+            read(str(huge))
+        assert raised.value.filename == str(huge / NEW_RUN / MANIFEST)

@@ -390,7 +390,9 @@ class TestOwner:
 
 
 class TestTornManifest:
-    @pytest.mark.parametrize("rubbish", [b'{"version": 1, "ki', bytes(40), b"\xff\xfe{}\n", b"[]\n", b"7"])
+    @pytest.mark.parametrize(
+        "rubbish", [b'{"version": 1, "ki', bytes(40), b"\xff\xfe{}\n", b"[]\n", b"7", b"[" * 10**5]
+    )
     def test_a_line_that_does_not_parse_names_nothing(self, log_dir: Path, rubbish: bytes) -> None:
         path = str(log_dir / "t-0" / SEGMENT)
         first = Quarantine(str(log_dir))

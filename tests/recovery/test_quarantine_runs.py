@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.manifest import is_below, read_manifest
+import recovery.manifest
+from recovery.manifest import Line, is_below, read_lines, read_manifest
 from recovery.quarantine import Quarantine
 from recovery.quarantine_place import INSIDE_FOLDER, quarantine_roots
 from recovery.quarantine_runs import (
@@ -169,7 +171,20 @@ class TestManifest:
 
     @given(st.binary())
     def test_any_bytes_are_read(self, data: bytes) -> None:
-        read_manifest(data)
+        read_manifest(read_lines(io.BytesIO(data).read))
+
+    @given(st.lists(st.binary(max_size=9)), st.integers(1, 9), st.integers(0, 9))
+    def test_lines_are_those_of_the_whole(self, pieces: list[bytes], most_read: int, most_line: int) -> None:
+        data = b"\n".join(pieces)
+        file = io.BytesIO(data)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recovery.manifest, "MOST_LINE_BYTES", most_line)
+            found = list(read_lines(lambda _: file.read(most_read)))
+        *whole, rest = [line if len(line) <= most_line else b"" for line in data.split(b"\n")]
+        expected = [Line(bytearray(line), is_whole=True) for line in whole]
+        if not data.endswith(b"\n") and data:
+            expected.append(Line(bytearray(rest), is_whole=False))
+        assert found == expected
 
     @given(
         st.lists(
@@ -182,7 +197,8 @@ class TestManifest:
         )
     )
     def test_any_json_is_read(self, lines: list[dict[str, object]]) -> None:
-        found = read_manifest("".join(json.dumps(line) + "\n" for line in lines).encode())
+        data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        found = read_manifest(read_lines(io.BytesIO(data).read))
         assert all(is_below(entry.stored) for entry in found.entries)
 
 
