@@ -208,8 +208,11 @@ class PartitionRun:
         return scan
 
     def _read(self, request: ScanRequest) -> RawScan:
-        with self._phases.during("scan"):
-            return self._files.scan(request)
+        try:
+            with self._phases.during("scan"):
+                return self._files.scan(request)
+        except MemoryError as error:  # the fold would not know which file it was
+            raise _refusal_for_memory(request.part.file) from error
 
     # -- the run --------------------------------------------------------------------------------------------
 
@@ -257,6 +260,8 @@ class PartitionRun:
             return self._refused(refusal, started_s)
         except PermissionError as error:  # only read so far
             return self._refused(_refusal_of(error), started_s)
+        except MemoryError:
+            return self._refused(_refusal_for_memory(self._task.folder), started_s)
         finally:
             self.scans.cancel()
         with self._phases.during("plan"):
@@ -362,6 +367,16 @@ def _refusal_of(error: PermissionError) -> PartitionRefusedError:
         position=None,
         rule=f"{error.strerror} (IOException takes the log dir offline)",
         remedy="find out what keeps it closed: access lists, a security module, an exported file system",
+    )
+
+
+def _refusal_for_memory(file: str) -> PartitionRefusedError:
+    """Return the refusal of a partition with something that takes more memory than there is."""
+    return PartitionRefusedError(
+        file=file,
+        position=None,
+        rule="there is too little memory to read it",
+        remedy="give the run more memory, or fewer --threads",
     )
 
 

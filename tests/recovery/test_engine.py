@@ -273,6 +273,29 @@ class TestTroubleInOneDir:
         assert footprint(dirs[1] / "bt-0") == found
         assert {partition.status for partition in report.log_dirs[1].partitions} == {"failed"}
 
+    @pytest.mark.parametrize(("call", "file"), [("scan", name(10, ".log")), ("read", "bt-1")])
+    def test_too_little_memory_refuses_the_partition(
+        self, dirs: list[Path], call: str, file: str, monkeypatch
+    ) -> None:
+        really = getattr(source.PartitionFiles, call)
+
+        def fail(files: source.PartitionFiles, wanted: object) -> object:
+            is_meant = call == "read" or wanted.part.file == file
+            if is_meant and files._folder == str(dirs[1] / "bt-1"):
+                raise MemoryError
+            return really(files, wanted)
+
+        monkeypatch.setattr(source.PartitionFiles, call, fail)
+        found = footprint(dirs[1] / "bt-1")
+        report = run(*dirs)
+        assert report.exit_code == 4
+        refused = {one.folder: one for one in report.partitions if one.status == "refused"}
+        assert list(refused) == ["bt-1"]
+        (problem,) = refused["bt-1"].problems
+        assert (problem.file, problem.rule) == (file, "there is too little memory to read it")
+        assert footprint(dirs[1] / "bt-1") == found
+        assert [(one / MARKER).exists() for one in dirs] == [True, False, True]
+
     @pytest.mark.parametrize("call", ["fsync", "rename"])
     def test_while_writing_and_the_next_run_comes_to_the_same_end(
         self, dirs: list[Path], tmp_path: Path, call: str, monkeypatch
