@@ -80,10 +80,10 @@ class _SegmentScrub:
             self._end = self._log.end_position
             self._read_batches()
             self._log.leave(self._end)
-        except OSError as error:  # what was read until then counts
+        except (OSError, MemoryError) as error:  # what was read until then counts
             self._end_piece(is_broken=True)
             result.is_whole = False
-            self._find(self._position, "unreadable", str(error), is_unchecked=True)
+            self._find(self._position, "unreadable", str(error) or "too little memory", is_unchecked=True)
         finally:
             self._log.close()
         result.checked_bytes[task.log] = self._end

@@ -522,8 +522,9 @@ class TestLiveBroker:
 
 
 class TestReading:
-    def test_a_bad_sector_ends_one_file(
-        self, victim: tuple[Sample, Victim], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError()])
+    def test_a_bad_sector_or_too_little_memory_ends_one_file(
+        self, victim: tuple[Sample, Victim], error: Exception, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sample, damaged = victim
         bad = damaged.logs()[0]
@@ -531,12 +532,14 @@ class TestReading:
 
         def preadv(descriptor: int, buffers: list[object], position: int) -> int:
             if os.fstat(descriptor).st_ino == inode:
-                raise OSError(5, "Input/output error")
+                raise error
             return real(descriptor, buffers, position)
 
         monkeypatch.setattr(recovery.segment_files.os, "preadv", preadv)
         report = scrub(sample, [damaged.log_dir])
-        assert [Path(file.path).name for file in report.unchecked] == [bad.name]
+        (unchecked,) = report.unchecked
+        assert Path(unchecked.path).name == bad.name
+        assert (str(error) or "too little memory") in unchecked.findings[0].detail
         assert report.exit_code == 4
         assert report.log_dirs[0].segment_count == len(damaged.logs())
 
