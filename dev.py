@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -69,13 +68,8 @@ def demo(_arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """Run the tests; without Java or Maven those against the real Kafka are skipped, with the reason."""
-    missing = [command for command in ("java", "mvn") if shutil.which(command) is None]
-    if missing:
-        print(
-            f"{', '.join(missing)} not found: the suites that need the real Kafka will be skipped",
-            file=sys.stderr,
-        )
+    """Run the tests; what this machine lacks is said first, and what needs it is skipped, with the reason."""
+    python("-m", "tests.machine")
     # The suites are side by side by default; a JVM and whole brokers are with each of them.
     workers = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist", "worksteal")
     return python("-m", "pytest", *(arguments or workers)).returncode

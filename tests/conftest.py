@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars, missing_commands
+from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars
+from tests.machine import JAVA
 from tests.s3_server import S3Server, S3UnavailableError, server_program
 from tests.spark_versions import SparkUnavailableError, oldest_spark
 from tests.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
@@ -73,8 +74,17 @@ def s3_server(tmp_path: Path) -> Iterator[S3Server]:
         yield server
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "needs(*what): skipped where the machine lacks that, see tests/machine.py"
+    )
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip, with the reason, what needs the real Kafka, S3 or Spark where it cannot be had."""
+    """Skip, with the reason, what needs the real Kafka, S3, Spark or a right where it cannot be had."""
+    for need in (need for mark in item.iter_markers("needs") for need in mark.args):
+        if need.why_not is not None:
+            pytest.skip(need.why_not)
     if any(item.get_closest_marker(name) for name in _NEEDS_JAVA):
         reason = _why_no_kafka()
         if reason is not None:
@@ -103,8 +113,8 @@ def pytest_runtest_makereport(
 
 @functools.cache
 def _why_no_kafka() -> str | None:
-    if "java" in missing_commands():
-        return "no java on the PATH"
+    if JAVA.why_not is not None:
+        return JAVA.why_not
     try:
         kafka_jars()
     except KafkaUnavailableError as error:
@@ -123,8 +133,8 @@ def _why_no_s3() -> str | None:
 
 @functools.cache
 def _why_no_spark() -> str | None:
-    if "java" in missing_commands():
-        return "no java on the PATH"
+    if JAVA.why_not is not None:
+        return JAVA.why_not
     return None if importlib.util.find_spec("pyspark") else "no pyspark in this environment"
 
 

@@ -47,23 +47,29 @@ def failing_disk(place: Path) -> Iterator[tuple[Path, Path]]:
         disk = below / "disk"
         with disk.open("wb") as file:
             file.truncate(256 << 20)
-        subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=1,nodiscard", str(disk)], check=True)
+        _run("mkfs.ext4", "-q", "-E", "lazy_itable_init=1,nodiscard", str(disk))
         mounted = place / "disk"
         mounted.mkdir()
-        subprocess.run(["mount", "-o", "loop", str(disk), str(mounted)], check=True)
+        _run("mount", "-o", "loop", str(disk), str(mounted))
         filler = below / "filler"
         try:
             yield mounted, filler
         finally:
             filler.unlink(missing_ok=True)
-            subprocess.run(["umount", str(mounted)], check=True)
+            _run("umount", str(mounted))
 
 
 @contextmanager
 def _mounted(place: Path, kind: str, options: str) -> Iterator[Path]:
-    subprocess.run(["mount", "-t", kind, "-o", options, kind, str(place)], check=True)
+    _run("mount", "-t", kind, "-o", options, kind, str(place))
     try:
         yield place
     finally:
         # A JVM lets go of files that it has deleted when it likes.
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+        _run("umount", "--lazy", str(place))
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip()}")

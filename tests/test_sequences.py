@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
+from tests.machine import MOUNTS, OVERLAYS, needs
 from tests.sequences import Campaign
 
 CASES = 45
 
 pytestmark = [
     pytest.mark.java,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system"),
+    needs(MOUNTS, OVERLAYS),
 ]
 
 

@@ -14,12 +14,13 @@ from tests.cli.test_owners import GROUP, OWNER, give_away, owners
 from tests.kafka import Broker
 from tests.kafka_broker import QUIET_PROPERTIES
 from tests.kafka_jars import ORACLE_DIR
+from tests.machine import OTHER_USERS, OTHERS_FILES, needs
 from tests.samples import unpack
 
 pytestmark = [
     pytest.mark.java,
     pytest.mark.broker,
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root may start a broker as another user"),
+    needs(OTHERS_FILES, OTHER_USERS),
 ]
 
 AS_OWNER = ["setpriv", "--reuid", str(OWNER), "--regid", str(GROUP), "--clear-groups"]

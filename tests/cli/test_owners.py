@@ -14,6 +14,7 @@ import pytest
 from segfmt.metadata_record import MetadataRecord
 from tests.cli.command import Done, recover, run
 from tests.cli.paused import start_paused
+from tests.machine import OTHER_USERS, OTHERS_FILES, needs
 from tests.recovery.driving import footprint, own_leftovers, quarantine_of
 from tests.recovery.test_config_metadata import level, register
 from tests.recovery.test_config_metadata import log as metadata_log
@@ -34,7 +35,7 @@ os.setuid({OWNER})
 sys.exit(recovery.cli.main.main(sys.argv[1:]))
 """
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+pytestmark = needs(OTHERS_FILES, OTHER_USERS)
 
 
 @pytest.fixture

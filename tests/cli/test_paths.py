@@ -11,10 +11,9 @@ import pytest
 
 from tests.cli.command import Done, assert_one_line, recover, run
 from tests.cli.test_owners import AS_BROKERS_USER, GROUP, OWNER, give_away
+from tests.machine import OTHERS_FILES, needs
 from tests.recovery.driving import footprint
 from tests.samples import MARKER, Sample, unpack
-
-only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
 
 
 def partition(done: Done, name: str) -> dict[str, object]:
@@ -100,7 +99,7 @@ class TestOneFolderUnderTwoNames:
         assert partition(done, "late-0")["status"] == "recovered"
 
 
-@only_root
+@needs(OTHERS_FILES)
 class TestALogDirThatCannotBeLookedAt:
     @pytest.fixture
     def hide(self, ram_path: Path) -> Callable[[int], Sample]:

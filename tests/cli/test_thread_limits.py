@@ -10,12 +10,11 @@ import pytest
 
 from tests.cli.command import Done, run
 from tests.cli.test_owners import GROUP, OWNER, give_away
+from tests.machine import OTHER_USERS, OTHERS_FILES, needs
 from tests.recovery.driving import own_leftovers
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can become another user with a limit of its own"
-)
+pytestmark = needs(OTHERS_FILES, OTHER_USERS)
 
 LIMITED = f"""
 import encodings.idna, os, resource, sys

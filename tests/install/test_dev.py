@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -60,3 +61,18 @@ def test_what_keeps_it_from_its_environment_is_said(
     assert "Remedy" in said
     assert "Traceback" not in said
     assert not dev.STAMP.exists()
+
+
+def test_what_the_machine_lacks_is_said_before_the_tests(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def noted(*arguments: str) -> subprocess.CompletedProcess[str]:
+        begun.append(arguments[1])
+        return subprocess.CompletedProcess(arguments, 0)
+
+    monkeypatch.setattr(dev, "make_environment", lambda: True)
+    monkeypatch.setattr(dev, "python", noted)
+    assert dev.main(["test"]) == 0
+    assert begun == ["tests.machine", "pytest"]

@@ -13,12 +13,11 @@ import pytest
 from recovery.undo import undo
 from tests.faults.states import MADE_STATES, State
 from tests.file_systems import overlay
+from tests.machine import MOUNTS, OVERLAYS, needs
 from tests.recovery.driving import log_bytes, lost_batches, quarantine_of, recover
 from tests.recovery.killing import killed_at
 from tests.recovery.test_undo import without_pending
 from tests.samples import MARKER, Sample, differences, tree_of, unpack, write_tree
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
 
 STATES = [state for state in MADE_STATES.values() if state.sample == "crashed"]
 
@@ -42,6 +41,7 @@ def made(
         yield state, plain, merged
 
 
+@needs(MOUNTS, OVERLAYS)
 @pytest.mark.parametrize("made", STATES, indirect=True, ids=lambda state: state.name)
 @pytest.mark.parametrize("is_beside", [True, False], ids=["quarantine beside", "quarantine elsewhere"])
 class TestOverlay:
@@ -67,6 +67,7 @@ class TestOverlay:
 KILLED = ["torn first segment", "interrupted compaction", "overflowed segment", "log start beyond the end"]
 
 
+@needs(MOUNTS, OVERLAYS)
 @pytest.mark.parametrize("made", [MADE_STATES[name] for name in KILLED], indirect=True, ids=KILLED)
 def test_a_run_that_is_killed_on_an_overlay_is_gone_on_with(
     samples: dict[str, Sample], made: tuple[State, Path, Path], ram_path: Path

@@ -16,6 +16,7 @@ import pytest
 from recovery import lock
 from recovery.errors import LogDirLockedError, LogDirOfflineError
 from recovery.lock import LogDirLocks
+from tests.machine import OTHERS_FILES, needs
 from tests.recovery.driving import footprint
 
 _HOLDER = """
@@ -327,7 +328,7 @@ class TestOddNames:
         words = f"{dirs[0]}/.lock: not a regular file. Remedy: move it away"
         assert str(error) == f"{dirs[0]}: {words}"
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+    @needs(OTHERS_FILES)
     @pytest.mark.parametrize("way", ["link", "hard link"])
     def test_what_a_link_leads_to_is_not_given_away(self, dirs: list[Path], way: str) -> None:
         secret = dirs[1] / "secret"

@@ -20,6 +20,7 @@ from recovery.source import PartitionFiles
 from tests.builders import data_batch, marker_batch
 from tests.edge_cases import BASES, NOW_MS, PROPERTIES, Log, segment
 from tests.kafka import Oracle
+from tests.machine import OTHERS_FILES, needs
 from tests.recovery import memory
 from tests.recovery.driving import footprint, recover
 from tests.recovery.memory import MemorySource, task_of
@@ -259,7 +260,7 @@ class TestUsers:
         root = BrokerUser(uid=0, gid=0, gids=frozenset({0}))
         assert root.lacks(self.stat(tmp_path, 0, self.OWNER, self.OWNER), "rwx") == ""
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+    @needs(OTHERS_FILES)
     def test_whose_broker_it_is(self, tmp_path: Path) -> None:
         os.chown(tmp_path, self.OWNER, self.OWNER)
         assert broker_user(str(tmp_path)).uid == self.OWNER
@@ -268,7 +269,7 @@ class TestUsers:
         os.chown(tmp_path / RECOVERY_POINTS, self.OTHER, self.OTHER)
         assert broker_user(str(tmp_path)).uid == self.OTHER
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+    @needs(OTHERS_FILES)
     def test_what_the_broker_cannot_open_is_told_with_a_command(self, tmp_path: Path) -> None:
         log = Log(tmp_path / "d")
         log.folder.mkdir(parents=True)

@@ -17,6 +17,7 @@ from recovery.report import RecoveryReport
 from recovery.undo import undo
 from tests.edge_cases import NOW_MS, PROPERTIES, Log
 from tests.kafka import Oracle
+from tests.machine import OTHERS_FILES, needs
 from tests.recovery.driving import (
     footprint,
     log_bytes,
@@ -179,7 +180,7 @@ class TestNever:
         assert action_lines(report) == []
         assert {path: at for path, at in footprint(log.log_dir).items() if path.startswith("t-0")} == found
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+    @needs(OTHERS_FILES)
     @pytest.mark.parametrize(
         ("name", "owner", "dir_owner", "is_moved"),
         [

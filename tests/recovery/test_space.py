@@ -32,6 +32,7 @@ from recovery.quarantine import Quarantine
 from recovery.space import SpaceLedger, need_of
 from recovery.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from tests.edge_cases import BASES, Log, segment
+from tests.machine import MOUNTS, needs
 from tests.recovery.driving import footprint, log_bytes, lost_batches, recover
 from tests.samples import MARKER, unpack
 from tests.test_edge_cases import sample_of
@@ -254,7 +255,7 @@ def test_who_must_wait_for_its_own_group_is_not_forgotten(
     assert report.exit_code == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+@needs(MOUNTS)
 class TestFullFileSystem:
     SIZE_BYTES = 1 << 20
 

@@ -18,11 +18,12 @@ from recovery.durable import sync_all, sync_below, write_new
 from recovery.quarantine_place import places_of
 from recovery.write_back import held_file_systems, sync_file_system
 from tests.file_systems import failing_disk, tmpfs
+from tests.machine import LOOP_DEVICES, MKFS_EXT4, MOUNTS, needs
 from tests.recovery.driving import recover
 from tests.samples import MARKER, unpack
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+@needs(MOUNTS, MKFS_EXT4, LOOP_DEVICES)
 class TestADiskThatFails:
     """A real one: a file system on a loop device whose own disk is full when it writes back."""
 
@@ -134,7 +135,7 @@ class TestWaiting:
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+@needs(MOUNTS)
 @pytest.mark.parametrize("is_mounted", [True, False])
 def test_a_partition_on_another_file_system_is_waited_for_as_well(tmp_path: Path, is_mounted: bool) -> None:
     log_dir = tmp_path / "d1"
