@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
 
 from recovery.errors import WorkerError
+
+MORE_THREADS = "allow more threads (ulimit -u, pids.max)"
+"""The remedy where there are too few."""
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 def is_started(thread: threading.Thread) -> bool:
@@ -37,4 +43,35 @@ class ThreadPool(ThreadPoolExecutor):
             super()._adjust_thread_count()
         except RuntimeError as error:
             if not self._threads:
-                raise WorkerError(f"{error}. Remedy: allow more threads (ulimit -u, pids.max)") from error
+                raise WorkerError(f"{error}. Remedy: {MORE_THREADS}") from error
+
+
+class PoolAhead(ThreadPool):
+    """A pool for what is done ahead of time: where there is no thread, it is done by whoever submits it."""
+
+    _has_threads: bool | None = None
+
+    def submit(
+        self, fn: Callable[_Arguments, _Result], /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> Future[_Result]:
+        """Begin *fn*, or do it now."""
+        if self._has_threads is None:
+            # What was submitted stays in the pool when no thread can be started: this is nothing to do twice.
+            try:
+                super().submit(_do_nothing)
+            except WorkerError:
+                self._has_threads = False
+            else:
+                self._has_threads = True
+        if self._has_threads:
+            return super().submit(fn, *args, **kwargs)
+        done: Future[_Result] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def _do_nothing() -> None:
+    pass

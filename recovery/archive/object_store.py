@@ -15,7 +15,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ import numpy.typing as npt
 from recovery.archive.archived import StoredObject
 from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
-from recovery.errors import UsageError
+from recovery.errors import UsageError, WorkerError
 from recovery.extras import ARCHIVE, needed_for
+from recovery.threads import MORE_THREADS, PoolAhead
 
 if TYPE_CHECKING:
     import obstore
@@ -209,8 +210,8 @@ class RangedObject:
 
 
 @functools.cache
-def _requests() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(RANGES_AHEAD, thread_name_prefix="archive-read")
+def _requests() -> PoolAhead:
+    return PoolAhead(RANGES_AHEAD, thread_name_prefix="archive-read")
 
 
 def _client(url: str) -> obstore.store.ObjectStore:
@@ -274,6 +275,12 @@ def _errors(url: str, key: str) -> Iterator[None]:
         found = _STATUS.search(str(error))
         kind, number = _ERRORS_OF_LISTINGS.get(found[1] if found else "", (OSError, errno.EIO))
         raise kind(number, _short(error), path) from error
+    except (
+        BaseException
+    ) as error:  # so that the library's own class for a panic, which is no Exception, is met
+        if type(error).__name__ == "PanicException" and "thread" in str(error):
+            raise WorkerError(f"{path}: {_short(error)}. Remedy: {MORE_THREADS}") from error
+        raise
 
 
 def _short(error: BaseException) -> str:

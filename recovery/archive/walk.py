@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 
 from recovery.archive.archived import PartitionPrefix, StoredObject
 from recovery.archive.layout import Layout
 from recovery.archive.segment_table import ArchivedPartition
 from recovery.archive.store import Level, Store
+from recovery.threads import PoolAhead
 from segfmt.value_class import dataclass
 
 LISTED_AHEAD = 16
@@ -51,7 +52,7 @@ def walk(
             return
         yield _walked(layout, where, store.list_level(""), "", ())
         return
-    with ThreadPoolExecutor(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:
+    with PoolAhead(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:
         yield from _below(_Walk(store, layout, pool, is_chosen), "", store.list_level(""))
 
 
@@ -60,7 +61,7 @@ class _Walk:
         self,
         store: Store,
         layout: Layout,
-        pool: ThreadPoolExecutor,
+        pool: PoolAhead,
         is_chosen: Callable[[PartitionPrefix], bool],
     ) -> None:
         self.layout = layout

@@ -35,7 +35,10 @@ _ONE_RUN: Final = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
 }
-_JAVA: Final = "Spark needs Java 17 or newer, on the PATH or in JAVA_HOME"
+_JAVA: Final = (
+    "Spark needs Java 17 or newer, on the PATH or in JAVA_HOME, "
+    "and some hundred threads (ulimit -u, pids.max)"
+)
 _CONNECT_PORT: Final = 15002
 _KNOCK_SECONDS: Final = 20
 _PROXIES: Final = frozenset({"grpc_proxy", "https_proxy", "http_proxy"})

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from recovery.stop_request import StopRequest
+from recovery.threads import is_started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +27,8 @@ def watched_tasks(
     spark: SparkSession, on_finished: Callable[[int], None], stop: StopRequest
 ) -> Iterator[None]:
     """Tell *on_finished* how many tasks have finished so far, within the context, from another thread.
+
+    Where the system allows no more threads, nothing is told, and a stop waits for the end of the job.
 
     Raises:
         InterruptedRecoveryError: *stop* was asked for; the job was cancelled.
@@ -60,12 +63,13 @@ def _watched_here(
                 context.cancelJobGroup(group)
 
     thread = threading.Thread(target=poll, name="spark-progress", daemon=True)
-    thread.start()
+    is_watched = is_started(thread)
     try:
         yield
     finally:
         is_over.set()
-        thread.join()
+        if is_watched:
+            thread.join()
 
 
 def _watched_over_connect(
@@ -85,10 +89,11 @@ def _watched_over_connect(
 
     spark.registerProgressHandler(handler)
     thread = threading.Thread(target=poll, name="spark-stop", daemon=True)
-    thread.start()
+    is_watched = is_started(thread)
     try:
         yield
     finally:
         is_over.set()
-        thread.join()
+        if is_watched:
+            thread.join()
         spark.removeProgressHandler(handler)

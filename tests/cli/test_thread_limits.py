@@ -24,6 +24,7 @@ import recovery, recovery.cli.main, recovery.watching, recovery.log_dir_process,
 recovery.recover(sys.argv.pop(1).split(","), dry_run=True)
 recovery.scrub.verify(sys.argv.pop(1).split(","))
 recovery.cli.main.build_parser()
+import recovery.spark.archive, recovery.archive.local_store, recovery.archive.log_dir_copy
 limit = int(sys.argv.pop(1))
 os.setgroups([])
 os.setgid({GROUP})
@@ -111,3 +112,15 @@ def test_verify_makes_do_with_fewer_as_well(sample: Sample, limit: int) -> None:
     done = run_limited(sample, limit, command="verify")
     assert "Traceback" not in done.stderr
     assert done.exit_code == (1 if limit == 1 else run("verify", "-c", sample.config).exit_code), done
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_an_archive_is_listed_by_fewer_as_well(sample: Sample, limit: int) -> None:
+    log_dirs = ",".join(map(str, sample.log_dirs))
+    command = (sys.executable, "-c", LIMITED, log_dirs, log_dirs, str(limit))
+    arguments = ("archive", "inventory", sample.root, "--format", "json")
+    done = run(*arguments, command=command, cwd="/")
+    assert done.stderr == ""
+    wanted = run(*arguments)
+    assert done.exit_code == wanted.exit_code == 0
+    assert done.report | {"durationMs": 0} == wanted.report | {"durationMs": 0}
