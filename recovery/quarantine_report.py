@@ -17,7 +17,7 @@ from recovery.printable import printable
 from recovery.purge import LogDirPurge, PurgedRun
 from recovery.quantity import bytes_text, count_text, duration_text
 from recovery.quarantine_runs import QuarantineRun, exclusive_bytes
-from recovery.report import EXIT_DAMAGE, EXIT_DONE, EXIT_PARTIAL
+from recovery.report import EXIT_DAMAGE, EXIT_DONE, EXIT_ERROR, EXIT_PARTIAL
 from segfmt.value_class import dataclass
 
 _MOST_LOGS = 10
@@ -39,12 +39,14 @@ class LogDirListing:
     Attributes:
         places: the folders that were looked in.
         unfinished: journals of interrupted runs.
+        error: why it could not be looked at; nothing is known of it then.
     """
 
     log_dir: str
     places: tuple[str, ...]
-    unfinished: tuple[str, ...]
-    runs: tuple[ListedRun, ...]
+    unfinished: tuple[str, ...] = ()
+    runs: tuple[ListedRun, ...] = ()
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,10 @@ class QuarantineListing:
 
     @property
     def exit_code(self) -> int:
-        """2 where something is missing or not what it was, else 0."""
+        """1 where no log dir could be looked at, 4 where some could not; else 2 where something is damaged, or 0."""
+        errors = [log_dir.error is not None for log_dir in self.log_dirs]
+        if any(errors):
+            return EXIT_ERROR if all(errors) else EXIT_PARTIAL
         is_damaged = any(listed.problems for log_dir in self.log_dirs for listed in log_dir.runs)
         return EXIT_DAMAGE if is_damaged else EXIT_DONE
 
@@ -69,6 +74,7 @@ class QuarantineListing:
                 "logDirs": [
                     {
                         "logDir": log_dir.log_dir,
+                        "error": log_dir.error,
                         "places": list(log_dir.places),
                         "unfinished": list(log_dir.unfinished),
                         "runs": [self._run_json(listed) for listed in log_dir.runs],
@@ -104,6 +110,9 @@ class QuarantineListing:
         """Return the listing for people."""
         lines = []
         for log_dir in self.log_dirs:
+            if log_dir.error is not None:
+                lines.append(f"{log_dir.log_dir}: cannot be looked at: {log_dir.error}")
+                continue
             lines.append(log_dir.log_dir + ("" if log_dir.runs else ": nothing in quarantine"))
             lines += [f"  a run is at work or was interrupted: {path}" for path in log_dir.unfinished]
             for listed in log_dir.runs:

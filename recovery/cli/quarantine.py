@@ -12,15 +12,16 @@ from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, propertie
 from recovery.errors import UsageError
 
 if TYPE_CHECKING:
-    from recovery.quarantine_report import QuarantineListing
+    from recovery.quarantine_report import LogDirListing, QuarantineListing
     from recovery.quarantine_runs import QuarantineRun
 
 _LIST_EPILOG = """\
 exit codes:
   0  done
-  1  usage or I/O error
+  1  usage error, or no log dir can be looked at
   2  something is missing, or not what it was (--verify)
   3  a journal cannot be read
+  4  some log dirs cannot be looked at, the rest are listed
 """
 _PURGE_EPILOG = """\
 A broker may run meanwhile. What is purged cannot be put back by undo.
@@ -110,6 +111,8 @@ def run_purge(arguments: argparse.Namespace) -> int:
         return bool(arguments.all) or run.started_ms < latest_ms
 
     log_dirs, place = _paths(arguments)
+    for log_dir in log_dirs:
+        _refuse_missing(log_dir, place)
     purged = purge(log_dirs, place, is_chosen, dry_run=arguments.dry_run)
     if arguments.run_name is not None and not any(one.runs for one in purged):
         raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
@@ -119,39 +122,53 @@ def run_purge(arguments: argparse.Namespace) -> int:
 
 
 def _listing(arguments: argparse.Namespace) -> QuarantineListing:
-    from recovery.purge import runs_of, unfinished
-    from recovery.quarantine_place import quarantine_roots
-    from recovery.quarantine_report import ListedRun, LogDirListing, QuarantineListing
-    from recovery.quarantine_runs import check_run
+    from recovery.quarantine_report import QuarantineListing
 
     log_dirs, place = _paths(arguments)
     return QuarantineListing(
         now_ms=_now_ms(),
         log_dirs=tuple(
-            LogDirListing(
-                log_dir=log_dir,
-                places=quarantine_roots(log_dir, place),
-                unfinished=tuple(unfinished(log_dir, place)),
-                runs=tuple(
-                    ListedRun(run=run, problems=tuple(check_run(run)) if arguments.verify else None)
-                    for run in runs_of(log_dir, place)
-                ),
-            )
-            for log_dir in log_dirs
+            _log_dir_listing(log_dir, place, is_verified=arguments.verify) for log_dir in log_dirs
         ),
     )
 
 
-def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
-    """Return the log dirs and the quarantine dir as absolute paths; a log dir may be gone, its quarantine not.
+def _log_dir_listing(log_dir: str, place: str | None, *, is_verified: bool) -> LogDirListing:
+    from recovery.purge import runs_of, unfinished
+    from recovery.quarantine_place import quarantine_roots
+    from recovery.quarantine_report import ListedRun, LogDirListing
+    from recovery.quarantine_runs import check_run
 
-    Raises:
-        UsageError: neither of them is there.
-    """
+    places = quarantine_roots(log_dir, place)
+    try:
+        _refuse_missing(log_dir, place)
+        return LogDirListing(
+            log_dir=log_dir,
+            places=places,
+            unfinished=tuple(unfinished(log_dir, place)),
+            runs=tuple(
+                ListedRun(run=run, problems=tuple(check_run(run)) if is_verified else None)
+                for run in runs_of(log_dir, place)
+            ),
+        )
+    except OSError as error:  # one disk may be gone: what lies on the others is to be seen
+        return LogDirListing(log_dir=log_dir, places=places, error=str(error))
+
+
+def _refuse_missing(log_dir: str, place: str | None) -> None:
+    """Raise UsageError where neither *log_dir* nor anything in quarantine from it is there: it may be gone itself."""
+    from recovery.file_system import is_folder
+    from recovery.quarantine_place import quarantine_roots
+
+    if not any(is_folder(one) for one in (log_dir, *quarantine_roots(log_dir, place))):
+        raise UsageError(f"{log_dir}: no such log dir, and nothing in quarantine from it")
+
+
+def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
+    """Return the log dirs and the quarantine dir as absolute paths."""
     from recovery.broker_dirs import quarantine_place
     from recovery.config import BrokerConfig
-    from recovery.file_system import absolute, is_folder
-    from recovery.quarantine_place import quarantine_roots
+    from recovery.file_system import absolute
 
     log_dirs = log_dirs_of(arguments)
     if log_dirs is None:
@@ -164,12 +181,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
                 )
     if not log_dirs:
         raise UsageError("no log dir given")
-    paths = list(dict.fromkeys(map(absolute, log_dirs)))
-    place = quarantine_place(arguments.quarantine_dir)
-    for path in paths:
-        if not any(is_folder(one) for one in (path, *quarantine_roots(path, place))):
-            raise UsageError(f"{path}: no such log dir, and nothing in quarantine from it")
-    return paths, place
+    return list(dict.fromkeys(map(absolute, log_dirs))), quarantine_place(arguments.quarantine_dir)
 
 
 def _seconds(text: str) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +14,27 @@ from typing import Any
 import pytest
 
 import recovery
+from recovery import file_system, purge, quarantine_runs
 from recovery.cli.main import main
 from recovery.lock import LogDirLocks
 from recovery.quarantine_place import INSIDE_FOLDER
+from tests.cli.command import run
+from tests.machine import OTHER_USER, OTHER_USERS, OTHERS_FILES, needs
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
 from tests.recovery.test_purge import begin_run
 from tests.samples import unpack
 
+AS_ANOTHER_USER = f"""
+import contextlib, io, os, sys
+from recovery.cli.main import main
+# The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
+with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+    main(sys.argv[1:])
+os.setgroups([])
+os.setgid({OTHER_USER})
+os.setuid({OTHER_USER})
+sys.exit(main(sys.argv[1:]))
+"""
 _HOLD_LOCK = """
 import fcntl, sys
 with open(sys.argv[1], "r+") as file:
@@ -59,6 +75,19 @@ class Ran:
         assert report["version"] == 1
         assert report["exitCode"] == self.exit_code
         return report
+
+
+def break_call(monkeypatch: pytest.MonkeyPatch, name: str, log_dir: Path) -> None:
+    """Let one of the looks that a listing takes fail, for what concerns *log_dir*."""
+    module = {"is_folder": file_system, "check_run": quarantine_runs}.get(name, purge)
+    genuine = getattr(module, name)
+
+    def broken(what: Any, *more: Any) -> Any:
+        if str(getattr(what, "path", what)).startswith(str(log_dir)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(log_dir))
+        return genuine(what, *more)
+
+    monkeypatch.setattr(module, name, broken)
 
 
 class TestList:
@@ -113,6 +142,66 @@ class TestList:
         assert " ago: nothing of a log; 3 files, " in text
         assert "    besides: 1 x \\x1b[31m, 1 x overwritten by the hand-off" in text
         assert "\x1b" not in text
+
+    @needs(OTHERS_FILES, OTHER_USERS)
+    def test_what_another_user_may_not_look_at_holds_up_no_other(
+        self, runs: list[RunBuilder], log_dir: Path, ram_path: Path
+    ) -> None:
+        root = ram_path / "logs"
+        shutil.copytree(log_dir.parent, root)
+        closed = a_log_dir(root / "d0")
+        os.chmod(ram_path, 0o755)
+        for path in [root, *root.rglob("*")]:
+            os.chmod(path, 0o755)
+        os.chmod(closed, 0o700)
+        arguments = (
+            "quarantine",
+            "list",
+            "--format",
+            "json",
+            "--log-dirs",
+            f"{closed},{root / log_dir.name}",
+        )
+        done = run(*arguments, command=(sys.executable, "-c", AS_ANOTHER_USER), cwd="/")
+        assert (done.exit_code, done.stderr) == (4, "")
+        refused, listed = done.report["logDirs"]
+        assert (refused["logDir"], refused["runs"], refused["unfinished"]) == (str(closed), [], [])
+        assert f"Permission denied: '{closed}/" in refused["error"]
+        assert listed["error"] is None
+        assert [one["run"] for one in listed["runs"]] == [OLD_RUN, NEW_RUN]
+
+    @pytest.mark.parametrize("format_", ["text", "json"])
+    @pytest.mark.parametrize("call", ["is_folder", "runs_of", "unfinished", "check_run"])
+    def test_an_error_of_one_log_dir_holds_up_no_other(
+        self,
+        runs: list[RunBuilder],
+        log_dir: Path,
+        tmp_path: Path,
+        call: str,
+        format_: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        bad = a_log_dir(tmp_path / "bad")
+        RunBuilder(bad.with_name("bad.quarantine"), OLD_RUN, bad).save()
+        break_call(monkeypatch, call, bad)
+        arguments = ("--verify", "--format", format_)
+        ran = Ran(capsys, "list", "--log-dirs", f"{bad},{log_dir}", *arguments)
+        assert (ran.exit_code, ran.stderr) == (4, "")
+        if format_ == "text":
+            assert ran.stdout.startswith(
+                f"{bad}: cannot be looked at: [Errno 5] Input/output error: '{bad}'\n"
+            )
+            assert f"\n{log_dir}\n  {runs[0].path}\n" in ran.stdout
+        else:
+            assert [one["error"] for one in ran.report["logDirs"]] == [
+                f"[Errno 5] Input/output error: '{bad}'",
+                None,
+            ]
+            assert [len(one["runs"]) for one in ran.report["logDirs"]] == [0, 2]
+        alone = Ran(capsys, "list", "--log-dirs", bad, *arguments)
+        assert alone.exit_code == 1
+        assert "[Errno 5] Input/output error" in alone.stdout
 
     def test_nothing_there(self, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ran = Ran(capsys, "list", "--log-dirs", log_dir)
