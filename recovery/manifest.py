@@ -16,6 +16,13 @@ from segfmt.value_class import dataclass
 MOST_LINE_BYTES: Final = 64 << 20
 """A longer line is none. A change of a partition of 10,000 files has 5 MB."""
 _READ_BYTES: Final = 1 << 20
+
+FILE, FOLDER, OTHER = "file", "folder", "other"
+"""What there is in a folder that was moved: regular files, folders, anything else."""
+
+MOST_DEPTH = 100
+"""So many names has a path in `contents` at most: a walk that goes by them comes to an end."""
+
 _COUNTED_KINDS: Final = frozenset({"file", "tail", "moved"})
 _LATER_SUFFIXES: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 
@@ -27,6 +34,21 @@ class Digest(NamedTuple):
     """Hex."""
     hashed_bytes: int
     """So many bytes from the beginning on are hashed; what follows are zeros."""
+
+
+class Thing(NamedTuple):
+    """What was moved as a whole, or something below it, as it was then."""
+
+    kind: str
+    """`FILE`, `FOLDER` or `OTHER`."""
+    size_bytes: int
+    """Counts for nothing where it is a folder."""
+    sha256: str | None
+    """Hex; None of what is no file, and of a file that was not read."""
+
+
+Contents = Mapping[str, Thing]
+"""By path from what was moved on, which itself has the path ""; a folder stands before what is in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +63,7 @@ class StoredEntry:
         digest: None where there is none to check.
         is_derived: whether the log can rebuild it.
         first_offset, last_offset: of what left the log with it; None where that is not known.
+        contents: of what was moved as a whole; None where that was not listed, as by earlier versions.
     """
 
     kind: str
@@ -53,6 +76,7 @@ class StoredEntry:
     is_derived: bool
     first_offset: int | None = None
     last_offset: int | None = None
+    contents: Contents | None = None
 
     @property
     def is_counted(self) -> bool:
@@ -63,6 +87,17 @@ class StoredEntry:
     def is_other_kind(self) -> bool:
         """Whether it is a folder, or anything else but a regular file, that was moved as a whole."""
         return self.kind == "moved" and self.digest is None
+
+    def has_moved(self, path: str, kind: str, size_bytes: int) -> bool:
+        """Whether a thing at *path* in what was moved as a whole came with it; all does where nothing was listed."""
+        if self.contents is None:
+            return self.is_other_kind
+        listed = self.contents.get(path)
+        return (
+            listed is not None
+            and listed.kind == kind
+            and (kind == FOLDER or not path or listed.size_bytes == size_bytes)
+        )
 
     @property
     def is_log(self) -> bool:
@@ -200,7 +235,7 @@ def _entry(document: dict[str, Any]) -> StoredEntry | None:
     if not is_sound:
         return None
     try:
-        digest = read_digest(document)
+        digest, contents = read_digest(document), read_contents(document)
     except ValueError:
         return None
     return StoredEntry(
@@ -214,6 +249,7 @@ def _entry(document: dict[str, Any]) -> StoredEntry | None:
         is_derived=document.get("derived") is True,
         first_offset=_offset(document.get("first_offset")),
         last_offset=_offset(document.get("last_offset")),
+        contents=contents,
     )
 
 
@@ -238,6 +274,51 @@ def digest_fields(digest: Digest | None, size_bytes: int) -> dict[str, Any]:
         return {"sha256": None}
     is_whole = digest.hashed_bytes == size_bytes
     return {"sha256": digest.sha256} | ({} if is_whole else {"sha256_bytes": digest.hashed_bytes})
+
+
+def read_contents(document: Mapping[str, Any]) -> Contents | None:
+    """Return what a line of a manifest lists of what was moved as a whole, None where it lists nothing.
+
+    Raises:
+        ValueError: no run has written that: a path leads elsewhere, or is not in a folder that is listed before it.
+    """
+    listed, kind = document.get("contents"), document.get("moved")
+    if document["kind"] != "moved" or listed is None:
+        return None
+    if document.get("sha256") is not None or kind not in (FOLDER, OTHER) or not isinstance(listed, list):
+        raise ValueError("not the contents of what was moved as a whole")
+    contents = {"": Thing(kind, 0, None)}
+    for one in listed:
+        path, thing = _listed_thing(one if isinstance(one, dict) else {})
+        parent = contents.get(path.rpartition("/")[0])
+        if path in contents or parent is None or parent.kind != FOLDER:
+            raise ValueError(f"{path!r} is there twice, or not in a folder")
+        contents[path] = thing
+    return contents
+
+
+def _listed_thing(document: dict[str, Any]) -> tuple[str, Thing]:
+    """Return what `contents` says of one thing, with its path."""
+    path, kind, size_bytes, sha256 = (document.get(key) for key in ("path", "kind", "size_bytes", "sha256"))
+    if not isinstance(path, str) or not is_below(f"x/{path}"):
+        raise ValueError(f"{path!r} is no path below a folder")
+    if path.count("/") >= MOST_DEPTH:
+        raise ValueError(f"a path of more than {MOST_DEPTH} names")
+    if kind not in (FILE, FOLDER, OTHER) or type(size_bytes) is not int or size_bytes < 0:
+        raise ValueError(f"{kind!r} or {size_bytes!r} is no kind or size")
+    if sha256 is not None and not (isinstance(sha256, str) and kind == FILE):
+        raise ValueError("not the SHA-256 of a file")
+    return path, Thing(kind, size_bytes, sha256)
+
+
+def contents_fields(contents: Contents | None) -> dict[str, Any]:
+    """Return what a line of a manifest says of what is moved as a whole."""
+    if contents is None:
+        return {"contents": None}
+    return {
+        "moved": contents[""].kind,
+        "contents": [{"path": path, **thing._asdict()} for path, thing in contents.items() if path],
+    }
 
 
 def _offset(found: object) -> int | None:

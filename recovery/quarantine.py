@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
+from recovery.access import broker_user
 from recovery.actions import (
     PartitionPlan,
     Save,
@@ -38,8 +39,9 @@ from recovery.file_system import (
     open_file,
     refuse_link,
 )
-from recovery.manifest import Line, digest_fields, json_object, read_lines
+from recovery.manifest import Line, contents_fields, digest_fields, json_object, read_lines
 from recovery.model import FileStat
+from recovery.moved_contents import list_contents
 from recovery.quarantine_place import quarantine_root
 
 MANIFEST = "manifest.jsonl"
@@ -109,7 +111,7 @@ class Quarantine:
         """Take the file or folder *path* out of the log dir, durably, and return where it is.
 
         A regular file is saved before its name goes: killed in between, it is in both places. Anything else is
-        renamed as a whole, its line in the manifest first: killed in between, it is where it was.
+        renamed as a whole, its line in the manifest first, with what is in it: killed in between, it is where it was.
 
         Args:
             folder: of the partition, or of the log dir itself.
@@ -132,6 +134,7 @@ class Quarantine:
             if is_there(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
             entry = self._entry(path, save, target, folder, kind="moved", is_linked=False)
+            entry |= contents_fields(list_contents(path, broker_user(self._log_dir)))
             with self._lock:
                 self._enter([entry])
             self.sync()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import re
 import shutil
 import tomllib
@@ -17,6 +16,7 @@ import pytest
 import recovery
 from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
+from recovery.manifest import read_manifest
 from recovery.version import VERSION
 from tests.documents import DOCUMENTS, FENCE, OPERATORS, ROOT, fences, text_of, without_fences
 from tests.edge_cases import CASES
@@ -230,12 +230,15 @@ def test_examples_of_the_formats_are_bytes_of_real_files() -> None:
             assert data[int(position) : int(position) + len(found)] == found, f"{name} at {position}"
 
 
-def test_the_manifest_line_in_the_formats_is_json() -> None:
+def test_the_manifest_lines_in_the_formats_are_read() -> None:
     examples = [
         code for language, code in FENCE.findall(text_of(ROOT / "docs/formats.md")) if language == "json"
     ]
-    assert [set(json.loads(example)) >= {"version", "kind", "stored", "sha256"} for example in examples] == [
-        True
+    found = read_manifest("".join(examples).encode())
+    assert found.problems == ()
+    assert [(entry.kind, list(entry.contents or ())) for entry in found.entries] == [
+        ("tail", []),
+        ("moved", ["", "deep", "deep/file"]),
     ]
 
 

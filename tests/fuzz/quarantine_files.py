@@ -161,6 +161,8 @@ def _manifest(data: bytes) -> None:
         joined = os.path.normpath(os.path.join("/run", entry.stored))
         assert joined.startswith("/run/")
         assert joined == f"/run/{entry.stored}"
+        for path in entry.contents or ():
+            assert os.path.normpath(os.path.join(joined, path)) == f"{joined}/{path}".rstrip("/")
     assert len(found.entries) + len(found.problems) <= data.count(b"\n")
     assert found.has_torn_end == (not data.endswith(b"\n") and data != b"")
 
@@ -178,7 +180,15 @@ def _manifests() -> list[bytes]:
         "sha256": "00",
         "reason": "r",
     }
-    return [json.dumps(line).encode() + b"\n", json.dumps(line | {"stored": "../x"}).encode() + b"\n{"]
+    thing = {"path": "x", "kind": "folder", "size_bytes": 0, "sha256": None}
+    contents = [thing, thing | {"path": "x/y", "kind": "file"}, thing | {"path": "x/..", "kind": "other"}]
+    moved = line | {"kind": "moved", "sha256": None, "moved": "folder"}
+    return [
+        json.dumps(line).encode() + b"\n",
+        json.dumps(line | {"stored": "../x"}).encode() + b"\n{",
+        json.dumps(moved | {"contents": contents[:2]}).encode() + b"\n",
+        json.dumps(moved | {"contents": contents}).encode() + b"\n",
+    ]
 
 
 _OURS = ("recovery.journal", "recovery.journal_file", "recovery.journal_record", "recovery.scan_record")

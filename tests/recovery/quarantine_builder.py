@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+from recovery.quarantine import Quarantine
 
 OLD_RUN, NEW_RUN = "20260101T000000Z", "20261121T141906Z"
 DATA = bytes(range(256)) * 64
@@ -60,6 +63,24 @@ class RunBuilder:
             | fields
         )
         return target
+
+    def move(self, path: Path) -> Path:
+        """Move *path*, something in the log dir, here, as a repair does, and return where it is."""
+        quarantine = Quarantine(str(self.log_dir), root=None, run=self.path.name)
+        assert Path(quarantine.root) == self.root
+        return Path(quarantine.move_away(str(path), folder="log-dir", reason="foreign"))
+
+
+def a_foreign_folder(log_dir: Path) -> Path:
+    """A folder with some of everything, in *log_dir*."""
+    folder = log_dir / "topic"
+    (folder / "deep" / "empty").mkdir(parents=True)
+    (folder / "a").write_bytes(b"12345")
+    (folder / "deep" / "00000000000000000007.log").write_bytes(b"a batch")
+    (folder / "deep" / "link").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    (folder / os.fsdecode(b"\xff\xfe \n")).write_bytes(b"of any name")
+    return folder
 
 
 def a_log_dir(path: Path) -> Path:
