@@ -1,9 +1,9 @@
 """Removing runs from quarantine: what a manifest names, by name, kind and size, and nothing else.
 
 A run that holds anything more is left whole, and said; a copy that a run did not come to enter in the manifest, since
-it was killed, is such a thing, for nothing tells it from a file of somebody else. A folder that was moved here is named
-as a whole. The manifest goes last: a purge that was killed is done again. No link is followed below the folder of all
-runs.
+it was killed, is such a thing, for nothing tells it from a file of somebody else. So is what came into a folder since
+that was moved here; where the manifest does not list what was in it, the folder is named as a whole. The manifest goes
+last: a purge that was killed is done again. No link is followed below the folder of all runs.
 
 A purge does not take `.lock`. Quarantine is nothing to a broker, and the time to purge is when the broker is up again
 and its partitions are in sync. What a purge must not meet is a recovery or an undo; they and it take
@@ -22,7 +22,7 @@ from recovery.actions import LOG_DIR_ITSELF
 from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_folder, naming, opened_folder
 from recovery.journal import Journal
-from recovery.manifest import StoredEntry
+from recovery.manifest import FILE, FOLDER, OTHER, StoredEntry
 from recovery.quarantine import MANIFEST
 from recovery.quarantine_place import JOURNAL, JOURNALS, quarantine_roots
 from recovery.quarantine_runs import (
@@ -148,21 +148,24 @@ def _is_ours(file: FoundFile, named: Mapping[str, StoredEntry]) -> bool:
     if file.path == MANIFEST:
         return file.is_regular
     entry = named.get(file.path)
-    if entry is not None and file.is_regular:
+    if entry is not None and file.is_regular and entry.contents is None:
         return file.size_bytes == entry.size_bytes
-    return _is_moved(file.path, named)
+    return _is_moved(file.path, FILE if file.is_regular else OTHER, file.size_bytes, named)
 
 
-def _is_moved(path: str, named: Mapping[str, StoredEntry]) -> bool:
-    """Whether *path* is, or is in, what was moved here as a whole."""
+def _is_moved(path: str, kind: str, size_bytes: int, named: Mapping[str, StoredEntry]) -> bool:
+    """Whether what is at *path* is what was moved here as a whole, or came here in that."""
     parts = path.split("/")
-    places = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
-    return any(place in named and named[place].is_other_kind for place in places)
+    for count in range(1, len(parts) + 1):
+        entry = named.get("/".join(parts[:count]))
+        if entry is not None and entry.has_moved("/".join(parts[count:]), kind, size_bytes):
+            return True
+    return False
 
 
 def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
     """Whether an empty folder is one that the manifest names something in, or that a run made before it was killed."""
-    if path == LOG_DIR_ITSELF or _is_moved(path, named):
+    if path == LOG_DIR_ITSELF or _is_moved(path, FOLDER, 0, named):
         return True
     if any(stored.startswith(f"{path}/") for stored in named):
         return True

@@ -15,7 +15,7 @@ from recovery.journal_record import Header
 from recovery.lock import LogDirLocks
 from recovery.purge import LogDirPurge, purge, remove_undone
 from recovery.quarantine_place import INSIDE_FOLDER, quarantine_root
-from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
+from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 
 
 @pytest.fixture
@@ -94,7 +94,18 @@ class TestWhole:
         assert purged(log_dir).runs[0].problem is None
         assert not root.exists()
 
-    def test_a_folder_that_was_moved_goes_with_all_in_it(
+    def test_a_folder_that_was_moved_goes_with_what_came_with_it(
+        self, builder: RunBuilder, root: Path, log_dir: Path
+    ) -> None:
+        builder.move(a_foreign_folder(log_dir))
+        (log_dir / "link").symlink_to("nowhere")
+        builder.move(log_dir / "link")
+        (run,) = purged(log_dir).runs
+        assert run.problem is None
+        assert run.file_count == 7
+        assert not root.exists()
+
+    def test_a_folder_that_an_earlier_version_moved_goes_with_all_in_it(
         self, builder: RunBuilder, root: Path, log_dir: Path, tmp_path: Path
     ) -> None:
         deep = builder.path / "log-dir" / "lost+found" / "deep"
@@ -209,6 +220,80 @@ class TestForeign:
         saved.write_bytes(b"mine")
         assert purged(log_dir).runs[0].problem is not None
         assert saved.read_bytes() == b"mine"
+
+    @pytest.mark.parametrize("where", ["new", "deep/new", "deep/empty/new", "deep/new folder", "new link"])
+    def test_what_came_into_a_folder_since_it_was_moved_is_kept(
+        self, builder: RunBuilder, root: Path, log_dir: Path, where: str
+    ) -> None:
+        path = builder.move(a_foreign_folder(log_dir)) / where
+        if where.endswith("folder"):
+            path.mkdir()
+        elif where.endswith("link"):
+            path.symlink_to("a")
+        else:
+            path.write_bytes(b"mine")
+        before = tree(root)
+        for dry_run in (True, False):
+            problem = purged(log_dir, dry_run=dry_run).runs[0].problem or ""
+            assert problem.startswith(f"log-dir/topic/{where}: not named by the manifest")
+            assert "Nothing of this run was removed" in problem
+        assert tree(root) == before
+        path.rmdir() if path.is_dir() else path.unlink()
+        assert purged(log_dir).runs[0].problem is None
+        assert not root.exists()
+
+    @pytest.mark.parametrize(
+        ("where", "what"),
+        [
+            ("a", "another size"),
+            ("a", "link"),
+            ("a", "folder"),
+            ("pipe", "another size"),
+            ("deep/link", "another size"),
+            ("deep/empty", "link"),
+            ("", "link"),
+            ("", "another size"),
+        ],
+    )
+    def test_what_is_of_another_kind_or_size_than_when_it_was_moved_is_kept(
+        self, builder: RunBuilder, root: Path, log_dir: Path, tmp_path: Path, where: str, what: str
+    ) -> None:
+        path = builder.move(a_foreign_folder(log_dir)) / where
+        path.rename(tmp_path / "aside")
+        if what == "link":
+            path.symlink_to("nowhere at all")
+        elif what == "folder":
+            path.mkdir()
+        else:
+            path.write_bytes(b"" if where == "" else b"123456")
+        before = tree(root)
+        problem = purged(log_dir).runs[0].problem or ""
+        assert problem.startswith(f"log-dir/topic/{where}".rstrip("/") + ": not named by the manifest")
+        assert tree(root) == before
+
+    def test_what_is_gone_from_a_folder_that_was_moved_is_nobodys(
+        self, builder: RunBuilder, root: Path, log_dir: Path
+    ) -> None:
+        folder = builder.move(a_foreign_folder(log_dir))
+        for name in ("00000000000000000007.log", "link"):
+            (folder / "deep" / name).unlink()
+        (folder / "deep" / "empty").rmdir()
+        assert purged(log_dir).runs[0].problem is None
+        assert not root.exists()
+
+    @pytest.mark.parametrize("kind", ["folder", "file"])
+    def test_what_is_in_the_place_of_a_pipe_that_was_moved_is_kept(
+        self, builder: RunBuilder, log_dir: Path, kind: str
+    ) -> None:
+        os.mkfifo(log_dir / "pipe")
+        path = builder.move(log_dir / "pipe")
+        path.unlink()
+        if kind == "folder":
+            path.mkdir()
+            path /= "mine"
+        path.write_bytes(b"")
+        assert purged(log_dir).runs[0].problem is not None
+        assert path.exists()
 
     def test_another_run_goes_all_the_same(self, builder: RunBuilder, root: Path, log_dir: Path) -> None:
         (builder.path / "note.txt").write_text("mine")
