@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from recovery.digest import content_problem
 from recovery.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
 from recovery.manifest import Manifest, StoredEntry, StoredLog, is_segment, read_manifest
+from recovery.moved_contents import differences
 from recovery.quarantine import MANIFEST, lines_of
 from segfmt.value_class import dataclass
 
@@ -163,9 +164,7 @@ def check_run(run: QuarantineRun) -> list[str]:
     problems = list(run.manifest.problems)
     with opened_folder(run.root) as root, opened_folder(run.name, at=root) as folder:
         for entry in run.counted:
-            problem = _check_entry(folder, entry)
-            if problem is not None and not _is_still_in_place(run, entry):
-                problems.append(f"{entry.stored}: {problem}")
+            problems += _problems_of(run, folder, entry)
     problems += [
         f"{path}: a part of a log, and no line of the manifest names it" for path in unnamed_segments(run)
     ]
@@ -175,10 +174,17 @@ def check_run(run: QuarantineRun) -> list[str]:
 def unnamed_segments(run: QuarantineRun) -> list[str]:
     """Return the parts of logs in the folder of *run* that no line of its manifest names, by path below it.
 
+    What is in a folder that was moved, and was listed, is no part of the run's own.
+
     A run was killed before it came to enter them, and then the log dir still has them, or a line was lost.
     """
     named = {entry.stored for entry in run.manifest.entries}
-    found = (file.path for file in run.files if file.is_regular and file.path not in named)
+    listed = tuple(f"{entry.stored}/" for entry in run.manifest.entries if entry.contents is not None)
+    found = (
+        file.path
+        for file in run.files
+        if file.is_regular and file.path not in named and not file.path.startswith(listed)
+    )
     return sorted(path for path in found if is_segment(name_and_position(path.rpartition("/")[2])[0]))
 
 
@@ -287,6 +293,20 @@ def _manifest_of(folder: int) -> Manifest:
             return read_manifest(())
         raise
     return read_manifest(lines_of(descriptor, name_of(descriptor)))
+
+
+def _problems_of(run: QuarantineRun, folder: int, entry: StoredEntry) -> list[str]:
+    """Return what is wrong with what *entry* stands for, and with what was moved in it; the run's *folder* is open."""
+    if entry.contents is None:
+        problem = _check_entry(folder, entry)
+    else:
+        try:
+            found = differences(folder, entry.stored, entry.contents)
+        except (FileNotFoundError, NotADirectoryError):
+            problem = "missing"
+        else:
+            return [f"{os.path.join(entry.stored, one.path).rstrip('/')}: {one.problem}" for one in found]
+    return [] if problem is None or _is_still_in_place(run, entry) else [f"{entry.stored}: {problem}"]
 
 
 def _check_entry(folder: int, entry: StoredEntry) -> str | None:

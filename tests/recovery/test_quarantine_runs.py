@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from recovery.quarantine_runs import (
     list_runs,
     started_ms_of,
 )
-from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
+from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 
 
 @pytest.fixture
@@ -257,6 +258,76 @@ class TestChecking:
         assert check_run(only_run(root)) == []  # the run was killed before it was moved
         (log_dir / "lost+found").rmdir()
         (builder.path / "log-dir" / "lost+found" / "deep").mkdir(parents=True)
+        assert check_run(only_run(root)) == []
+
+
+class TestAFolderThatWasMoved:
+    """What is in it is compared with what was in it."""
+
+    @pytest.fixture
+    def moved(self, builder: RunBuilder, log_dir: Path) -> Path:
+        return builder.move(a_foreign_folder(log_dir))
+
+    def test_as_it_was(self, moved: Path, root: Path) -> None:
+        assert check_run(only_run(root)) == []
+
+    def test_what_is_missing(self, moved: Path, root: Path) -> None:
+        shutil.rmtree(moved / "deep")
+        (moved / "pipe").unlink()
+        assert check_run(only_run(root)) == [
+            f"log-dir/topic/{path}: missing"
+            for path in ("deep", "deep/00000000000000000007.log", "deep/empty", "deep/link", "pipe")
+        ]
+
+    def test_what_is_another(self, moved: Path, root: Path) -> None:
+        (moved / "a").write_bytes(b"12346")
+        (moved / "deep" / "00000000000000000007.log").write_bytes(b"")
+        (moved / "pipe").unlink()
+        (moved / "pipe").mkdir()
+        odd = os.fsdecode(b"\xff\xfe \n")
+        (moved / odd).unlink()
+        (moved / odd).symlink_to("a")
+        assert check_run(only_run(root)) == [
+            "log-dir/topic/a: its SHA-256 is not the one in the manifest",
+            "log-dir/topic/deep/00000000000000000007.log: 0 bytes instead of 7",
+            "log-dir/topic/pipe: a folder instead of neither a file nor a folder",
+            f"log-dir/topic/{odd}: neither a file nor a folder instead of a file",
+        ]
+
+    def test_what_is_new(self, moved: Path, root: Path) -> None:
+        (moved / "new").mkdir()
+        (moved / "new" / "file").write_bytes(b"")
+        (moved / "deep" / "00000000000000000009.log").write_bytes(b"")
+        assert check_run(only_run(root)) == [
+            "log-dir/topic/deep/00000000000000000009.log: not there when the folder was moved",
+            "log-dir/topic/new: not there when the folder was moved",
+        ]
+
+    def test_all_of_it(self, moved: Path, root: Path, log_dir: Path) -> None:
+        moved.rename(log_dir / "topic")
+        assert check_run(only_run(root)) == []  # the run was killed before it was moved
+        (log_dir / "topic").rename(log_dir / "elsewhere")
+        assert check_run(only_run(root)) == ["log-dir/topic: missing"]
+        moved.symlink_to(log_dir / "elsewhere")
+        assert check_run(only_run(root))[0] == (
+            "log-dir/topic: neither a file nor a folder instead of a folder"
+        )
+
+    def test_a_change_is_told_beside_another_one_in_its_old_place(
+        self, moved: Path, root: Path, log_dir: Path
+    ) -> None:
+        (log_dir / "topic").mkdir()
+        (moved / "a").unlink()
+        assert check_run(only_run(root)) == ["log-dir/topic/a: missing"]
+
+    def test_of_two_lines_about_one_folder_the_later_one_counts(
+        self, builder: RunBuilder, root: Path, log_dir: Path
+    ) -> None:
+        """The run was killed between the line and the rename."""
+        moved = builder.move(a_foreign_folder(log_dir))
+        moved.rename(log_dir / "topic")
+        (log_dir / "topic" / "new").write_bytes(b"new")
+        builder.move(log_dir / "topic")
         assert check_run(only_run(root)) == []
 
 
