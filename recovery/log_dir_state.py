@@ -26,6 +26,8 @@ class LogDirState:
     def __init__(self, log_dir: str) -> None:
         self._log_dir = log_dir
         self._known: dict[str, dict[str, FileStat]] = {}
+        self.moved_back: set[tuple[str, str]] = set()
+        """What those runs put back that a repair had moved away: folder and name."""
 
     def files(self, folder: str) -> dict[str, FileStat]:
         """Return the files of *folder*, as an account has them."""

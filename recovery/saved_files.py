@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from recovery.access import broker_user
 from recovery.digest import content_problem, look_into
 from recovery.errors import UnsafeError
-from recovery.file_system import naming, opened_folder
+from recovery.file_system import is_there, naming, opened_folder
+from recovery.manifest import FILE, Contents
+from recovery.moved_contents import differences
 from recovery.quarantine_runs import opened_stored
-from recovery.undo_plan import Saved
+from recovery.undo_plan import Moved, Saved
 
 
 class SavedFiles:
@@ -74,6 +76,45 @@ class SavedFiles:
             raise UnsafeError(
                 f"{path}: {error.strerror}. Nothing was changed. Remedy: see quarantine list --verify"
             ) from error
+
+    def check_moved(self, move: Moved, place: str, *, may_be_gone: bool) -> None:
+        """Refuse what a repair has moved away where a file of it is missing or another; what is new in it comes, too.
+
+        Args:
+            place: where it is to be moved.
+            may_be_gone: whether it need not be here: it was not moved, or somebody else has put it back.
+
+        Raises:
+            UnsafeError: nothing was changed.
+        """
+        path, saved = self.path(move.folder, move.saved.stored), move.saved
+        if may_be_gone and not is_there(path):
+            return
+        if saved.contents is None:  # a file of its own, or as earlier versions left it
+            if saved.digest is not None and is_there(path):
+                self.check(move.folder, saved)
+            return
+        try:
+            problems = self._problems(move.folder, saved.stored, saved.contents)
+        except OSError as error:
+            problems = [f"{error.filename or path}: {error.strerror}"]
+        if problems:
+            more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+            raise UnsafeError(
+                f"{'; '.join(problems[:3])}{more}. Nothing was changed. Remedy: see quarantine list --verify; put back "
+                f"what was there, or move {path} by hand to {place}, if it is to be there as it is, then undo again"
+            )
+
+    def _problems(self, folder: str, stored: str, contents: Contents) -> list[str]:
+        """Return what is wrong with the files of what was moved as a whole."""
+        path = self.path(folder, stored)
+        with opened_folder(self._root) as root, opened_folder(self._run, at=root) as run:
+            try:
+                found = differences(run, f"{folder}/{stored}", contents)
+            except (FileNotFoundError, NotADirectoryError):
+                has_files = any(thing.kind == FILE for thing in contents.values())
+                return [f"{path}: missing"] if has_files else []
+        return [f"{os.path.join(path, one.path)}: {one.problem}" for one in found if one.is_loss]
 
 
 def is_same_file(saved: Saved, path: str) -> bool:

@@ -231,9 +231,12 @@ class _RunUndoing:
             state.take_back(change)
         if self._journal is None:
             self._refuse_unaccounted(state)
-        for move in self._moves:
-            if move.saved.digest is not None and is_there(self._stored(move)):
-                self._saved.check(move.folder, move.saved)
+        made = {(change.commit.folder, name) for change in self._changes for name in change.commit.made}
+        for move in {self._stored(one): one for one in self._moves}.values():  # a later line counts
+            at, place = (move.folder, move.name), self._place(move)
+            is_in_place = at in state.moved_back or (at not in made and is_there(place))
+            self._saved.check_moved(move, place, may_be_gone=is_in_place or self._journal is not None)
+            state.moved_back.add(at)
 
     def _refuse_changed(self, state: LogDirState) -> None:
         last = {change.commit.folder: change for change in self._changes}

@@ -19,7 +19,7 @@ from recovery.actions import (
 )
 from recovery.commit import Commit, plain_name, read_state
 from recovery.errors import JournalError, UnsafeError
-from recovery.manifest import Digest, read_digest
+from recovery.manifest import Contents, Digest, read_contents, read_digest
 from recovery.model import FileStat, RemovalKind
 from segfmt.filenames import DELETED_SUFFIX
 from segfmt.value_class import dataclass
@@ -33,6 +33,7 @@ class Saved:
         stored: its name, in the run's folder for the same partition.
         position: where its bytes begin in the file that it was; a whole file begins at 0.
         digest: None where the manifest gives none, and where it is no regular file.
+        contents: of what is no regular file; None where the manifest does not list them.
     """
 
     stored: str
@@ -40,6 +41,7 @@ class Saved:
     position: int
     size_bytes: int
     digest: Digest | None
+    contents: Contents | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +156,7 @@ def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
         position=position,
         size_bytes=size_bytes,
         digest=read_digest(entry),
+        contents=read_contents(entry),
     )
 
 

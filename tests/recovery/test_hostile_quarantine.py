@@ -26,9 +26,11 @@ from recovery.quarantine_runs import check_run, list_runs
 from recovery.undo import undo
 from recovery.version import VERSION
 from tests.faults.states import SINGLE_STATES as STATES
+from tests.machine import OTHERS_FILES, needs
 from tests.mutilate import Victim, make_victim
 from tests.recovery.driving import quarantine_of, recover
 from tests.recovery.killing import killed_at
+from tests.recovery.quarantine_builder import RunBuilder, a_foreign_folder, a_log_dir
 from tests.samples import Sample, differences, tree_of, unpack
 
 SECRET = b"root's alone"
@@ -149,7 +151,7 @@ class TestLinks:
             os.mkfifo(run / entry["stored"])
         assert_refused(victim, "not a regular file")
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be led where another user may not go")
+    @needs(OTHERS_FILES)
     @pytest.mark.parametrize("inside", [False, True])
     def test_quarantine_itself_is_a_link_of_the_other_user(
         self, sample: Sample, tmp_path: Path, secret: Path, inside: bool
@@ -289,3 +291,90 @@ class TestWhatIsSomebodyElses:
         note.write_text("mine")
         undo([str(victim.log_dir)])
         assert [path for path in quarantine_of(victim.log_dir).rglob("*") if path.is_file()] == [note]
+
+
+class TestContents:
+    """What a manifest lists of a folder that was moved leads nowhere else."""
+
+    @pytest.fixture
+    def moved(self, tmp_path: Path) -> Path:
+        log_dir = a_log_dir(tmp_path / "d1")
+        return RunBuilder(tmp_path / "d1.quarantine", RUN, log_dir).move(a_foreign_folder(log_dir))
+
+    @pytest.mark.parametrize(
+        "thing",
+        [
+            {"path": "../secret"},
+            {"path": "/etc/passwd"},
+            {"path": "a/../../x"},
+            {"path": ".."},
+            {"path": "."},
+            {"path": ""},
+            {"path": "x//y"},
+            {"path": "x/"},
+            {"path": "\0"},
+            {"path": 5},
+            {"path": None},
+            {"path": "a"},
+            {"path": "a/below a file"},
+            {"path": "no such folder/x"},
+            {"path": "/".join("x" * 101)},
+            {"kind": "link"},
+            {"kind": None},
+            {"kind": []},
+            {"kind": "folder", "sha256": "00"},
+            {"size_bytes": -1},
+            {"size_bytes": True},
+            {"size_bytes": "5"},
+            {"sha256": 5},
+            [],
+            "x",
+            None,
+        ],
+        ids=str,
+    )
+    def test_a_thing_that_no_run_has_listed(self, moved: Path, thing: object) -> None:
+        sound = {"path": "new", "kind": "file", "size_bytes": 5, "sha256": None}
+        planted = sound | thing if isinstance(thing, dict) else thing
+        self.plant(moved, lambda line: line["contents"].append(planted))
+
+    @pytest.mark.parametrize("key", ["moved", "contents"])
+    @pytest.mark.parametrize("value", ["file", 5, {"a": 1}, True], ids=str)
+    def test_a_list_that_is_none(self, moved: Path, key: str, value: object) -> None:
+        self.plant(moved, lambda line: line.update({key: value}))
+
+    def test_of_a_file(self, moved: Path) -> None:
+        self.plant(moved, lambda line: line.update(sha256="00"))
+
+    def plant(self, moved: Path, change: Callable[[dict[str, Any]], None]) -> None:
+        """Let *change* change the line: the run is left whole by a purge, and by an undo, and named by both."""
+        log_dir, run = moved.parents[3] / "d1", moved.parents[1]
+        rewritten(run, change)
+        before = tree_of(moved.parents[3])
+        (found,) = list_runs(str(run.parent))
+        assert check_run(found)[0] == "line 1 of the manifest does not say which file below the run it means"
+        (purged,) = purge([str(log_dir)], None, lambda _: True)
+        assert "Nothing of this run was removed" in (purged.runs[0].problem or "")
+        with pytest.raises(
+            UnsafeError, match=r"a line of the manifest is not of this tool.*Nothing was changed"
+        ):
+            undo([str(log_dir)])
+        assert differences(before, tree_of(moved.parents[3])) == []
+
+    @pytest.mark.parametrize("name", ["a", "deep", ""])
+    def test_a_link_in_the_place_of_what_was_moved(self, moved: Path, secret: Path, name: str) -> None:
+        """Not even where the link leads to the same bytes."""
+        shutil.move(moved / name, secret.parent / "same")
+        (moved / name).symlink_to(secret.parent / "same")
+        (found,) = list_runs(str(moved.parents[2]))
+        path = os.path.join("log-dir/topic", name).rstrip("/")
+        assert check_run(found)[0].startswith(f"{path}: neither a file nor a folder instead of ")
+        with pytest.raises(UnsafeError, match=r"neither a file nor a folder|missing"):
+            undo([str(moved.parents[3] / "d1")])
+        assert (moved / name).is_symlink()
+
+    def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(self, moved: Path) -> None:
+        (moved / "a").unlink()
+        os.mkfifo(moved / "a")
+        with pytest.raises(UnsafeError, match="neither a file nor a folder instead of a file"):
+            undo([str(moved.parents[3] / "d1")])

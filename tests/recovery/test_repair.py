@@ -164,6 +164,31 @@ class TestUndo:
         assert {name: now.get(name) for name in kept} == {name: before[name] for name in kept}
         assert {name.rstrip("/") for name in now} >= set(damage.moved)
 
+    @pytest.mark.parametrize("is_changed", [True, False])
+    def test_a_folder_comes_back_unless_a_file_in_it_was_changed(
+        self, is_changed: bool, pristine: Path, ram_path: Path
+    ) -> None:
+        log = make_log(pristine, ram_path / "d", "U")
+        (log.log_dir / "topic" / "deep").mkdir(parents=True)
+        (log.log_dir / "topic" / "deep" / "file").write_bytes(b"12345")
+        recover(sample_of(log), [log.log_dir], repair=True)
+        (line,) = (
+            entry
+            for manifest in quarantine_of(log.log_dir).glob("*/manifest.jsonl")
+            for entry in map(json.loads, manifest.read_text().splitlines())
+            if entry["kind"] == "moved"
+        )
+        assert [one["path"] for one in line["contents"]] == ["deep", "deep/file"]
+        (saved,) = quarantine_of(log.log_dir).glob("*/log-dir/topic/deep/file")
+        if is_changed:
+            saved.write_bytes(b"12346")
+            with pytest.raises(UnsafeError, match="topic/deep/file: its SHA-256 is not the one"):
+                undo([str(log.log_dir)])
+            assert saved.read_bytes() == b"12346"
+        else:
+            undo([str(log.log_dir)])
+            assert (log.log_dir / "topic" / "deep" / "file").read_bytes() == b"12345"
+
 
 class TestNever:
     @pytest.mark.parametrize(("damage", "state"), UNSAFE_CASES, ids=str)

@@ -22,6 +22,7 @@ from tests.faults.states import SINGLE_STATES as STATES
 from tests.mutilate import DAMAGES, Victim, make_victim
 from tests.recovery.driving import log_bytes, lost_batches, own_leftovers, quarantine_of, recover
 from tests.recovery.killing import killed_at
+from tests.recovery.quarantine_builder import NEW_RUN, RunBuilder, a_foreign_folder, a_log_dir
 from tests.recovery.test_lock import other_process
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
 
@@ -528,6 +529,110 @@ class TestRefused:
     def test_nothing_to_take_back(self, samples: list[Sample]) -> None:
         (one,) = undo([str(samples[2].log_dirs[0])])
         assert one.run is None
+
+
+class TestAFolderThatWasMoved:
+    """It comes back as it was, or as it is by the operator's own hand."""
+
+    @pytest.fixture
+    def log_dir(self, tmp_path: Path) -> Path:
+        return a_log_dir(tmp_path / "d1")
+
+    @pytest.fixture
+    def builder(self, tmp_path: Path, log_dir: Path) -> RunBuilder:
+        return RunBuilder(tmp_path / "d1.quarantine", NEW_RUN, log_dir)
+
+    @pytest.fixture
+    def moved(self, builder: RunBuilder, log_dir: Path) -> Path:
+        return builder.move(a_foreign_folder(log_dir))
+
+    def refused(self, log_dir: Path, match: str) -> None:
+        before = tree_of(log_dir.parent)
+        for dry_run in (True, False):
+            with pytest.raises(
+                UnsafeError, match=rf"(?s){match}.*Nothing was changed\. Remedy: .* by hand to "
+            ):
+                undo([str(log_dir)], dry_run=dry_run)
+        assert differences(before, tree_of(log_dir.parent)) == []
+
+    def back(self, log_dir: Path) -> None:
+        undo([str(log_dir)])
+        assert (log_dir / "topic").is_dir()
+        assert not quarantine_of(log_dir).exists()
+
+    @pytest.mark.parametrize(
+        ("data", "problem"),
+        [
+            (b"12346", "a: its SHA-256 is not the one in the manifest"),
+            (b"1234", "a: 4 bytes instead of 5"),
+            (None, "a: missing"),
+        ],
+    )
+    def test_a_file_in_it_is_another(
+        self, moved: Path, log_dir: Path, data: bytes | None, problem: str
+    ) -> None:
+        (moved / "a").unlink() if data is None else (moved / "a").write_bytes(data)
+        self.refused(log_dir, problem)
+        (moved / "a").write_bytes(b"12345")
+        self.back(log_dir)
+
+    def test_what_is_changed_comes_back_by_hand(self, moved: Path, log_dir: Path) -> None:
+        (moved / "a").write_bytes(b"12346")
+        self.refused(log_dir, "a: its SHA-256")
+        moved.rename(log_dir / "topic")
+        self.back(log_dir)
+
+    def test_what_is_new_or_no_file_is_no_reason(self, moved: Path, log_dir: Path) -> None:
+        (moved / "pipe").unlink()
+        (moved / "deep" / "empty").rmdir()
+        (moved / "deep" / "new").mkdir()
+        (moved / "deep" / "new" / "file").write_bytes(b"new")
+        self.back(log_dir)
+        assert (log_dir / "topic" / "deep" / "new" / "file").read_bytes() == b"new"
+
+    def test_all_of_it_is_gone(self, moved: Path, log_dir: Path) -> None:
+        shutil.rmtree(moved)
+        self.refused(log_dir, "log-dir/topic: missing")
+        (log_dir / "topic").mkdir()
+        self.back(log_dir)
+
+    def test_a_line_before_the_one_that_it_was_moved_by_counts_for_nothing(
+        self, builder: RunBuilder, moved: Path, log_dir: Path
+    ) -> None:
+        """The run was killed in between."""
+        moved.rename(log_dir / "topic")
+        (log_dir / "topic" / "a").write_bytes(b"changed")
+        builder.move(log_dir / "topic")
+        self.back(log_dir)
+        assert (log_dir / "topic" / "a").read_bytes() == b"changed"
+
+    def test_a_run_that_was_killed_before_a_newer_one_has_moved_it(
+        self, builder: RunBuilder, moved: Path, log_dir: Path
+    ) -> None:
+        moved.rename(log_dir / "topic")
+        RunBuilder(builder.root, "20261122T000000Z", log_dir).move(log_dir / "topic")
+        undo([str(log_dir)], run=NEW_RUN)
+        assert (log_dir / "topic" / "a").exists()
+        assert not builder.root.exists()
+
+    def test_an_earlier_version_has_listed_nothing(
+        self, builder: RunBuilder, moved: Path, log_dir: Path
+    ) -> None:
+        line = json.loads((builder.path / "manifest.jsonl").read_text())
+        del line["contents"], line["moved"]
+        (builder.path / "manifest.jsonl").write_text(json.dumps(line) + "\n")
+        (moved / "a").write_bytes(b"12346")
+        self.back(log_dir)
+
+    def test_an_undo_that_was_killed_behind_it_goes_on(
+        self, moved: Path, log_dir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "sync_below", mock.Mock(side_effect=OSError(errno.EIO, "killed here")))
+            with pytest.raises(OSError, match="killed here"):
+                undo([str(log_dir)])
+        assert (log_dir / "topic").is_dir()
+        self.back(log_dir)
 
 
 class TestDryRun:
