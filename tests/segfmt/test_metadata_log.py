@@ -2,9 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from segfmt import metadata_log
 from segfmt.compression import Codec, compress
 from segfmt.errors import CorruptBatchError, FormatError, MalformedMetadataError
-from segfmt.metadata_log import read_kraft_snapshot, read_metadata_log
+from segfmt.metadata_log import BytesOnDisk, MetadataLogReader, read_kraft_snapshot, read_metadata_log
 from segfmt.metadata_record import (
     ApiKey,
     ConfigRecord,
@@ -140,6 +141,38 @@ def test_log_cut_anywhere_gives_the_batches_before():
         assert part.valid_bytes == good
         assert (part.damage is None) == (good == end)
         assert part.batches == whole.batches[: len(part.batches)]
+
+
+@pytest.mark.parametrize("window_bytes", [1, 17, 100, 1000, 5000])
+def test_windows_do_not_matter(window_bytes, monkeypatch):
+    data = golden("cluster-metadata.log") + bytes(30)
+    whole = read_metadata_log(data)
+    monkeypatch.setattr(metadata_log, "WINDOW_BYTES", window_bytes)
+    read = []
+    file = BytesOnDisk(
+        read=lambda position, size: read.append(size) or data[position : position + size],
+        size_bytes=len(data),
+    )
+    reader = MetadataLogReader(file)
+    assert tuple(reader.batches()) == whole.batches
+    assert (reader.valid_bytes, reader.next_offset, reader.damage) == (
+        whole.valid_bytes,
+        whole.next_offset,
+        whole.damage,
+    )
+    assert max(read) <= max(window_bytes, *(place.size_bytes for place in walk_batches(data[:-30])))
+
+
+@pytest.mark.parametrize("window_bytes", [1, 1000, 1 << 20])
+def test_a_file_that_becomes_shorter_is_cut_off(window_bytes, monkeypatch):
+    data = golden("cluster-metadata.log")
+    monkeypatch.setattr(metadata_log, "WINDOW_BYTES", window_bytes)
+    file = BytesOnDisk(
+        read=lambda position, size: data[: len(data) - 5][position : position + size], size_bytes=len(data)
+    )
+    reader = MetadataLogReader(file)
+    assert tuple(reader.batches()) == read_metadata_log(data[:-5]).batches
+    assert "became shorter" in reader.damage
 
 
 def test_damage_ends_a_log_and_refuses_a_snapshot():
