@@ -35,6 +35,8 @@ from recovery.work_lock import WorkLocks
 
 _VERSION: Final = 1
 _MOST_BYTES: Final = 64 << 20
+_LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
 _CUT_FIELDS: Final = {
     "file": str,
     "base_offset": int,
@@ -311,6 +313,8 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
     time_ms, quarantine = document["time_ms"], document["quarantine"]
     if type(time_ms) is not int or not isinstance(quarantine, str | None):
         raise TypeError
+    if not 0 <= time_ms <= _LATEST_MS:
+        raise ValueError(f"{time_ms} ms is no time")
     cuts = [_read_loss({"is_scattered": False, **cut}, _CUT_FIELDS, "file") for cut in document["cuts"]]
     holes = [_read_loss(hole, _HOLE_FIELDS, "before") for hole in document.get("holes", ())]
     return EarlierCut(
@@ -329,4 +333,6 @@ def _read_loss(
     """Return the *fields* of a cut or a hole; the one of them called *file* is a name."""
     found = {name: kind(document[name]) for name, kind in fields.items()}
     plain_name(found[file])
+    if min(found.get("position", 0), found.get("size_bytes", 0), found.get("batch_count", 0)) < 0:
+        raise ValueError(f"{found} is no loss")
     return found

@@ -39,9 +39,10 @@ from recovery.quarantine import Quarantine
 from recovery.quarantine_place import places_of
 from recovery.quick_switches import quick_switches
 from recovery.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
-from recovery.run_journal import RunJournal, refuse_unfinished_undo
+from recovery.run_journal import RunJournal
 from recovery.stop_request import StopRequest
 from recovery.survey import survey_log_dirs
+from recovery.undo_notice import refuse_unfinished_undo
 from recovery.write_back import held_file_systems
 
 
@@ -203,8 +204,8 @@ class Engine:
         """Leave out the log dirs that cannot be locked for an I/O error. Kafka: LogManager.lockLogDirs."""
         for log_dir, error in locks.offline.items():
             if log_dir not in self._log_dirs:
-                rights = isinstance(error.error, PermissionError)
-                remedy = ". Remedy: give this user the right to write there" if rights else ""
+                is_denied = isinstance(error.error, PermissionError)
+                remedy = ". Remedy: let this user write there" if is_denied else ""
                 raise UnsafeError(f"metadata.log.dir cannot be locked. Nothing was changed: {error}{remedy}")
             self._offline[log_dir] = error
 
@@ -395,6 +396,5 @@ class Engine:
 
     def _offline_reports(self) -> list[LogDirReport]:
         return [
-            offline_report(error, repairs=self._repairs.get(log_dir, ()))
-            for log_dir, error in self._offline.items()
+            offline_report(one, repairs=self._repairs.get(path, ())) for path, one in self._offline.items()
         ]

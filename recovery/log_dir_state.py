@@ -12,11 +12,12 @@ from recovery.listing import list_files
 from recovery.model import FileStat
 from recovery.report import CUT_LEDGER
 from recovery.saved_files import is_same_file
+from recovery.undo_notice import UNDO_NOTICE
 from recovery.undo_plan import Change, Saved
 from segfmt.filenames import DELETED_SUFFIX, LOCK_FILE
 
 _ANY_TIME = -1
-_OTHERS_FILES = frozenset({LOCK_FILE, CUT_LEDGER})
+_OTHERS_FILES = frozenset({LOCK_FILE, CUT_LEDGER, UNDO_NOTICE})
 """Files of a log dir that come and go without a recovery."""
 
 

@@ -49,14 +49,15 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
         OddFileError: one of them is a link that neither root nor this user has made: it may lead anywhere.
         OSError: one of them cannot be looked at.
     """
-    roots = _roots(log_dir, quarantine_dir)
+    roots = possible_roots(log_dir, quarantine_dir)
     for root in roots:
         if is_link(root) and os.lstat(root).st_uid not in (0, os.geteuid()):
             raise OddFileError(errno.ELOOP, "a link of another user, which is not followed", root)
     return roots
 
 
-def _roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
+def possible_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
+    """Return the same, whatever is there."""
     paths = dict.fromkeys((os.path.realpath(log_dir), log_dir.rstrip("/") or "/"))
     if quarantine_dir is not None:  # no two log dirs have the same folder
         return tuple(
@@ -70,7 +71,7 @@ def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterator[s
     """Yield what a run may write below: the log dirs, where their quarantine may lie, folders on other file systems."""
     for log_dir in log_dirs:
         yield log_dir
-        yield from _roots(log_dir, quarantine_dir)
+        yield from possible_roots(log_dir, quarantine_dir)
         with contextlib.suppress(OSError):  # the log dir goes offline
             yield from _far_folders(log_dir)
 

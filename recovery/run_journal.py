@@ -24,7 +24,7 @@ from recovery.commit import Commit
 from recovery.cut_ledger import CutLedger
 from recovery.durable import remove_empty_folder, remove_file
 from recovery.errors import JournalError, UnsafeError
-from recovery.file_system import is_folder, is_there, keeps_inodes, look_at
+from recovery.file_system import is_folder, keeps_inodes, look_at
 from recovery.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
 from recovery.inventory import LogDirInventory
 from recovery.journal import Journal, listing_digest, remove_unfinished
@@ -33,7 +33,7 @@ from recovery.listing import file_stat, list_files
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
 from recovery.quarantine import Quarantine
-from recovery.quarantine_place import JOURNAL, UNDO_JOURNAL, quarantine_root, quarantine_roots
+from recovery.quarantine_place import JOURNAL, quarantine_root
 from recovery.quarantine_runs import started_ms_of
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
@@ -350,14 +350,6 @@ class RunJournal:
         """Let go of the file; it stays for the next run."""
         if self._journal is not None:
             self._journal.close()
-
-
-def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
-    """Raise UnsafeError where an undo was interrupted: half of the log dir is as it was before."""
-    if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in quarantine_roots(log_dir, quarantine_dir)):
-        raise UnsafeError(
-            f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
-        )
 
 
 def _settle(log_dir: str, commit: Commit, quarantine: Quarantine) -> None:

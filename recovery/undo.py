@@ -37,9 +37,15 @@ from recovery.lock import LogDirLocks
 from recovery.log_dir_state import LogDirState, files_in, folder_path
 from recovery.purge import remove_undone
 from recovery.quarantine import read_manifest
-from recovery.quarantine_place import JOURNAL, UNDO_JOURNAL, places_of, quarantine_roots
+from recovery.quarantine_place import UNDO_JOURNAL, places_of, quarantine_roots
 from recovery.quarantine_runs import run_names, run_order, started_ms_of
 from recovery.saved_files import SavedFiles
+from recovery.undo_notice import (
+    enter_undo,
+    refuse_entered_undo,
+    refuse_interrupted_recovery,
+    remove_undo,
+)
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.unnamed_files import refuse_unnamed
 from recovery.version import VERSION
@@ -119,6 +125,8 @@ def undo(
             state = LogDirState(log_dir)
             results += [one.report(state) if dry_run else one.do(check_stop, runs[-1].run) for one in runs]
             results += [] if runs else [LogDirUndo(log_dir=log_dir)]
+            for root in () if dry_run else quarantine_roots(log_dir, quarantine_dir):
+                remove_empty_folder(root)  # a kill may have left it
         return tuple(results)
 
 
@@ -126,10 +134,12 @@ def _chosen(log_dir: str, quarantine_dir: str | None, run: str | None) -> list[_
     """Return the runs to take back, the newest first; an `undo` that was interrupted is finished as it was begun."""
     roots = quarantine_roots(log_dir, quarantine_dir)
     for root in roots:
-        _refuse_interrupted(log_dir, os.path.join(root, JOURNAL))
+        refuse_interrupted_recovery(log_dir, root)
     found = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
     found.sort(key=lambda one: run_order(one.run), reverse=True)
-    if (begun := _interrupted(log_dir, roots)) is not None:
+    if (begun := _interrupted(log_dir, roots)) is None:
+        refuse_entered_undo(log_dir)
+    else:
         found = [begun, *(one for one in found if one.run != begun.run)]
         run = begun.last_run
     if run is None:
@@ -139,17 +149,6 @@ def _chosen(log_dir: str, quarantine_dir: str | None, run: str | None) -> list[_
         if last is None:
             raise UnsafeError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
     return [] if last is None else found[: found.index(last) + 1]
-
-
-def _refuse_interrupted(log_dir: str, path: str) -> None:
-    """Refuse where a recovery was interrupted, whose journal is *path*."""
-    journal = Journal.open(path, read_only=True)
-    if journal is not None:
-        journal.close()
-        raise UnsafeError(
-            f"{log_dir}: its recovery was interrupted ({path}). Nothing was changed. Remedy: take back first what "
-            "was done since with another --quarantine-dir, let recover finish this one, then undo"
-        )
 
 
 def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
@@ -245,6 +244,8 @@ class _RunUndoing:
             for folder, change in last.items()
             for name in state.differences(folder, change)
         ]
+        if last and LOG_DIR_ITSELF not in last and CLEAN_SHUTDOWN_FILE in state.files(LOG_DIR_ITSELF):
+            changed.append(f"{LOG_DIR_ITSELF}/{CLEAN_SHUTDOWN_FILE}")  # this run has left none
         changed += [
             f"{move.folder}/{move.name} (in the way)"
             for move in self._moves
@@ -270,7 +271,8 @@ class _RunUndoing:
                 raise UnsafeError(
                     f"{self._saved.path(folder, one.stored)}: run {self.run} was killed while it changed {folder}, "
                     "nobody went on with it, and its account does not say what it did. Nothing was changed. "
-                    f"Remedy: put the bytes back by hand, into {path} at byte {one.position}, then purge that run"
+                    "Remedy: if another recovery was here since, with another --quarantine-dir, take that back first; "
+                    f"else put the bytes back by hand, into {path} at byte {one.position}, then purge that run"
                 )
 
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
@@ -309,7 +311,9 @@ class _RunUndoing:
             self._journal.note("begun", {})
         try:
             if _RESTORED_NOTE not in self._journal.notes:
+                enter_undo(self._log_dir, self._root)
                 self._restore(self._journal, check_stop)
+            remove_undo(self._log_dir)
             self._marker.put_back()
             remove_undone(self._root, self.run)
             forget_run(self._log_dir, self.run)

@@ -46,7 +46,8 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
         if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not state.holds(folder, name, saved):
             raise UnsafeError(
                 f"{os.path.join(path, stored)}: a part of a log that {log_dir} does not have, and no line of the "
-                "manifest says what was done with it. Nothing was changed. Remedy: put the bytes back by hand, into "
+                "manifest says what was done with it. Nothing was changed. Remedy: if another recovery was here since, "
+                "with another --quarantine-dir, take that back first; else put the bytes back by hand, into "
                 f"{os.path.join(log_dir, folder, name)} at byte {position or 0}, then purge that run"
             )
 

@@ -160,6 +160,7 @@ def test_only_the_writer_and_those_with_files_of_their_own_change_files() -> Non
     assert found == {
         "apply.py",
         "cut_ledger.py",
+        "undo_notice.py",
         "durable.py",
         "local_store.py",  # the output of what is done with archives
         "quarantine.py",

@@ -135,11 +135,11 @@ def _listing(arguments: argparse.Namespace) -> QuarantineListing:
 
 def _log_dir_listing(log_dir: str, place: str | None, *, is_verified: bool) -> LogDirListing:
     from recovery.purge import runs_of, unfinished
-    from recovery.quarantine_place import quarantine_roots
+    from recovery.quarantine_place import possible_roots
     from recovery.quarantine_report import ListedRun, LogDirListing
     from recovery.quarantine_runs import check_run
 
-    places = quarantine_roots(log_dir, place)
+    places = possible_roots(log_dir, place)
     try:
         _refuse_missing(log_dir, place)
         return LogDirListing(

@@ -317,10 +317,16 @@ def test_a_process_starts_no_thread_of_numpys_and_ends_without_a_last_collection
 
 
 @pytest.mark.parametrize("options", [(), ("--quarantine-dir", "/elsewhere")])
-def test_an_undo_that_finds_nothing_says_where_it_has_looked(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_an_undo_that_finds_nothing_says_where_it_has_looked(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     sample = unpack("intact", tmp_path)
     done = run("undo", "-c", sample.config, *options)
     assert done.exit_code == 0
-    where = "in /elsewhere alone" if options else "beside it and inside it; a recovery with --quarantine-dir needs"
+    where = (
+        "in /elsewhere alone"
+        if options
+        else "beside it and inside it; a recovery with --quarantine-dir needs"
+    )
     for line, log_dir in zip(done.stdout.splitlines(), sample.log_dirs, strict=True):
         assert line.startswith(f"{log_dir}: nothing to take back (looked {where}")

@@ -20,6 +20,7 @@ from recovery.engine import Engine
 from recovery.model import LogSettings
 from recovery.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
 from recovery.report import CUT_LEDGER, RecoveryReport
+from recovery.undo_notice import UNDO_NOTICE
 from tests.samples import LOCK, HugeFile, Sample, content_of
 
 _crc32c = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
@@ -97,7 +98,7 @@ def own_leftovers(log_dir: Path) -> list[str]:
     return sorted(
         str(path.relative_to(log_dir))
         for path in log_dir.rglob("*")
-        if path.name in (LOCK, INSIDE_FOLDER, CUT_LEDGER) or path.name.endswith(TEMPORARY_SUFFIX)
+        if path.name in (LOCK, INSIDE_FOLDER, CUT_LEDGER, UNDO_NOTICE) or path.name.endswith(TEMPORARY_SUFFIX)
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -153,3 +154,14 @@ def test_a_folder_in_the_place_of_its_temporary_file_has_a_remedy(log_dir: Path)
         with pytest.raises(OddFileError) as raised:
             change()
         assert str(raised.value) == f"{place}: a folder, where a file is needed. Remedy: move it away"
+
+
+@pytest.mark.parametrize("change", [b'"time_ms": 1' + b"0" * 23, b'"time_ms": -1', b'"size_bytes": -40'])
+def test_figures_that_cannot_be_are_those_of_a_line_that_cannot_be_read(log_dir: Path, change: bytes) -> None:
+    ledger, path = CutLedger(str(log_dir)), log_dir / CUT_LEDGER
+    ledger.add(report_of(log_dir, FIRST))
+    name = change.partition(b":")[0]
+    path.write_bytes(re.sub(name + rb": \d+", change, path.read_bytes()))
+    (entry,) = ledger.settle()
+    assert entry.partition == ""
+    assert "cannot be read" in str(entry)

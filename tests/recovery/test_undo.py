@@ -309,7 +309,7 @@ class TestSeveralRuns:
     def test_killed_between_two_runs(self, samples: list[Sample], victim: Victim, ram_path: Path) -> None:
         before = tree_of(victim.log_dir)
         original = shutil.copytree(victim.log_dir, ram_path / "original")
-        for number in range(1, 400, 5):
+        for number in range(1, 400, 3):
             for path in (victim.log_dir, quarantine_of(victim.log_dir)):
                 shutil.rmtree(path, ignore_errors=True)
             shutil.copytree(original, victim.log_dir)
@@ -320,7 +320,10 @@ class TestSeveralRuns:
             undo([str(victim.log_dir)])
             assert differences(before, tree_of(victim.log_dir)) == [], number
             assert own_leftovers(victim.log_dir) == []
-            assert not quarantine_of(victim.log_dir).exists()
+            assert not quarantine_of(victim.log_dir).exists(), (
+                number,
+                list(quarantine_of(victim.log_dir).rglob("*")),
+            )
         assert number > 50
 
 
@@ -368,7 +371,7 @@ class TestARunThatNobodyWentOnWith:
         )
         found = tree_of(victim.log_dir.parent)
         with pytest.raises(
-            UnsafeError, match=r"nobody went on with it.*Nothing was changed\. Remedy: put the"
+            UnsafeError, match=r"nobody went on with it.*Nothing was changed\. Remedy: .* put the bytes"
         ):
             undo([str(victim.log_dir)])
         assert differences(found, tree_of(victim.log_dir.parent)) == []
@@ -471,32 +474,6 @@ class TestRefused:
         os.mkfifo(quarantine_of(victim.log_dir) / "journal")
         with pytest.raises(JournalError, match="not a regular file, so not a journal of this tool"):
             undo([str(victim.log_dir)])
-
-    def test_where_the_newest_run_was_purged_the_broker_is_not_blamed_alone(
-        self, samples: list[Sample], victim: Victim
-    ) -> None:
-        (victim.log_dir / MARKER).unlink()
-        recover(samples[0], [victim.log_dir])
-        first, second = sorted(quarantine_of(victim.log_dir).iterdir())
-        shutil.rmtree(second)
-        with pytest.raises(UnsafeError, match=f"changed since run {first.name}.* or a run that was purged"):
-            undo([str(victim.log_dir)])
-
-    def test_runs_in_two_quarantines(self, samples: list[Sample], tmp_path: Path) -> None:
-        """Killed with one `--quarantine-dir`, finished with another: back in the order that the messages say."""
-        victim = state_of(samples[0], "torn first segment", tmp_path)
-        before = tree_of(victim.log_dir)
-        places = [{"quarantine_dir": str(tmp_path / name)} for name in ("one", "two")]
-        assert killed_at(40, lambda: recover(samples[0], [victim.log_dir], thread_count=1, **places[0]))
-        recover(samples[0], [victim.log_dir], **places[1])
-        with pytest.raises(
-            UnsafeError, match="take back first what was done since with another --quarantine-dir"
-        ):
-            undo([str(victim.log_dir)], **places[0])
-        undo([str(victim.log_dir)], **places[1])
-        recover(samples[0], [victim.log_dir], **places[0])
-        undo([str(victim.log_dir)], **places[0])
-        assert differences(before, tree_of(victim.log_dir)) == []
 
     @pytest.mark.parametrize(
         ("key", "value"),
