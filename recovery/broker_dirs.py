@@ -9,7 +9,8 @@ from functools import partial
 
 from recovery.config import BrokerConfig, misspelled
 from recovery.errors import UnsafeError, UsageError
-from recovery.file_system import absolute, is_folder
+from recovery.file_system import absolute, is_folder, is_link, is_there
+from recovery.quarantine_place import possible_roots
 from recovery.setting import Layer
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
@@ -22,6 +23,7 @@ from segfmt.filenames import (
 )
 from segfmt.value_class import dataclass
 
+_LONGEST_NAME_BYTES = 255
 _BROKERS_FILES = frozenset(
     {
         META_PROPERTIES,
@@ -78,6 +80,8 @@ def find_broker_dirs(
     quarantine = quarantine_place(quarantine_dir)
     if quarantine is not None:
         _refuse_quarantine_inside(quarantine, locked_dirs)
+    for path in () if may_be_foreign else paths:
+        _refuse_place(path, quarantine, paths)
     return BrokerDirs(
         log_dirs=paths,
         locked_dirs=locked_dirs,
@@ -94,14 +98,19 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
     """Return the absolute path of `--quarantine-dir`, None where it is not given.
 
     Raises:
-        UsageError: it is empty, as an unset variable of a shell is: the present folder is not meant.
+        UsageError: it is no folder, or empty, as an unset variable of a shell is: the present folder is not meant.
     """
     if quarantine_dir == "":
         raise UsageError(
             "--quarantine-dir: the name is empty. Remedy: name a folder (`.` for the present one), or leave the "
             "option out"
         )
-    return None if quarantine_dir is None else absolute(quarantine_dir)
+    if quarantine_dir is None:
+        return None
+    place = absolute(quarantine_dir)
+    if (is_there(place) or is_link(place)) and not is_folder(place):
+        raise UsageError(f"--quarantine-dir {place}: not a folder. Remedy: choose another place")
+    return place
 
 
 def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:
@@ -133,6 +142,8 @@ def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
     Kafka: LogManager.createAndValidateLogDirs. Differs: a log dir that is missing is not made.
     """
     entries: dict[tuple[int, int], str] = {}
+    if odd := [entry for entry in broker.log_dirs if "\0" in entry]:
+        raise UsageError(f"log.dirs: {odd[0]!r}: no path can have a zero byte. Remedy: correct it")
     paths = {entry: absolute(entry) for entry in broker.log_dirs}
     for entry, path in paths.items():
         try:
@@ -181,6 +192,21 @@ def _is_same_folder(one: str, other: str) -> bool:
         return os.path.samefile(one, other)
     except OSError:
         return False  # one of them goes offline
+
+
+def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...]) -> None:
+    """Refuse a place for the quarantine of *log_dir* that is another log dir, or that no file system can have."""
+    for root in possible_roots(log_dir, quarantine):
+        if root in log_dirs:
+            raise UsageError(
+                f"log.dirs: {root}: where the quarantine of {log_dir} would lie is a log dir itself. Remedy: choose "
+                "another place with --quarantine-dir"
+            )
+        if len(os.fsencode(os.path.basename(root))) > _LONGEST_NAME_BYTES:
+            raise UsageError(
+                f"--quarantine-dir {quarantine}: the folder for {log_dir} in it would have a name of more than "
+                f"{_LONGEST_NAME_BYTES} bytes. Remedy: leave the option out"
+            )
 
 
 def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:

@@ -229,16 +229,20 @@ def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
     return ()
 
 
-def acknowledge(report: RecoveryReport) -> None:
+def acknowledge(report: RecoveryReport, *, is_locked: bool = False) -> None:
     """Take note that *report* has been heard: the log dirs whose recovery has ended need not tell of its cuts again.
 
     Where another process is at work there by now, or nothing can be written, they are told once more.
+
+    Args:
+        is_locked: whether the caller holds the log dirs.
     """
     if report.dry_run or report.signal_exit_code is not None:
         return
     for log_dir in report.log_dirs:
         if log_dir.status in ("unchanged", "recovered", "partial"):
-            with contextlib.suppress(OSError, LogDirLockedError), WorkLocks((log_dir.log_dir,)):
+            lock = contextlib.nullcontext() if is_locked else WorkLocks((log_dir.log_dir,))
+            with contextlib.suppress(OSError, LogDirLockedError), lock:
                 _forget_told(log_dir)
 
 

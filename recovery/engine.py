@@ -143,7 +143,7 @@ class Engine:
             raise
         self._notify(RunFinished(exit_code=report.exit_code))
         if self._acknowledge:
-            acknowledge(report)
+            acknowledge(report, is_locked=self._locks is not None)
         return report
 
     def _run(self) -> RecoveryReport:

@@ -16,9 +16,10 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from recovery.actions import LOG_DIR_ITSELF
+from recovery.cut_ledger import CutLedger
 from recovery.errors import JournalError, UnsafeError
 from recovery.file_system import is_folder, naming, opened_folder
 from recovery.journal import Journal
@@ -117,9 +118,25 @@ def purge(
             log_dir: [run for run in runs_of(log_dir, quarantine_dir) if choose(run)] for log_dir in log_dirs
         }
         return tuple(
-            LogDirPurge(log_dir=log_dir, runs=tuple(_purge_run(run, releases, dry_run) for run in runs))
+            LogDirPurge(log_dir=log_dir, runs=tuple(_purged(log_dir, runs, releases, dry_run=dry_run)))
             for log_dir, runs in chosen.items()
         )
+
+
+def _purged(
+    log_dir: str, runs: Iterable[QuarantineRun], releases: Releases, *, dry_run: bool
+) -> Iterator[PurgedRun]:
+    """Purge *runs* and yield what becomes of each; one with cuts that nobody has been told of stays."""
+    untold = {entry.quarantine for entry in CutLedger(log_dir).entries() if entry.cuts}
+    for run in runs:
+        if run.path in untold:
+            problem = (
+                "it has what was cut, of which nobody has been told yet. Nothing of this run was removed. Remedy: run "
+                "recover, whose report tells of it, then purge again"
+            )
+            yield PurgedRun(run=run, file_count=0, freed_bytes=0, problem=problem)
+        else:
+            yield _purge_run(run, releases, dry_run)
 
 
 def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
 import shutil
 import tomllib
@@ -16,7 +17,7 @@ import pytest
 import recovery
 from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
-from recovery.manifest import read_manifest
+from recovery.manifest import read_lines, read_manifest
 from recovery.version import VERSION
 from tests.documents import DOCUMENTS, FENCE, OPERATORS, ROOT, fences, text_of, without_fences
 from tests.edge_cases import CASES
@@ -234,7 +235,7 @@ def test_the_manifest_lines_in_the_formats_are_read() -> None:
     examples = [
         code for language, code in FENCE.findall(text_of(ROOT / "docs/formats.md")) if language == "json"
     ]
-    found = read_manifest("".join(examples).encode())
+    found = read_manifest(read_lines(io.BytesIO("".join(examples).encode()).read))
     assert found.problems == ()
     assert [(entry.kind, list(entry.contents or ())) for entry in found.entries] == [
         ("tail", []),

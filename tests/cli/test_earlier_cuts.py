@@ -163,6 +163,16 @@ def test_a_second_run_that_was_not_heard_either(sample: Sample, expected: dict[s
     assert_told_once(sample, expected)
 
 
+def test_what_was_not_told_is_not_purged(sample: Sample, expected: dict[str, Cuts]) -> None:
+    with open("/dev/full", "w") as full:
+        start(*arguments_of(sample), stdout=full).communicate()
+    purged = run("quarantine", "purge", "-c", sample.config, "--all")
+    assert purged.exit_code == 4
+    assert "of which nobody has been told yet" in purged.stdout
+    assert_told_once(sample, expected)
+    assert run("quarantine", "purge", "-c", sample.config, "--all").exit_code == 0
+
+
 def test_what_is_taken_back_is_not_told(sample: Sample) -> None:
     with open("/dev/full", "w") as full:
         start(*arguments_of(sample), stdout=full).communicate()

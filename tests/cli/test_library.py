@@ -146,3 +146,18 @@ def test_less_than_one_is_a_usage_error(tmp_path: Path, option: str) -> None:
     with pytest.raises(UsageError, match="expected at least 1"):
         recovery.recover([str(path) for path in sample.log_dirs], **{option: 0})
     assert footprint(tmp_path) == found
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_who_has_the_report_has_been_told(tmp_path: Path, is_heard: bool) -> None:
+    sample = unpack("crashed", tmp_path)
+    log = max((sample.log_dirs[0] / "codec-none-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    first = recovery.recover(None, config=sample.properties, now_ms=sample.now_ms, acknowledge=is_heard)
+    assert first.exit_code == 2
+    second = recovery.recover(None, config=sample.properties, now_ms=sample.now_ms)
+    assert second.exit_code == (0 if is_heard else 2)
+    assert [len(one.earlier_cuts) for one in second.log_dirs] == ([0, 0] if is_heard else [1, 0])
+    assert recovery.recover(None, config=sample.properties, now_ms=sample.now_ms).exit_code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -330,3 +331,34 @@ def test_an_undo_that_finds_nothing_says_where_it_has_looked(
     )
     for line, log_dir in zip(done.stdout.splitlines(), sample.log_dirs, strict=True):
         assert line.startswith(f"{log_dir}: nothing to take back (looked {where}")
+
+
+@pytest.mark.parametrize("command", [("recover",), ("recover", "--dry-run"), ("undo",)])
+def test_places_where_no_quarantine_can_be(tmp_path: Path, command: tuple[str, ...]) -> None:
+    sample = unpack("intact", tmp_path)
+    (tmp_path / "file").write_text("mine")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "pipe", "link"):
+        done = run(*command, "-c", sample.config, "--quarantine-dir", tmp_path / name)
+        assert done.exit_code == 1
+        assert_one_line(done, f"--quarantine-dir {tmp_path / name}: not a folder. Remedy: ")
+    deep = tmp_path.joinpath(*["log-dirs-of-a-broker"] * 12)
+    deep.mkdir(parents=True)
+    shutil.move(sample.log_dirs[0], deep / "d1")
+    done = run(*command, "--log-dirs", deep / "d1", "--quarantine-dir", tmp_path / "quarantine")
+    assert done.exit_code == 1
+    assert_one_line(done, "would have a name of more than 255 bytes. Remedy: leave the option out")
+    beside = deep / "d1.quarantine"
+    shutil.copytree(deep / "d1", beside)
+    done = run(*command, "--log-dirs", f"{deep / 'd1'},{beside}")
+    assert done.exit_code == 1
+    assert_one_line(done, "where the quarantine of ", "is a log dir itself", "--quarantine-dir")
+
+
+def test_a_zero_byte_in_a_path(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("log.dirs=/x\\u0000y\n")
+    for command in ("recover", "verify", "undo"):
+        done = run(command, "-c", tmp_path / "server.properties")
+        assert done.exit_code == 1
+        assert_one_line(done, "no path can have a zero byte")
