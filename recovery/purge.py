@@ -249,6 +249,10 @@ def _remove(
                     not stat.S_ISREG(found.st_mode) and not is_kept
                 ):  # what has become a link meanwhile is an error
                     _remove_empty(name, folder)
+            if path == run.name and not kept and (left := set(os.listdir(folder)) - {MANIFEST}):
+                raise OSError(
+                    errno.ENOTEMPTY, "it came while this run was purged, or lies too deep", min(left)
+                )
             if path == run.name and MANIFEST in listed:
                 os.unlink(MANIFEST, dir_fd=folder)
                 gone.append(listed[MANIFEST])

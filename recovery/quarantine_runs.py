@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from recovery.digest import content_problem
 from recovery.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
-from recovery.manifest import Manifest, StoredEntry, StoredLog, is_segment, read_manifest
+from recovery.manifest import MOST_DEPTH, Manifest, StoredEntry, StoredLog, is_segment, read_manifest
 from recovery.moved_contents import differences
 from recovery.quarantine import MANIFEST, lines_of
 from segfmt.value_class import dataclass
@@ -228,16 +228,18 @@ def _files_of(name: str, path: str, entries: Mapping[str, os.stat_result]) -> It
             yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found)
 
 
-def walk_folders(root: int, name: str) -> Iterator[tuple[str, int, dict[str, os.stat_result]]]:
+def walk_folders(
+    root: int, name: str, *, depth: int = 0
+) -> Iterator[tuple[str, int, dict[str, os.stat_result]]]:
     """Yield the path of each folder below *name* and of *name* itself, last, with it, open, and what is in it.
 
-    `os.fwalk` names a descriptor's number in its errors.
+    What lies deeper than `MOST_DEPTH` folders is passed over. `os.fwalk` names a descriptor's number in its errors.
     """
     with opened_folder(name, at=root) as folder:
         entries = {one: os.lstat(one, dir_fd=folder) for one in sorted(os.listdir(folder))}
         for one, found in entries.items():
-            if stat.S_ISDIR(found.st_mode):
-                for path, below, entries_below in walk_folders(folder, one):
+            if stat.S_ISDIR(found.st_mode) and depth < MOST_DEPTH:
+                for path, below, entries_below in walk_folders(folder, one, depth=depth + 1):
                     yield os.path.join(name, path), below, entries_below
         yield name, folder, entries
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,33 @@ class TestWhole:
         assert purged(log_dir).runs[0].problem is None
         assert not root.exists()
         assert (victim / "mine").read_text() == "mine"
+
+    def test_what_lies_too_deep_keeps_the_run(self, builder: RunBuilder, log_dir: Path) -> None:
+        """Folders in folders, a thousand of them: a foreign folder may be so, and was moved as a whole."""
+        builder.enter(
+            kind="moved",
+            partition="log-dir",
+            file="deep",
+            size_bytes=0,
+            sha256=None,
+            reason="foreign",
+            stored="log-dir/deep",
+        )
+        folder = builder.path / "log-dir" / "deep"
+        folder.mkdir(parents=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("x", dir_fd=descriptor)
+            below = os.open("x", os.O_RDONLY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+        os.close(descriptor)
+        (run,) = purged(log_dir).runs
+        assert run.problem is not None
+        assert "lies too deep" in run.problem
+        assert (builder.path / "manifest.jsonl").exists()
+        subprocess.run(["rm", "-rf", str(folder)], check=True)
+        assert purged(log_dir).runs[0].problem is None
 
     def test_a_kind_of_a_later_version_goes_by_its_name(
         self, builder: RunBuilder, root: Path, log_dir: Path
