@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from recovery.access import BrokerUser, broker_user, mode_words, user_name
+from recovery.actions import TEMPORARY_SUFFIX
 from recovery.file_system import is_there, open_file
 from recovery.model import FileStat
 from recovery.problem import Problem, Repair
@@ -62,7 +63,9 @@ def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool =
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if not is_of_type(entry, os.DirEntry.is_file):
-                contents.others[entry.name] = other_kind(entry.path) or "file"
+                kind = contents.others[entry.name] = other_kind(entry.path) or "file"
+                if kind == "folder" and entry.name.endswith(TEMPORARY_SUFFIX):
+                    contents.problems.append(_in_the_way(entry.name))
                 continue
             if entry.is_symlink() and is_written_to(entry.name):
                 contents.problems.append(_link(entry.name))
@@ -79,6 +82,15 @@ def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool =
                 if not lacking:
                     contents.problems.append(_unreadable(entry.name, denial))
     return contents
+
+
+def _in_the_way(name: str) -> Problem:
+    return Problem(
+        file=name,
+        rule="a folder where recover makes a new file ready",
+        remedy="move it away",
+        repair=Repair(names=(name,)),
+    )
 
 
 def list_files(folder: str) -> dict[str, FileStat]:

@@ -257,6 +257,11 @@ def _metadata(
             f"{folder}: {error} ({error.kafka}: the node does not start). The topics' settings cannot be "
             f"read from it. Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
         ) from error
+    except PermissionError as error:
+        raise UsageError(
+            f"{error}: the topics' settings are in it. Remedy: run this as the broker's user, or as root, or give them "
+            f"with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+        ) from error
     if metadata.damage is not None:
         text = f"{folder}: settings are read up to offset {metadata.end_offset}: {metadata.damage}"
         remarks.append(Remark(text=text))

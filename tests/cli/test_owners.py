@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from segfmt.metadata_record import MetadataRecord
-from tests.cli.command import Done, recover, run
+from tests.cli.command import Done, assert_one_line, recover, run
 from tests.cli.paused import start_paused
 from tests.machine import OTHER_USERS, OTHERS_FILES, needs
 from tests.recovery.driving import footprint, own_leftovers, quarantine_of
@@ -319,3 +319,14 @@ def test_a_folder_that_may_not_be_read_has_the_remedy_that_helps(sample: Sample,
     (problem,) = refused["problems"]
     assert "may not be read" in problem["rule"]
     assert problem["remedy"].startswith(f"chmod u+r {folder}" if owner else "chown ")
+
+
+def test_a_metadata_log_that_may_not_be_read_has_a_remedy(sample: Sample) -> None:
+    for path in sample.log_dirs[0].glob("__cluster_metadata-0/*"):
+        os.chown(path, 0, 0)
+        path.chmod(0o400)
+    done = run_as_brokers_user(sample, "--dry-run")
+    assert done.exit_code == 1
+    assert_one_line(
+        done, "__cluster_metadata-0/", "Remedy: run this as the broker's user, or as root, or give them with"
+    )

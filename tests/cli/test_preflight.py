@@ -139,3 +139,22 @@ def test_what_lies_in_the_way_of_a_checkpoint_is_told_before_and_the_logs_are_re
     repaired = recover(sample, "--repair")
     assert repaired.exit_code == 0
     assert not (sample.log_dirs[0] / f"{name}.tmp").exists()
+
+
+def test_a_folder_where_a_new_file_is_made_ready(sample: Sample) -> None:
+    folder = next(
+        path for path in sample.log_dirs[0].iterdir() if path.is_dir() and not path.name.startswith("__")
+    )
+    name = "00000000000000000000.index.recovery-tmp"
+    (folder / name).mkdir()
+    announced, done = recover(sample, "--dry-run"), recover(sample)
+    for one in (announced, done):
+        assert one.exit_code == 4
+        (refused,) = (
+            part
+            for log_dir in one.report["logDirs"]
+            for part in log_dir["partitions"]
+            if part["status"] == "refused"
+        )
+        assert (refused["partition"], refused["problems"][0]["file"]) == (folder.name, name)
+    assert recover(sample, "--repair").exit_code == 0
