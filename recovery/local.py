@@ -29,7 +29,7 @@ from recovery.setting import Layer
 from recovery.stop_request import StopRequest
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
 from segfmt.errors import FormatError
-from segfmt.filenames import CLUSTER_METADATA_TOPIC
+from segfmt.filenames import CLUSTER_METADATA_FOLDER, CLUSTER_METADATA_TOPIC
 
 _MOST_NAMED = 5
 
@@ -174,6 +174,8 @@ def _settings(
     other. Where it is not said, a topic that asks for it is taken for tiered: to take its log for a plain one would
     forget where it starts.
     """
+    if metadata is None and topic_configs is None and is_config_complete:
+        _refuse_missing_metadata_dir(broker)
     is_said = is_config_complete or any(
         REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name in layer.values for layer in broker.layers
     )
@@ -212,6 +214,16 @@ def _tiered_topics(
     name, kind = REMOTE_STORAGE_ENABLE.name, REMOTE_STORAGE_ENABLE.kind
     texts = {topic: own[name] for of in (records, overrides) for topic, own in of.items() if name in own}
     return sorted(topic for topic, text in texts.items() if kind.read(text))
+
+
+def _refuse_missing_metadata_dir(broker: BrokerConfig) -> None:
+    """Refuse where the metadata log has a place of its own and is not there: a disk that is not mounted, say."""
+    if broker.metadata_log_dir not in broker.log_dirs:
+        raise UsageError(
+            f"metadata.log.dir {broker.metadata_log_dir}: no {CLUSTER_METADATA_FOLDER} there, which has the topics' "
+            "settings. Nothing was changed. Remedy: check the path, and that its file system is mounted; or give the "
+            f"settings with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+        )
 
 
 def _missing_metadata(topics: list[str]) -> Remark:

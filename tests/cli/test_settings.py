@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.command import Done, assert_one_line, recover, run
 from tests.recovery.driving import footprint
-from tests.samples import MARKER, Sample, unpack
+from tests.samples import MARKER, Sample, tree_of, unpack
 from tests.tiered_broker import TieredArchive, unpack_tiered
 
 INTERVAL = ("--property", "log.index.interval.bytes=8192")
@@ -448,6 +448,23 @@ class TestNotes:
         assert note["level"] == "warning"
         assert "d2 has no meta.properties" in note["text"]
         assert f"note: {note['text']}" in text.splitlines()
+
+    @pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+    def test_a_place_of_the_metadata_log_that_is_not_mounted(
+        self, sample: Sample, tmp_path: Path, is_there: bool
+    ) -> None:
+        for log_dir in sample.log_dirs:
+            shutil.rmtree(log_dir / "__cluster_metadata-0", ignore_errors=True)
+        place = tmp_path / "metadata"
+        if is_there:
+            place.mkdir()
+        found = tree_of(sample.log_dirs[0])
+        options = ("--property", f"metadata.log.dir={place}")
+        done = run("recover", "-c", sample.config, *options)
+        assert done.exit_code == 1
+        assert_one_line(done, f"metadata.log.dir {place}: no __cluster_metadata-0 there", "--topic-config")
+        assert tree_of(sample.log_dirs[0]) == found
+        assert recover(sample, *options, "--topic-config", "{}").exit_code in (0, 2)
 
     def test_no_metadata_log(self, sample: Sample) -> None:
         for log_dir in sample.log_dirs:
