@@ -127,9 +127,10 @@ def _purged(
     log_dir: str, runs: Iterable[QuarantineRun], releases: Releases, *, dry_run: bool
 ) -> Iterator[PurgedRun]:
     """Purge *runs* and yield what becomes of each; one with cuts that nobody has been told of stays."""
-    untold = {entry.quarantine for entry in CutLedger(log_dir).entries() if entry.cuts}
+    entries = CutLedger(log_dir).entries()
+    untold = {os.path.basename(entry.quarantine) for entry in entries if entry.cuts and entry.quarantine}
     for run in runs:
-        if run.path in untold:
+        if run.name in untold:
             problem = (
                 "it has what was cut, of which nobody has been told yet. Nothing of this run was removed. Remedy: run "
                 "recover, whose report tells of it, then purge again"
@@ -245,9 +246,8 @@ def _remove(
         for path, folder, entries in walk_folders(root, run.name):
             for name, found in entries.items():
                 is_kept = os.path.join(path, name).removeprefix(f"{run.name}/") in kept
-                if (
-                    not stat.S_ISREG(found.st_mode) and not is_kept
-                ):  # what has become a link meanwhile is an error
+                if not stat.S_ISREG(found.st_mode) and not is_kept:
+                    # What has become a link meanwhile is an error.
                     _remove_empty(name, folder)
             if path == run.name and not kept and (left := set(os.listdir(folder)) - {MANIFEST}):
                 raise OSError(

@@ -275,9 +275,7 @@ def _errors(url: str, key: str) -> Iterator[None]:
         found = _STATUS.search(str(error))
         kind, number = _ERRORS_OF_LISTINGS.get(found[1] if found else "", (OSError, errno.EIO))
         raise kind(number, _short(error), path) from error
-    except (
-        BaseException
-    ) as error:  # so that the library's own class for a panic, which is no Exception, is met
+    except BaseException as error:  # the library's own class for a panic is no Exception
         if type(error).__name__ == "PanicException" and "thread" in str(error):
             raise WorkerError(f"{path}: {_short(error)}. Remedy: {MORE_THREADS}") from error
         raise
