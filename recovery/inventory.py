@@ -245,11 +245,11 @@ class _Listing:
         kind = other_kind(path)
         leads_away = is_link(path)
         if leads_away or kind is not None:
-            what = "a link, through which" if leads_away else f"a {kind} where"
+            what = "a link, through which" if leads_away else f"a {kind} where a file is needed:"
             self._problems.append(
                 Problem(
                     file=CLEAN_SHUTDOWN_FILE,
-                    rule=f"{what} a broker writes its clean-shutdown marker, and which it takes for one",
+                    rule=f"{what} a broker writes its clean-shutdown marker, and it takes this for one",
                     remedy="move it away: the log dir is then recovered as after an unclean shutdown",
                     repair=None if leads_away else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
                 )

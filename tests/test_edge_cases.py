@@ -74,7 +74,7 @@ def test_an_io_error_leaves_the_segments_that_a_broker_empties(
     assert not any(line.startswith(untouched) for line in changed), changed
 
 
-def test_an_epoch_file_that_cannot_be_written_takes_the_dir_offline(
+def test_an_epoch_file_that_cannot_be_written_keeps_the_log_as_it_is(
     pristine: Path, oracle: Oracle, ram_path: Path
 ) -> None:
     brokers = make_log(pristine, ram_path / "broker" / "d", "U")
@@ -85,7 +85,7 @@ def test_an_epoch_file_that_cannot_be_written_takes_the_dir_offline(
     outcome = oracle.load([brokers.log_dir], now_ms=NOW_MS, properties=PROPERTIES)
     assert outcome.outcome == "offline"
     report = recover(sample_of(ours), [ours.log_dir])
-    assert [log_dir.status for log_dir in report.log_dirs] == ["offline"]
+    assert [one.status for one in report.partitions if one.folder == ours.folder.name] == ["refused"]
     assert log_bytes(ours.log_dir) == log_bytes(pristine)
     assert not (ours.log_dir / MARKER).exists()
 

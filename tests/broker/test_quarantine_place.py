@@ -16,7 +16,7 @@ import pytest
 
 from recovery.quarantine import MANIFEST
 from recovery.quarantine_place import INSIDE_FOLDER
-from tests.cli.command import recover
+from tests.cli.command import assert_one_line, recover
 from tests.cli.test_output import tear
 from tests.kafka import Broker
 from tests.kafka_broker import QUIET_PROPERTIES
@@ -110,7 +110,7 @@ class TestPlace:
         (tmp_path / "file").write_text("not a folder")
         done = recover(sample, "--quarantine-dir", tmp_path / "file")
         assert done.exit_code == 1
-        assert {report["status"] for report in done.report["logDirs"]} == {"offline"}
+        assert_one_line(done, "not a folder. Remedy: choose another place")
         assert [lost_batches(before[log_dir], log_dir) for log_dir in sample.log_dirs] == [[], []]
 
 

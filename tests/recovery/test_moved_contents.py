@@ -15,7 +15,7 @@ import pytest
 from recovery import moved_contents as module
 from recovery.access import BrokerUser
 from recovery.file_system import opened_folder
-from recovery.manifest import FILE, FOLDER, MOST_DEPTH, OTHER, Thing, read_manifest
+from recovery.manifest import FILE, FOLDER, MOST_DEPTH, OTHER, Thing, read_lines, read_manifest
 from recovery.moved_contents import differences, list_contents
 from recovery.quarantine import Quarantine
 from tests.recovery.quarantine_builder import a_foreign_folder, a_log_dir
@@ -87,8 +87,8 @@ class TestTheLine:
 
         def fail(*_: str) -> None:
             assert quarantine._unsynced == {}
-            manifest = (Path(quarantine.run_folder) / "manifest.jsonl").read_bytes()
-            seen.extend(read_manifest(manifest).entries)
+            with (Path(quarantine.run_folder) / "manifest.jsonl").open("rb") as manifest:
+                seen.extend(read_manifest(read_lines(manifest.read)).entries)
             raise OSError(errno.EIO, "killed here")
 
         monkeypatch.setattr(os, "rename", fail)
