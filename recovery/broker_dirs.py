@@ -9,7 +9,7 @@ from functools import partial
 
 from recovery.config import BrokerConfig, misspelled
 from recovery.errors import UnsafeError, UsageError
-from recovery.file_system import absolute, is_folder, is_link, is_there
+from recovery.file_system import absolute, is_folder, is_there
 from recovery.quarantine_place import possible_roots
 from recovery.setting import Layer
 from segfmt.errors import FileNameError
@@ -108,7 +108,7 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
     if quarantine_dir is None:
         return None
     place = absolute(quarantine_dir)
-    if (is_there(place) or is_link(place)) and not is_folder(place):
+    if is_there(place) and not is_folder(place):
         raise UsageError(f"--quarantine-dir {place}: not a folder. Remedy: choose another place")
     return place
 

@@ -272,15 +272,8 @@ class BrokerConfig:
 
 def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
     """Return the settings that decide about the bytes of all logs, and that none of *given* has."""
-    keys = (
-        LOG_CLEANUP_POLICY,
-        LOG_INDEX_INTERVAL_BYTES,
-        LOG_INDEX_SIZE_MAX_BYTES,
-        LOG_PREALLOCATE,
-        LOG_SEGMENT_BYTES,
-        PRODUCER_ID_EXPIRATION_MS,
-    )
-    return [key.name for key in keys if not any(key.name in values for values in given)]
+    deciding = {key.name for key in _CLUSTER_DYNAMIC_KEYS if key is not RECOVERY_THREADS}
+    return sorted(deciding.difference(*given))
 
 
 def misspelled(properties: Mapping[str, str]) -> list[str]:

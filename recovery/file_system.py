@@ -193,10 +193,8 @@ def open_file(
     except OSError as error:
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
             raise OddFileError(errno.ELOOP, "a link, which is not followed here", path) from error
-        if error.errno in (
-            errno.ENXIO,
-            errno.EISDIR,
-        ):  # a pipe without a reader, a socket; a folder to write to
+        if error.errno in (errno.ENXIO, errno.EISDIR):
+            # A pipe without a reader, a socket, a device that is not there; a folder that was to be written.
             raise _not_a_file(path) from error
         raise
     is_fit = False
@@ -314,10 +312,16 @@ def check_size(descriptor: int, most_bytes: int, path: str) -> int:
 def read_at(descriptor: int, position: int, size_bytes: int) -> bytearray:
     """Return so many bytes of a file from *position* on, fewer where it ends before."""
     data = bytearray(size_bytes)
-    view, done = memoryview(data), 0
-    while count := os.preadv(descriptor, [view[done:]], position + done):
-        done += count
+    done = fill(memoryview(data), descriptor, position)
     return data if done == size_bytes else data[:done]
+
+
+def fill(target: memoryview, descriptor: int, position: int) -> int:
+    """Fill *target* with the bytes of a file from *position* on; return how many there were, fewer at its end."""
+    done = 0
+    while done < len(target) and (count := os.preadv(descriptor, [target[done:]], position + done)):
+        done += count
+    return done
 
 
 def is_local(path: str) -> bool:

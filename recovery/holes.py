@@ -90,17 +90,11 @@ def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:
     """Return what of *hole* none of *cuts* tells of."""
     left = [hole]
     for cut in cuts:
-        first, last = cut.first_offset, cut.last_offset
-        pieces = (
-            piece
-            for one in left
-            for piece in (
-                replace(one, last_offset=min(one.last_offset, first - 1)),
-                replace(one, first_offset=max(one.first_offset, last + 1)),
-            )
-        )
-        if 0 <= first <= last:
-            left = [piece for piece in pieces if piece.first_offset <= piece.last_offset]
+        if 0 <= cut.first_offset <= cut.last_offset:
+            before = [replace(one, last_offset=min(one.last_offset, cut.first_offset - 1)) for one in left]
+            behind = [replace(one, first_offset=max(one.first_offset, cut.last_offset + 1)) for one in left]
+            pairs = zip(before, behind, strict=True)
+            left = [one for pair in pairs for one in pair if one.first_offset <= one.last_offset]
     return left
 
 

@@ -174,9 +174,8 @@ def check_run(run: QuarantineRun) -> list[str]:
 def unnamed_segments(run: QuarantineRun) -> list[str]:
     """Return the parts of logs in the folder of *run* that no line of its manifest names, by path below it.
 
-    What is in a folder that was moved, and was listed, is no part of the run's own.
-
-    A run was killed before it came to enter them, and then the log dir still has them, or a line was lost.
+    A run was killed before it came to enter them, and then the log dir still has them, or a line was lost. What is in a
+    folder that was moved, and was listed, is not the run's own.
     """
     named = {entry.stored for entry in run.manifest.entries}
     listed = tuple(f"{entry.stored}/" for entry in run.manifest.entries if entry.contents is not None)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from recovery.file_system import open_file
+from recovery.file_system import fill, open_file
 from recovery.page_cache import STEP_BYTES, CachedFile
 
 MOST_INDEX_BYTES = 32 << 20
@@ -97,7 +97,7 @@ class OpenedFile:
 
     def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
         """Fill *target* from *position* on; return how many bytes there were."""
-        return _read_at(self._descriptor, target, position)
+        return fill(memoryview(target.data), self._descriptor, position)
 
     def approach(self, position: int) -> None:
         """Have what stands behind *position* read from disk."""
@@ -144,17 +144,6 @@ class FolderSegmentFiles:
             size = min(found_bytes, MOST_INDEX_BYTES)
             take(size)
             data = np.zeros(size, np.uint8)
-            return data[: _read_at(descriptor, data, 0)].tobytes(), found_bytes
+            return data[: fill(memoryview(data.data), descriptor, 0)].tobytes(), found_bytes
         finally:
             os.close(descriptor)
-
-
-def _read_at(descriptor: int, target: npt.NDArray[np.uint8], position: int) -> int:
-    view = memoryview(target.data)
-    done = 0
-    while done < len(view):
-        count = os.preadv(descriptor, [view[done:]], position + done)
-        if count == 0:
-            break
-        done += count
-    return done

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from native.raw_scan import ControlKind, RawScan, Stop
 from native.segment_scan import SegmentScanner
-from recovery.file_system import is_local, naming, open_file, read_whole
+from recovery.file_system import fill, is_local, naming, open_file, read_whole
 from recovery.mapping import MappedFile
 from recovery.model import BatchSpan, Blob, LogSettings, Original, ScanMode, ScanRequest
 from recovery.page_cache import STEP_BYTES, CachedFile
@@ -343,12 +343,8 @@ def _window(size_bytes: int) -> npt.NDArray[np.uint8]:
 
 
 def _read_fully(descriptor: int, target: npt.NDArray[np.uint8], position: int, path: str) -> None:
-    view = memoryview(target.data)
-    while view:
-        count = os.preadv(descriptor, [view], position)
-        if count == 0:
-            raise OSError(errno.EIO, "the file became shorter while it was read", path)
-        view, position = view[count:], position + count
+    if fill(memoryview(target.data), descriptor, position) < len(target):
+        raise OSError(errno.EIO, "the file became shorter while it was read", path)
 
 
 def _size_bytes(header: bytes, position: int) -> int:

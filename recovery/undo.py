@@ -47,7 +47,7 @@ from recovery.undo_notice import (
     remove_undo,
 )
 from recovery.undo_plan import Change, Moved, plan_undo, read_account
-from recovery.unnamed_files import refuse_unnamed
+from recovery.unnamed_files import refuse_unnamed, remedy_by_hand
 from recovery.version import VERSION
 from recovery.write_back import held_file_systems
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
@@ -271,8 +271,7 @@ class _RunUndoing:
                 raise UnsafeError(
                     f"{self._saved.path(folder, one.stored)}: run {self.run} was killed while it changed {folder}, "
                     "nobody went on with it, and its account does not say what it did. Nothing was changed. "
-                    "Remedy: if another recovery was here since, with another --quarantine-dir, take that back first; "
-                    f"else put the bytes back by hand, into {path} at byte {one.position}, then purge that run"
+                    f"{remedy_by_hand(path, one.position)}"
                 )
 
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:

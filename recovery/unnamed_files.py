@@ -46,10 +46,17 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
         if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not state.holds(folder, name, saved):
             raise UnsafeError(
                 f"{os.path.join(path, stored)}: a part of a log that {log_dir} does not have, and no line of the "
-                "manifest says what was done with it. Nothing was changed. Remedy: if another recovery was here since, "
-                "with another --quarantine-dir, take that back first; else put the bytes back by hand, into "
-                f"{os.path.join(log_dir, folder, name)} at byte {position or 0}, then purge that run"
+                "manifest says what was done with it. Nothing was changed. "
+                f"{remedy_by_hand(os.path.join(log_dir, folder, name), position or 0)}"
             )
+
+
+def remedy_by_hand(path: str, position: int) -> str:
+    """Return what is to be done with bytes of the log *path* that quarantine alone has, and no account tells of."""
+    return (
+        "Remedy: if another recovery was here since, with another --quarantine-dir, take that back first; else put the "
+        f"bytes back by hand, into {path} at byte {position}, then purge that run"
+    )
 
 
 def _origin_of(stored: str) -> tuple[str, str, int | None]:

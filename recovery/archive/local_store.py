@@ -8,7 +8,7 @@ import secrets
 from recovery.archive.archived import StoredObject
 from recovery.archive.segment_table import ObjectTable
 from recovery.archive.store import Level
-from recovery.file_system import absolute, open_file
+from recovery.file_system import absolute, fill, open_file
 from recovery.segment_files import OpenedFile
 
 
@@ -64,10 +64,7 @@ class LocalStore:
         """Fill *target* from the beginning of a file on; return how many bytes there were."""
         descriptor = open_file(self._path(key))
         try:
-            done = 0
-            while done < len(target) and (count := os.preadv(descriptor, [target[done:]], done)):
-                done += count
-            return done
+            return fill(target, descriptor, 0)
         finally:
             os.close(descriptor)
 

@@ -62,14 +62,8 @@ def _watched_here(
             if stop.is_made:
                 context.cancelJobGroup(group)
 
-    thread = threading.Thread(target=poll, name="spark-progress", daemon=True)
-    is_watched = is_started(thread)
-    try:
+    with _polled(poll, is_over, name="spark-progress"):
         yield
-    finally:
-        is_over.set()
-        if is_watched:
-            thread.join()
 
 
 def _watched_over_connect(
@@ -88,12 +82,21 @@ def _watched_over_connect(
                 spark.interruptAll()
 
     spark.registerProgressHandler(handler)
-    thread = threading.Thread(target=poll, name="spark-stop", daemon=True)
-    is_watched = is_started(thread)
+    try:
+        with _polled(poll, is_over, name="spark-stop"):
+            yield
+    finally:
+        spark.removeProgressHandler(handler)
+
+
+@contextmanager
+def _polled(poll: Callable[[], None], is_over: threading.Event, *, name: str) -> Iterator[None]:
+    """Let a thread *poll* within the context, at whose end *is_over* is set; where there is no thread, nobody does."""
+    thread = threading.Thread(target=poll, name=name, daemon=True)
+    is_polled = is_started(thread)
     try:
         yield
     finally:
         is_over.set()
-        if is_watched:
+        if is_polled:
             thread.join()
-        spark.removeProgressHandler(handler)
