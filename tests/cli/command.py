@@ -69,6 +69,14 @@ def start(
     return subprocess.Popen([*command, *map(os.fspath, arguments)], text=True, **(pipes | options))
 
 
+def run_unheard(*arguments: str | os.PathLike[str]) -> tuple[int, str]:
+    """Run `kafka-log-recovery` where nobody gets its report: the device is full. Exit code, and standard error."""
+    with open("/dev/full", "w") as full:
+        process = start(*arguments, stdout=full)
+        _, stderr = process.communicate()
+    return process.returncode, stderr
+
+
 def assert_one_line(done: Done, *words: str) -> None:
     """A failed command says in one line what is wrong, and prints no result."""
     assert done.stdout == ""

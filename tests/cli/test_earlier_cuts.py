@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recovery.report import CUT_LEDGER
-from tests.cli.command import RECOVERY, Done, recover, run, start
+from tests.cli.command import RECOVERY, Done, recover, run, run_unheard, start
 from tests.cli.paused import resume, start_paused
 from tests.faults.states import MADE_STATES
 from tests.faults.told import Cuts, told_cuts
@@ -129,10 +129,8 @@ def test_terminated(sample: Sample, expected: dict[str, Cuts]) -> None:
 
 
 def test_a_full_device(sample: Sample, expected: dict[str, Cuts]) -> None:
-    with open("/dev/full", "w") as full:
-        process = start(*arguments_of(sample), stdout=full)
-        _, stderr = process.communicate()
-    assert process.returncode == 1
+    code, stderr = run_unheard(*arguments_of(sample))
+    assert code == 1
     assert "the report could not be written" in stderr
     assert_told_once(sample, expected)
 
@@ -155,8 +153,7 @@ def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, Cuts]) -> Non
 
 def test_a_second_run_that_was_not_heard_either(sample: Sample, expected: dict[str, Cuts]) -> None:
     for _ in range(2):
-        with open("/dev/full", "w") as full:
-            start(*arguments_of(sample), stdout=full).communicate()
+        run_unheard(*arguments_of(sample))
     killed = start_paused("LogDirHandedOver", 1, *arguments_of(sample))
     killed.kill()
     killed.communicate()
@@ -164,8 +161,7 @@ def test_a_second_run_that_was_not_heard_either(sample: Sample, expected: dict[s
 
 
 def test_what_was_not_told_is_not_purged(sample: Sample, expected: dict[str, Cuts]) -> None:
-    with open("/dev/full", "w") as full:
-        start(*arguments_of(sample), stdout=full).communicate()
+    run_unheard(*arguments_of(sample))
     purged = run("quarantine", "purge", "-c", sample.config, "--all")
     assert purged.exit_code == 4
     assert "of which nobody has been told yet" in purged.stdout
@@ -174,8 +170,7 @@ def test_what_was_not_told_is_not_purged(sample: Sample, expected: dict[str, Cut
 
 
 def test_what_is_taken_back_is_not_told(sample: Sample) -> None:
-    with open("/dev/full", "w") as full:
-        start(*arguments_of(sample), stdout=full).communicate()
+    run_unheard(*arguments_of(sample))
     assert run("undo", "-c", sample.config).exit_code == 0
     for log_dir in sample.log_dirs:
         assert own_leftovers(log_dir) == []
@@ -185,8 +180,7 @@ def test_what_is_taken_back_is_not_told(sample: Sample) -> None:
 
 
 def test_told_in_words_and_figures(sample: Sample, expected: dict[str, Cuts]) -> None:
-    with open("/dev/full", "w") as full:
-        start(*arguments_of(sample), stdout=full).communicate()
+    run_unheard(*arguments_of(sample))
     done = run("recover", "-c", sample.config, "--progress", "json", "--now", str(sample.now_ms))
     assert done.exit_code == 2
     events = [json.loads(line) for line in done.stderr.splitlines()]
@@ -204,8 +198,7 @@ def test_the_ledger_is_the_brokers_users(sample: Sample) -> None:
     if os.geteuid() == 0:
         for path in [sample.root, *sample.root.rglob("*")]:
             os.chown(path, 12345, 23456)
-    with open("/dev/full", "w") as full:
-        start(*arguments_of(sample), stdout=full).communicate()
+    run_unheard(*arguments_of(sample))
     for log_dir in sample.log_dirs:
         found, of_dir = (log_dir / CUT_LEDGER).stat(), log_dir.stat()
         assert (found.st_uid, found.st_gid) == (of_dir.st_uid, of_dir.st_gid)

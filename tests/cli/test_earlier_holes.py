@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recovery.report import CUT_LEDGER
-from tests.cli.command import Done, recover, run, start
+from tests.cli.command import Done, recover, run, run_unheard
 from tests.cli.paused import start_paused
 from tests.recovery.driving import own_leftovers
 from tests.samples import Sample, unpack
@@ -58,10 +58,7 @@ def assert_no_leftovers(sample: Sample) -> None:
 
 
 def unheard(sample: Sample, *options: str) -> None:
-    with open("/dev/full", "w") as full:
-        start(
-            "recover", "-c", sample.config, "--now", str(sample.now_ms), *options, stdout=full
-        ).communicate()
+    run_unheard("recover", "-c", sample.config, "--now", str(sample.now_ms), *options)
 
 
 def assert_told_once(sample: Sample, expected: list[tuple[int, int]], *options: str) -> None:

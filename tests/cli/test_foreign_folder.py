@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,16 @@ def foreign(tmp_path: Path) -> Path:
     """A folder with modules that leave a mark when they are run."""
     folder = tmp_path / "foreign"
     folder.mkdir()
-    for name in MODULES:
-        mark = f"open({str(folder / 'ran')!r}, 'a').write({name!r} + chr(10))\n"
-        (folder / f"{name}.py").write_text(mark + "raise SystemExit(9)\n")
+    plant(folder, MODULES)
     return folder
+
+
+def plant(folder: Path, modules: Iterable[str]) -> None:
+    """Make modules that write down that they were imported, and by whom, and are of no other use."""
+    for name in modules:
+        # Before anything else is imported: `sys` is built in.
+        mark = f"import sys\nopen({str(folder / 'ran')!r}, 'a').write(f'{name}: {{sys.orig_argv}}\\n')\n"
+        (folder / f"{name}.py").write_text(mark + "raise SystemExit(9)\n")
 
 
 def environment(**more: str) -> dict[str, str]:

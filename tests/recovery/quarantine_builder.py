@@ -31,6 +31,18 @@ class RunBuilder:
             manifest.write(json.dumps(entry) + "\n")
         return entry
 
+    def enter_moved(self, name: str) -> None:
+        """Write the line of a folder of the log dir that a repair has moved away, as earlier versions did."""
+        self.enter(
+            kind="moved",
+            partition="log-dir",
+            file=name,
+            size_bytes=0,
+            sha256=None,
+            reason="foreign",
+            stored=f"log-dir/{name}",
+        )
+
     def save(
         self,
         stored: str = "t-0/00000000000000000000.log",

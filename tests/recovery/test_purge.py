@@ -117,30 +117,14 @@ class TestWhole:
         victim.mkdir()
         (victim / "mine").write_text("mine")
         (deep / "link").symlink_to(victim)
-        builder.enter(
-            kind="moved",
-            partition="log-dir",
-            file="lost+found",
-            size_bytes=0,
-            sha256=None,
-            reason="foreign",
-            stored="log-dir/lost+found",
-        )
+        builder.enter_moved("lost+found")
         assert purged(log_dir).runs[0].problem is None
         assert not root.exists()
         assert (victim / "mine").read_text() == "mine"
 
     def test_what_lies_too_deep_keeps_the_run(self, builder: RunBuilder, log_dir: Path) -> None:
         """Folders in folders, a thousand of them: a foreign folder may be so, and was moved as a whole."""
-        builder.enter(
-            kind="moved",
-            partition="log-dir",
-            file="deep",
-            size_bytes=0,
-            sha256=None,
-            reason="foreign",
-            stored="log-dir/deep",
-        )
+        builder.enter_moved("deep")
         folder = builder.path / "log-dir" / "deep"
         folder.mkdir(parents=True)
         descriptor = os.open(folder, os.O_RDONLY)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Done, run
-from tests.cli.test_foreign_folder import COMMANDS, environment
+from tests.cli.test_foreign_folder import COMMANDS, environment, plant
 from tests.tiered_broker import TieredArchive
 
 pytestmark = pytest.mark.spark
@@ -21,13 +21,10 @@ ONE_WORKER = ("--master", "local[1]", "--progress", "none", "--format", "json")
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A folder with modules that write down that they were imported, and by whom, and are of no other use."""
+    """A folder with modules that Spark's processes import as well."""
     folder = tmp_path / "foreign"
     folder.mkdir()
-    for name in MODULES:
-        # Before anything else is imported: `sys` is built in.
-        mark = f"import sys\nopen({str(folder / 'ran')!r}, 'a').write(f'{name}: {{sys.orig_argv}}\\n')\n"
-        (folder / f"{name}.py").write_text(mark + "raise SystemExit(9)\n")
+    plant(folder, MODULES)
     return folder
 
 
