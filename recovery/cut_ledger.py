@@ -8,9 +8,9 @@ passes over it: LogManager.loadLogs looks at folders alone.
     {"version": 1, "partition": "orders-3", "time_ms": 1795267859045, "quarantine": "/data/...", "cuts": [...]}
     {"version": 1, "partition": "orders-3", "is_made": true}
 
-The second line says that the cut is made. Without it, a kill came before or just behind the cut, and files that are as
-long as before were not cut. Missing offsets (`"holes"`) are entered before the hand-over: the next
-run reads nothing then, and finds none.
+The second line says that the cut is made. Without it, a kill came before or just behind the cut, and files that are
+still the same, by inode and length, were not cut. Missing offsets (`"holes"`) are entered before the hand-over: the
+next run reads nothing then, and finds none.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from recovery.actions import TEMPORARY_SUFFIX
 from recovery.commit import plain_name
 from recovery.durable import give_to_owner_of, opened, remove_file, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
-from recovery.file_system import is_there, look_at, naming, open_file
+from recovery.file_system import is_there, keeps_inodes, look_at, naming, open_file
 from recovery.model import Cut, Hole
-from recovery.report import CUT_LEDGER, EarlierCut, LogDirReport, PartitionReport, RecoveryReport
+from recovery.report import CUT_LEDGER, EarlierCut, Inodes, LogDirReport, PartitionReport, RecoveryReport
 from recovery.work_lock import WorkLocks
+from segfmt.filenames import SWAP_SUFFIX
 
 _VERSION: Final = 1
 _MOST_BYTES: Final = 64 << 20
@@ -100,7 +101,8 @@ class CutLedger:
             }
             cuts = tuple(cut for cut in report.losses if cut not in known)
             if cuts:
-                self._append(_line(_entry(report.folder, quarantine, cuts=cuts)))
+                inodes = _inodes(self._log_dir, report.folder, cuts)
+                self._append(_line(_entry(report.folder, quarantine, cuts=cuts, inodes=inodes)))
 
     def add_holes(self, reports: Iterable[PartitionReport], quarantine: str | None) -> None:
         """Enter what is missing in partitions of a log dir that is about to be handed over, as far as it is not there.
@@ -215,11 +217,25 @@ def _each_with(
 
 
 def _is_as_before(log_dir: str, entry: EarlierCut, loss: Cut | Hole) -> bool:
-    """Whether the file ends where it ended before the cut."""
-    if isinstance(loss, Hole):
+    """Whether the file is there and ends where it ended before the cut: a `.swap` may be live by its new name."""
+    if isinstance(loss, Hole) or loss.is_scattered:
         return False
-    stat = look_at(os.path.join(log_dir, entry.partition, loss.file))
-    return not loss.is_scattered and stat is not None and stat.st_size == loss.position + loss.size_bytes
+    inode = dict(entry.inodes).get(loss.file)
+    names = {loss.file, loss.file.removesuffix(SWAP_SUFFIX)}
+    stats = (look_at(os.path.join(log_dir, entry.partition, name)) for name in names)
+    return any(
+        stat is not None and stat.st_size == loss.position + loss.size_bytes and inode in (None, stat.st_ino)
+        for stat in stats
+    )
+
+
+def _inodes(log_dir: str, folder: str, cuts: Collection[Cut]) -> Inodes:
+    """Return the inodes of the files that are about to be cut, as far as the file system keeps them."""
+    place = os.path.join(log_dir, folder)
+    if not keeps_inodes(place):
+        return ()
+    stats = {cut.file: look_at(os.path.join(place, cut.file)) for cut in cuts}
+    return tuple((file, stat.st_ino) for file, stat in stats.items() if stat is not None)
 
 
 def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
@@ -265,7 +281,12 @@ def forget_run(log_dir: str, run: str) -> None:
 
 
 def _entry(
-    folder: str, quarantine: str | None, *, cuts: tuple[Cut, ...] = (), holes: tuple[Hole, ...] = ()
+    folder: str,
+    quarantine: str | None,
+    *,
+    cuts: tuple[Cut, ...] = (),
+    holes: tuple[Hole, ...] = (),
+    inodes: Inodes = (),
 ) -> EarlierCut:
     """Return an entry of now."""
     return EarlierCut(
@@ -275,6 +296,7 @@ def _entry(
         cuts=cuts,
         holes=holes,
         is_made=not cuts,
+        inodes=inodes,
     )
 
 
@@ -287,6 +309,7 @@ def _line(entry: EarlierCut) -> bytes:
             "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
             "holes": [{name: getattr(hole, name) for name in _HOLE_FIELDS} for hole in entry.holes],
             "is_made": entry.is_made,
+            "inodes": dict(entry.inodes),
         }
     )
 
@@ -328,6 +351,9 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
         cuts=tuple(Cut(**cut) for cut in cuts),
         holes=tuple(Hole(**hole) for hole in holes),
         is_made=document.get("is_made") is True,
+        inodes=tuple(
+            (plain_name(file), int(inode)) for file, inode in dict(document.get("inodes", {})).items()
+        ),
     )
 
 

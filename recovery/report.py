@@ -104,6 +104,10 @@ class PartitionReport:
         }
 
 
+Inodes = tuple[tuple[str, int], ...]
+"""Files of a partition by name, each with its inode."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierCut:
     """What an earlier run has cut from a partition, or missed there, and no run has told that came to its end.
@@ -114,6 +118,7 @@ class EarlierCut:
         quarantine: the folder of that run, which holds what was cut.
         holes: offsets that were missing in what it read.
         is_made: whether that run came to say that the cut is made.
+        inodes: those of the files before the cut, where the file system keeps them: only the ledger needs them.
     """
 
     partition: str
@@ -122,6 +127,7 @@ class EarlierCut:
     cuts: tuple[Cut, ...] = ()
     holes: tuple[Hole, ...] = ()
     is_made: bool = False
+    inodes: Inodes = ()
 
     @property
     def truncated_bytes(self) -> int:

@@ -111,6 +111,37 @@ def test_what_was_not_cut_is_struck_out(log_dir: Path) -> None:
     assert own_leftovers(log_dir) == []
 
 
+SWAPPED = Cut(file="10.log.swap", base_offset=10, position=60, size_bytes=40, batch_count=0, reason="torn")
+REPLACED = Cut(file="10.log", base_offset=10, position=60, size_bytes=40, batch_count=2, reason="replaced")
+
+
+def test_a_swap_that_is_live_and_not_yet_cut_is_told_by_its_inode(log_dir: Path) -> None:
+    swap, log = (log_dir / "t-0" / cut.file for cut in (SWAPPED, REPLACED))
+    swap.write_bytes(bytes(100))
+    CutLedger(str(log_dir)).add(report_of(log_dir, SWAPPED, REPLACED))
+    dry = [one.cuts for one in CutLedger(str(log_dir)).settle(dry_run=True)]
+    assert dry == []
+    swap.rename(log)
+    assert settled(log_dir) == [(REPLACED,)]  # though what lies there is as long as what was replaced
+
+
+def test_a_swap_that_was_moved_away_was_cut_though_the_log_is_as_long(log_dir: Path) -> None:
+    swap = log_dir / "t-0" / SWAPPED.file
+    swap.write_bytes(bytes(100))
+    CutLedger(str(log_dir)).add(report_of(log_dir, SWAPPED))
+    swap.unlink()
+    assert settled(log_dir) == [(SWAPPED,)]
+
+
+def test_without_inodes_the_length_tells(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recovery.cut_ledger.keeps_inodes", lambda path: False)
+    swap = log_dir / "t-0" / SWAPPED.file
+    swap.write_bytes(bytes(100))
+    CutLedger(str(log_dir)).add(report_of(log_dir, SWAPPED))
+    swap.rename(swap.with_suffix(""))
+    assert settled(log_dir) == []
+
+
 @pytest.mark.parametrize("data", [b"", b'{"version": 1, "partition": "t'])
 def test_one_that_a_kill_has_left_empty_or_torn_goes(log_dir: Path, data: bytes) -> None:
     (log_dir / CUT_LEDGER).write_bytes(data)
