@@ -8,10 +8,12 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
 import java.util.Random;
+import java.util.Set;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.TransactionState;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -177,6 +179,14 @@ public final class SampleWriter {
         tinyBatches(800);
         appendTime(60);
         transactionsLeftOpen();
+        untilNoneIsEnding();
+    }
+
+    /** Waits for the markers of every commit: a coordinator that is killed before writes them again, or gives some up. */
+    private void untilNoneIsEnding() throws Exception {
+        Set<TransactionState> ending = Set.of(TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT);
+        while (admin.listTransactions().all().get().stream().anyMatch(one -> ending.contains(one.state())))
+            Thread.sleep(50);
     }
 
     private void oldTopics() throws Exception {

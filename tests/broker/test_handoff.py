@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -32,7 +31,6 @@ REPAIRING = re.compile(
     r"Could not find offset index|Found a corrupted index|Corruption found|Found invalid|Deleting segment|orphaned"
 )
 METADATA = "__cluster_metadata-0"
-SETTLING_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +73,8 @@ def start_and_read(broker: Broker) -> Start:
 
 
 def start_both(ours: Broker, theirs: Broker) -> list[Start]:
-    """Start both and read from them; a commit in the middle of which they were killed they finish when they like."""
     with ours, theirs, ThreadPoolExecutor(2) as pool:
-        starts = list(pool.map(start_and_read, (ours, theirs)))
-        deadline = time.monotonic() + SETTLING_SECONDS
-        while comparable(starts[0].reads) != comparable(starts[1].reads) and time.monotonic() < deadline:
-            reads = pool.map(Broker.read_all, (ours, theirs))
-            starts = [replace(start, reads=again) for start, again in zip(starts, reads, strict=True)]
-        return starts
+        return list(pool.map(start_and_read, (ours, theirs)))
 
 
 def hand_over(ours: Sample, theirs: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> HandedOver:
