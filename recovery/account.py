@@ -5,6 +5,7 @@ deleted, replaced by a `.swap`, overwritten by a split, dropped as a leftover. A
 
 * its offsets are below the log start, so that they were deleted before;
 * a live segment holds it: the same batch, or, in place of one that was replaced, one of the same offsets;
+* what replaced its file holds it at the same place, even where nobody looks for it, behind the next base;
 * a compaction has superseded it (`recovery/compaction.py`).
 
 What nobody can follow, for damage, is lost with it. Where nothing went, no file is read.
@@ -45,7 +46,8 @@ _REASONS = {
 _MOST_OPEN_TXNS = 20
 _POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
 _OFFSETS = (_BASE, _LAST)
-_MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+_WHERE_AND_WHAT = (_POSITION, _BASE, _LAST, _CRC)
+_MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
 
 Rows = npt.NDArray[np.int64]
 """Batches by their headers: position, bytes, base offset, last offset, CRC; shape (n, 5)."""
@@ -195,12 +197,17 @@ class _Account:
         rest = part.behind(end_position)
         if is_leftover or (rest.size_bytes and self._reader.is_zero(rest)):
             end_position = part.size_bytes  # half a write, or none
-        return _Gone(
-            departure=departure,
-            rows=rows,
-            end_position=end_position,
-            is_lost=self._is_lost(rows, departure.first_offset, has_same_bytes=False),
-        )
+        is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=False)
+        if is_lost.any():
+            is_lost &= ~self._stays(rows, part.file)
+        return _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
+
+    def _stays(self, rows: Rows, file: str) -> npt.NDArray[np.bool_]:
+        """Return which of *rows* are where they were, in the live log by that name, bool, shape (n,)."""
+        node = self._nodes.get(file.partition(".")[0] + LOG_SUFFIX)
+        if not isinstance(node, Original):
+            return np.zeros(len(rows), np.bool_)
+        return np.isin(_keys(rows, _WHERE_AND_WHAT), _keys(self._read(node)[0], _WHERE_AND_WHAT))
 
     def _drop_told(self, gone: list[_Gone]) -> None:
         """Take out what was taken over first, and was then cut or deleted with what had taken it over."""

@@ -129,6 +129,17 @@ class TestSwaps:
         (cut,) = folded(files).outcome.cuts
         assert (cut.file, cut.batch_count) == (name(10, ".log.swap"), 10)
 
+    @pytest.mark.parametrize("kept", [10, 8])
+    def test_what_it_holds_behind_the_next_segment_stays(self, kept: int) -> None:
+        """Nobody reads it there, nor did anybody before: `\u0665` is a five."""
+        files = with_swap(partition({0: segment(0)}) | {"\u0665.log": b""}, 0, segment(0, kept))
+        files[name(0, ".index.swap")] = (20).to_bytes(4) + (1 << 20).to_bytes(
+            4
+        )  # so that the swap seems to end at 0
+        made = folded(files, recovery_point=0)
+        assert "\u0665.log" in made.tree
+        assert spans(made.outcome.cuts) == ([] if kept == 10 else [(name(0), len(segment(0, 8)), 2, 8, 9)])
+
     def test_bytes_that_nobody_can_follow_go_with_a_replaced_segment(self) -> None:
         files = five_segments()
         files[name(10)] += b"\1" * 100
