@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def print_result(text: str) -> bool:
-    """Print the result, and return whether it was taken whole.
+    """Print the result, and return whether it was taken whole: by a reader, or by the disk if it goes to a file.
 
     The work is done: a reader who has gone (`| head`), or never was (`>&-`), changes nothing about it.
 
@@ -29,6 +29,7 @@ def print_result(text: str) -> bool:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
     try:
         print(text, flush=True)  # noqa: T201 - what a command line says
+        _sync_output()
     except BrokenPipeError:
         _discard_output()
         return False
@@ -38,6 +39,19 @@ def print_result(text: str) -> bool:
             return False
         raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
     return True
+
+
+def _sync_output() -> None:
+    """Let a report in a file outlive the machine: what it tells is told once.
+
+    Raises:
+        OSError: it did not come to the disk.
+    """
+    try:
+        os.fsync(sys.stdout.fileno())
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS, None):  # a pipe, a terminal, no file at all
+            raise
 
 
 def _discard_output() -> None:

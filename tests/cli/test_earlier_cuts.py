@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,6 +132,26 @@ def test_terminated(sample: Sample, expected: dict[str, Cuts]) -> None:
 def test_a_full_device(sample: Sample, expected: dict[str, Cuts]) -> None:
     code, stderr = run_unheard(*arguments_of(sample))
     assert code == 1
+    assert "the report could not be written" in stderr
+    assert_told_once(sample, expected)
+
+
+def test_a_file_that_did_not_come_to_the_disk(sample: Sample, expected: dict[str, Cuts]) -> None:
+    failing = """
+import errno, os, sys
+fsync = os.fsync
+def fails_for_the_report(descriptor):
+    if descriptor == 1:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    fsync(descriptor)
+os.fsync = fails_for_the_report
+from recovery.cli.main import main
+sys.exit(main())
+"""
+    with open(sample.root / "report.json", "w") as report:
+        process = start(*arguments_of(sample), command=(sys.executable, "-c", failing), stdout=report)
+        _, stderr = process.communicate()
+    assert process.returncode == 1
     assert "the report could not be written" in stderr
     assert_told_once(sample, expected)
 
