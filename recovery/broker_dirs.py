@@ -129,11 +129,21 @@ def _refuse_relative(broker: BrokerConfig) -> None:
         *(("log.dirs", path) for path in broker.log_dirs),
         ("metadata.log.dir", broker.metadata_log_dir),
     ):
-        if not os.path.isabs(path):
-            raise UsageError(
-                f"{key}: {path}: a relative path, which depends on the folder that the broker is started in. "
-                f"Remedy: give the absolute one with --property {key}=..."
-            )
+        refuse_relative(path, key, f"--property {key}=...")
+
+
+def refuse_relative(path: str, key: str, option: str) -> None:
+    """Refuse a *path* of the configuration that means another folder wherever the broker is started.
+
+    Raises:
+        UsageError: it is relative; *option* takes the absolute one.
+    """
+    if os.path.isabs(path):
+        return
+    words = "a relative path, which depends on the folder that the broker is started in"
+    if path.startswith("${"):
+        words = "a placeholder, and no configuration provider is asked here"
+    raise UsageError(f"{key}: {path}: {words}. Remedy: give the absolute path with {option}")
 
 
 def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:

@@ -44,7 +44,9 @@ def text_lines(report: RecoveryReport) -> Iterable[str]:
         yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {times}"
     counts = _count(partition.status for partition in report.partitions)
     words = ", ".join(f"{counts[status]} {status}" for status in counts)
-    yield f"{len(report.partitions)} partitions: {words or 'nothing found'}" + (
+    if not words:
+        words = "nothing found" if report.signal_exit_code is None else "interrupted before any was recovered"
+    yield f"{len(report.partitions)} partitions: {words}" + (
         " (dry run: nothing was changed)" if report.dry_run else ""
     )
     repairable = sum(problem.repair is not None for problem in report.problems)
@@ -109,7 +111,9 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
     words = f"  {partition.folder}: {partition.status}"
     if partition.log_end_offset >= 0:
         words += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
-    if partition.recovered_segments:
+    if partition.recovered_segments > partition.segment_count:
+        words += f", {partition.recovered_segments} segments read, {partition.segment_count} left"
+    elif partition.recovered_segments:
         words += f", {partition.recovered_segments} of {partition.segment_count} segments read"
     if partition.pending_deletion_count:
         words += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"

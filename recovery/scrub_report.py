@@ -21,7 +21,7 @@ class LogDirScrub:
     """What was found in one log dir.
 
     Attributes:
-        is_live: whether a broker held it.
+        is_live: whether a broker held it, or a recovery.
         error: why it could not be listed, None where it could.
         skipped: folders that were not read.
         partition_count, segment_count, batch_count: what was read.
@@ -142,7 +142,7 @@ class ScrubReport:
     def _summary(self) -> list[str]:
         lines = []
         for log_dir in self.log_dirs:
-            state = "a broker runs on it" if log_dir.is_live else "stopped"
+            state = "locked: a broker runs on it, or a recovery" if log_dir.is_live else "stopped"
             if not log_dir.is_live:
                 state += " cleanly" if log_dir.had_clean_shutdown else ", not cleanly"
             lines.append(

@@ -372,7 +372,9 @@ class Case:
             if expected is None:
                 continue
             if batches == self._account.dropped.get(partition) and _sums(told) != expected:
-                raise OpenAccountError(f"{partition}: told of {_sums(told)}, and it is {expected} that is gone")
+                raise OpenAccountError(
+                    f"{partition}: told of {_sums(told)}, and it is {expected} that is gone"
+                )
             # By bytes: behind a damaged header nobody can count batches.
             gone_bytes, told_bytes = sum(map(len, batches)), _sums(told)[0]
             if told_bytes > max(expected[0], gone_bytes) or told_bytes < (

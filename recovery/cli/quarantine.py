@@ -166,7 +166,7 @@ def _refuse_missing(log_dir: str, place: str | None) -> None:
 
 def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     """Return the log dirs and the quarantine dir as absolute paths."""
-    from recovery.broker_dirs import quarantine_place
+    from recovery.broker_dirs import quarantine_place, refuse_relative
     from recovery.config import BrokerConfig
     from recovery.file_system import absolute
 
@@ -174,11 +174,7 @@ def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     if log_dirs is None:
         log_dirs = list(BrokerConfig.from_properties(properties_of(arguments).values).log_dirs)
         for log_dir in log_dirs:
-            if not os.path.isabs(log_dir):
-                raise UsageError(
-                    f"log.dirs: {log_dir}: a relative path, which depends on the folder that the broker is started "
-                    "in. Remedy: give the absolute one with --log-dirs"
-                )
+            refuse_relative(log_dir, "log.dirs", "--log-dirs")
     if not log_dirs:
         raise UsageError("no log dir given")
     return list(dict.fromkeys(map(absolute, log_dirs))), quarantine_place(arguments.quarantine_dir)

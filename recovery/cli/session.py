@@ -50,7 +50,12 @@ def _sync_output() -> None:
     try:
         os.fsync(sys.stdout.fileno())
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS, None):  # a pipe, a terminal, no file at all
+        if error.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+            errno.EROFS,
+            None,
+        ):  # a pipe, a terminal, no file at all
             raise
 
 

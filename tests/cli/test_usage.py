@@ -63,6 +63,7 @@ def test_wrong_options_are_said_in_one_line(arguments: list[str], words: list[st
         (["--property", "num.recovery.threads.per.data.dir=0"], ["--property", "per.data.dir=0"]),
         (["--property", "log.dirs=data"], ["log.dirs", "data", "relative"]),
         (["--property", "metadata.log.dir=meta"], ["metadata.log.dir", "meta", "relative"]),
+        (["--property", "log.dirs=${file:/x:dirs}"], ["log.dirs", "${file:/x:dirs}", "a placeholder"]),
     ],
     ids=lambda value: " ".join(value),
 )

@@ -253,6 +253,13 @@ def test_partitions_of_all_dirs_in_order() -> None:
 
 def test_nothing_found() -> None:
     assert report(log_dir()).to_text().splitlines()[-1] == "0 partitions: nothing found"
+    ended = dataclasses.replace(report(log_dir()), signal_exit_code=143)
+    assert ended.to_text().splitlines()[-1] == "0 partitions: interrupted before any was recovered"
+
+
+def test_more_segments_were_read_than_are_left() -> None:
+    text = report(log_dir(dataclasses.replace(TRUNCATED, recovered_segments=4, segment_count=1))).to_text()
+    assert "t-0: truncated, offsets 0 to 51, 4 segments read, 1 left" in text
 
 
 class TestExitCode:
