@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from typing import TYPE_CHECKING, Any
