@@ -16,12 +16,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from recovery.compaction import AbortedTxns, find_superseded
+from recovery.compaction import AbortedTxns, find_superseded, most_records
 from recovery.holes import look_for_holes
 from recovery.log_reader import MAX_LONG, LogReader
 from recovery.model import Cut, Hole, Original, PartitionTask, RemovalKind
@@ -227,21 +228,12 @@ class _Account:
         if is_compacted is False or not replaced:
             return
         first_offset = min(int(one.rows[one.is_lost, _BASE].min()) for one in replaced)
+        batches = [list(_batches_of(one)) for one in replaced]
         found = find_superseded(
-            [
-                [
-                    Original(
-                        file=one.departure.part.file,
-                        size_bytes=int(row[_SIZE]),
-                        origin_position=one.departure.part.origin_position + int(row[_POSITION]),
-                    )
-                    for row in one.rows[one.is_lost]
-                ]
-                for one in replaced
-            ],
+            [[batch for batch, _ in of_one] for of_one in batches],
             record_bound=sum(
-                int((rows[:, _LAST] - rows[:, _BASE] + 1).clip(1).sum())
-                for rows in (one.rows[one.is_lost] for one in replaced)
+                most_records(batch, offset_count, self._reader)
+                for batch, offset_count in chain.from_iterable(batches)
             ),
             live=[part for _, part in self._live_parts(first_offset, MAX_LONG)],
             first_offset=first_offset,
@@ -359,6 +351,16 @@ def _cut_of(one: _Gone, reader: LogReader) -> Cut | None:
         last_offset=int(lost[-1, _LAST]) if len(lost) else -1,
         is_scattered=size_bytes < part.size_bytes - position,
     )
+
+
+def _batches_of(one: _Gone) -> Iterator[tuple[Original, int]]:
+    """Yield the batches that are lost of *one*, each with the number of offsets that it spans."""
+    part = one.departure.part
+    for position, size_bytes, base, last, _ in one.rows[one.is_lost].tolist():
+        yield (
+            Original(file=part.file, size_bytes=size_bytes, origin_position=part.origin_position + position),
+            last - base + 1,
+        )
 
 
 def _keys(rows: Rows, columns: tuple[int, ...]) -> npt.NDArray[np.uint64]:

@@ -10,6 +10,7 @@ Kafka: Cleaner.shouldRetainRecord, Cleaner.cleanInto. Differs: the delete horizo
 
 from __future__ import annotations
 
+import contextlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
@@ -31,6 +32,14 @@ MOST_RECORDS = 1 << 19
 MOST_TURNS = 8
 
 Flags = npt.NDArray[np.bool_]
+
+
+def most_records(batch: Original, offset_count: int, reader: LogReader) -> int:
+    """Return how many records *batch* has at most; where it spans more offsets than it has bytes, by its header."""
+    if offset_count > batch.size_bytes:
+        with contextlib.suppress(FormatError):
+            offset_count = min(offset_count, read_record_batch_header(reader.read_part(batch)).record_count)
+    return max(offset_count, 1)
 
 
 class AbortedTxns:

@@ -383,6 +383,10 @@ class TestCompaction:
         assert made.outcome.cuts == ()
         assert made.outcome.warnings == ()
 
+    def test_a_batch_of_few_records_may_span_all_offsets(self) -> None:
+        before = [keyed(0, b"a", last_offset_delta=2**31 - 1), keyed(1, b"b"), keyed(2, b"c")]
+        assert cleaned(before, before[2:], [keyed(10, b"a"), keyed(11, b"b")], COMPACTED).outcome.cuts == ()
+
     @pytest.mark.parametrize("settings", [COMPACTED, UNKNOWN, PLAIN], ids=["compacted", "unknown", "plain"])
     def test_a_record_that_nothing_supersedes_is_lost(self, settings: LogSettings) -> None:
         before = [keyed(0, b"a"), keyed(1, b"b"), keyed(2, b"c")]
