@@ -140,8 +140,9 @@ class _Account:
         part = departure.part
         batch_count, last_offset = self._reader.count_batches(part, departure.base_offset)
         first = departure.base_offset if departure.may_repeat else departure.first_offset
-        if last_offset < first:  # it holds other offsets than it should
-            first = -MAX_LONG
+        begin = next(self._reader.spans(part), None) if batch_count else None
+        if last_offset < first or (begin is not None and begin.base_offset < first):
+            first = -MAX_LONG  # it holds other offsets than it should
         if batch_count and (first < self._start_offset or self._live_parts(first, last_offset)):
             rows, end_position = self._read(part)
             is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=True)

@@ -162,6 +162,13 @@ class TestCutsAndDeletions:
         assert made.outcome.cuts[1].is_scattered
         assert made.outcome.deleted_base_offsets == (15,)
 
+    def test_a_batch_that_reaches_into_the_next_segment_and_is_there_as_well(self) -> None:
+        """It is cut there, for its checksum, and stays in the one that is flushed (campaign, combined-921/912)."""
+        batch = record_batch(base_offset=5, last_offset_delta=5, crc=1)
+        made = folded(partition({0: segment(0, 5), 5: batch, 10: batch}), recovery_point=10)
+        assert made.tree[name(10)] == b""
+        assert made.outcome.cuts == ()
+
     def test_a_batch_that_was_there_twice(self) -> None:
         made = folded(partition({0: segment(0) + data_batch(9, leader_epoch=0)}), recovery_point=0)
         assert made.outcome.log_end_offset == 10
