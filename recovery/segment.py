@@ -78,20 +78,25 @@ class Segment:
         return (self.offset_index, OFFSET_INDEX_DTYPE.itemsize), (self.time_index, TIME_INDEX_DTYPE.itemsize)
 
     def check_mappable(self, tree: PartitionTree) -> None:
-        """Refuse the partition where an index is too long to be mapped. Kafka: AbstractIndex constructor."""
+        """Refuse the partition where one of both indexes is too long to be mapped."""
         for name, _ in self.mapped_indexes:
-            if name in tree and tree.size_bytes(name) > MAX_MAPPED_BYTES:
-                raise PartitionRefusedError(
-                    file=name,
-                    position=MAX_MAPPED_BYTES,
-                    rule=f"an index of more than {MAX_MAPPED_BYTES} bytes cannot be mapped "
-                    "(IllegalArgumentException stops the broker)",
-                    remedy="move the index away: it is rebuilt",
-                )
+            self._check_mappable(tree, name)
+
+    @staticmethod
+    def _check_mappable(tree: PartitionTree, name: str) -> None:
+        """Kafka: AbstractIndex constructor, which LazyIndex calls when an index is first asked for."""
+        if name in tree and tree.size_bytes(name) > MAX_MAPPED_BYTES:
+            raise PartitionRefusedError(
+                file=name,
+                position=MAX_MAPPED_BYTES,
+                rule=f"an index of more than {MAX_MAPPED_BYTES} bytes cannot be mapped "
+                "(IllegalArgumentException stops the broker)",
+                remedy="move the index away: it is rebuilt",
+            )
 
     def index_entries(self, tree: PartitionTree) -> npt.NDArray[np.void]:
         """Return the entries of the offset index, OFFSET_INDEX_DTYPE, shape (n,). Opens it, in Kafka's sense."""
-        self.check_mappable(tree)
+        self._check_mappable(tree, self.offset_index)
         self.opened_indexes.add(self.offset_index)
         return view_offset_index(tree.read(self.offset_index))
 

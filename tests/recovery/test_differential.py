@@ -376,6 +376,23 @@ class TestFoundByTheCampaign:
 
         self.check(campaign, "late-0", damage, REFUSED)
 
+    @pytest.mark.parametrize(("suffix", "verdict"), [(".index", REFUSED), (".timeindex", IDENTICAL)])
+    def test_producers_are_read_without_the_time_index(
+        self, suffix: str, verdict: str, campaign: Campaign
+    ) -> None:
+        """Nobody opens one of a flushed segment: it may be as long as it likes (campaign, combined-921/74)."""
+
+        def damage(victim: Victim) -> None:
+            victim.set_marker(is_there=True)
+            log = victim.logs()[-2]
+            *others, snapshot = sorted(victim.folder.glob("*.snapshot"))
+            for other in others:
+                other.unlink()
+            snapshot.rename(log.with_suffix(".snapshot"))
+            os.truncate(log.with_suffix(suffix), 3 << 30)
+
+        self.check(campaign, "many-producers-0", damage, verdict)
+
     @pytest.mark.parametrize("is_clean", [False, True])
     def test_temporary_files_of_checkpoints_are_written_over(
         self, is_clean: bool, campaign: Campaign
