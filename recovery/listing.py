@@ -57,6 +57,8 @@ def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool =
     user = broker_user(os.path.dirname(folder)) if user is None else user
     if lacking := user.lacks(own, "rwx"):
         contents.problems.append(access_problem(os.path.basename(folder), folder, own, lacking, user))
+    if is_read_only(folder) and not is_read_only(os.path.dirname(folder)):
+        contents.problems.append(_read_only(os.path.basename(folder), "IOException on a file that is opened"))
     is_of_us = gives_away or not os.access(folder, os.W_OK)  # who may only read changes nothing
     if not is_of_us:
         contents.problems += owner_problems(os.path.basename(folder), own)
@@ -130,14 +132,27 @@ def is_of_type(entry: os.DirEntry[str], test: Callable[[os.DirEntry[str]], bool]
         raise
 
 
+def is_read_only(path: str) -> bool:
+    """Whether nothing can be written at *path*, by root either.
+
+    Raises:
+        OSError: it cannot be asked.
+    """
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _read_only(path: str, error: str) -> Problem:
+    return Problem(
+        file=path,
+        rule=f"the file system is mounted read-only ({error} takes the log dir offline)",
+        remedy="find out why (dmesg: an I/O error may have done it), check the file system, mount it read-write",
+    )
+
+
 def mount_problems(log_dir: str) -> Iterator[Problem]:
     """Yield why nothing can be written in *log_dir* at all. Kafka: LogManager.lockLogDirs."""
-    if os.statvfs(log_dir).f_flag & os.ST_RDONLY:
-        yield Problem(
-            file=log_dir,
-            rule="the file system is mounted read-only (IOException on .lock takes the log dir offline)",
-            remedy="find out why (dmesg: an I/O error may have done it), check the file system, mount it read-write",
-        )
+    if is_read_only(log_dir):
+        yield _read_only(log_dir, "IOException on .lock")
     lock = os.path.join(log_dir, LOCK_FILE)
     kind = other_kind(lock) if is_there(lock) else None
     if kind not in (None, "dangling link"):

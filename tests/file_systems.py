@@ -18,6 +18,17 @@ def tmpfs(place: Path, *, size: str = "512m") -> Iterator[Path]:
 
 
 @contextmanager
+def read_only(place: Path) -> Iterator[Path]:
+    """The folder *place*, mounted upon itself so that nobody can write there."""
+    _run("mount", "--bind", str(place), str(place))
+    try:
+        _run("mount", "-o", "remount,ro,bind", str(place))
+        yield place
+    finally:
+        _run("umount", str(place))
+
+
+@contextmanager
 def overlay(place: Path, lower: Path) -> Iterator[Path]:
     """An overlay over a copy of *lower*, mounted below *place*: what one mounts to try something on a snapshot.
 

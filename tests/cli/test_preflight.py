@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import assert_one_line, recover, run
+from tests.file_systems import read_only
+from tests.machine import MOUNTS, needs
 from tests.recovery.driving import footprint, log_bytes, lost_batches, quarantine_of
 from tests.samples import MARKER, Sample, unpack
 
@@ -158,3 +160,18 @@ def test_a_folder_where_a_new_file_is_made_ready(sample: Sample) -> None:
         )
         assert (refused["partition"], refused["problems"][0]["file"]) == (folder.name, name)
     assert recover(sample, "--repair").exit_code == 0
+
+
+@needs(MOUNTS)
+def test_a_partition_that_is_mounted_read_only(sample: Sample) -> None:
+    folder = sample.log_dirs[0] / PARTITION
+    with read_only(folder):
+        announced, done = recover(sample, "--dry-run"), recover(sample)
+    for one in (announced, done):
+        assert one.exit_code == 4
+        ends = {part["partition"]: part for part in one.report["logDirs"][0]["partitions"]}
+        refused = ends.pop(PARTITION)
+        assert (refused["status"], refused["problems"][0]["file"]) == ("refused", PARTITION)
+        assert "mounted read-only" in refused["problems"][0]["rule"]
+        assert "refused" not in {part["status"] for part in ends.values()}
+    assert recover(sample).exit_code == 0
