@@ -24,20 +24,14 @@ from recovery.log_dir_ends import log_count, offline_report
 from recovery.log_dir_job import LogDirJob
 from recovery.model import LogSettings
 from recovery.notifier import Notifier
-from recovery.observer import (
-    LogDirOffline,
-    LogDirStarted,
-    Observer,
-    Remark,
-    RunFinished,
-    RunStarted,
-)
+from recovery.observer import LogDirOffline, LogDirStarted, Observer, Remark, RunFinished, RunStarted
 from recovery.phases import Phases
 from recovery.pool import Pool, Processes, wants_processes
 from recovery.problem import Note, Problem
 from recovery.quarantine import Quarantine
 from recovery.quarantine_place import places_of
 from recovery.quick_switches import quick_switches
+from recovery.remote_part import RemoteMetadata
 from recovery.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
 from recovery.run_journal import RunJournal
 from recovery.stop_request import StopRequest
@@ -259,6 +253,7 @@ class Engine:
                 now_ms=now_ms,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 ignores_marker=self._force,
+                remote_metadata=RemoteMetadata(self._log_dirs),
             ),
             known=self._problems,
             repair_into=self._quarantine_of if self._repair else None,

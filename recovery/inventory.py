@@ -30,7 +30,7 @@ from recovery.listing import (
 from recovery.model import LogSettings, PartitionTask, TopicPartition
 from recovery.partition import unflushed_segments
 from recovery.problem import Problem, Repair
-from recovery.remote_part import RemotePart, has_deleted_segments
+from recovery.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FileNameError, MalformedCheckpointError
 from segfmt.filenames import (
@@ -123,6 +123,7 @@ def list_log_dir(
     producer_id_expiration_ms: int = 86_400_000,
     ignores_marker: bool = False,
     without: Collection[str] = (),
+    remote_metadata: RemoteMetadata | None = None,
 ) -> LogDirInventory:
     """Return what lies in *log_dir*.
 
@@ -132,12 +133,14 @@ def list_log_dir(
         now_ms: the clock of the recovery.
         ignores_marker: recover as after an unclean shutdown, whatever the marker says.
         without: paths relative to *log_dir* that are taken for gone.
+        remote_metadata: of all log dirs; None for that of this one.
 
     Raises:
         LogDirOfflineError: the dir cannot be read.
     """
     try:
-        return _Listing(log_dir, frozenset(without)).take(
+        metadata = remote_metadata or RemoteMetadata((log_dir,))
+        return _Listing(log_dir, frozenset(without), metadata).take(
             settings_of, now_ms, producer_id_expiration_ms, ignores_marker=ignores_marker
         )
     except OSError as error:
@@ -147,9 +150,10 @@ def list_log_dir(
 class _Listing:
     """One look at a log dir."""
 
-    def __init__(self, log_dir: str, without: frozenset[str]) -> None:
+    def __init__(self, log_dir: str, without: frozenset[str], remote_metadata: RemoteMetadata) -> None:
         self._log_dir = log_dir
         self._without = without
+        self._remote_metadata = remote_metadata
         self._stat = os.stat(log_dir)
         self._user = broker_user(log_dir)
         self._gives_away = may_give_away()
@@ -327,6 +331,7 @@ class _Listing:
             log_start_offset,
             has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read,
             settings=settings,
+            metadata=self._remote_metadata,
         )
         if settings.remote_log_known:
             note = part.loss()

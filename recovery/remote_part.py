@@ -6,7 +6,8 @@ one whose broker was killed after it had deleted segments and before it wrote th
 leader epochs begin above it (they are cut when segments are deleted, and written by a thread of their own at once), or
 the segments wait for their end as `.deleted`.
 
-A sound plain log must never be refused; a tiered one that cannot be told from it is noted.
+A sound plain log must never be refused; a tiered one that cannot be told from it is noted, unless records of
+`__remote_log_metadata` in one of the log dirs name its topic: then it is a tiered one.
 
 Kafka: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.deleteSegments, UnifiedLog.maybeIncrementLogStartOffset,
 LeaderEpochFileCache.truncateFromStartAsyncFlush.
@@ -15,21 +16,65 @@ LeaderEpochFileCache.truncateFromStartAsyncFlush.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from glob import escape, glob
+from uuid import UUID
 
 from recovery.config import CLEANUP_POLICY
-from recovery.file_system import read_small
+from recovery.file_system import open_file, read_at, read_small
 from recovery.model import LogSettings
 from recovery.problem import Problem
 from segfmt.checkpoint import read_leader_epoch_checkpoint
-from segfmt.errors import FileNameError, MalformedCheckpointError
+from segfmt.errors import FileNameError, FormatError, MalformedCheckpointError
 from segfmt.filenames import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
+    PARTITION_METADATA,
     read_offset,
 )
+from segfmt.partition_metadata import read_partition_metadata
+
+_WINDOW_BYTES = 4 << 20
+_MOST_BYTES = 2**31 - 1  # no segment is longer
+_NAMED = ", and records of __remote_log_metadata name its topic"
+
+
+class RemoteMetadata:
+    """The logs of `__remote_log_metadata` in *log_dirs*, searched when a topic is asked for.
+
+    Differs: their records are not read but looked through for the topic's id, which finds none in batches that are
+    compressed. A broker's own producer compresses nothing. Kafka: TopicBasedRemoteLogMetadataManager.
+    """
+
+    def __init__(self, log_dirs: Iterable[str]) -> None:
+        self._log_dirs = tuple(log_dirs)
+
+    def names(self, topic_id: UUID) -> bool:
+        """Return whether a record tells of the topic; what cannot be read tells of none."""
+        return any(_holds(path, topic_id.bytes) for path in self._logs())
+
+    def _logs(self) -> Iterator[str]:
+        for log_dir in self._log_dirs:
+            place = os.path.join(escape(log_dir), "__remote_log_metadata-*", f"*{LOG_SUFFIX}")
+            yield from sorted(glob(place))
+
+
+def _holds(path: str, wanted: bytes) -> bool:
+    """Return whether the file at *path* has the bytes *wanted* anywhere."""
+    try:
+        descriptor = open_file(path)
+    except OSError:
+        return False
+    with open(descriptor, "rb", buffering=0) as file, suppress(OSError):
+        position = 0
+        while position < _MOST_BYTES and (window := read_at(file.fileno(), position, _WINDOW_BYTES)):
+            if wanted in window:
+                return True
+            position += max(len(window) - len(wanted) + 1, 1)
+    return False
 
 
 class RemotePart:
@@ -42,6 +87,7 @@ class RemotePart:
         log_start_offset: the line of the log dir's checkpoint, None where there is none.
         has_checkpoint: whether the log dir's checkpoint is there and can be read.
         settings: of the topic.
+        metadata: what the log dirs say of remote segments.
     """
 
     def __init__(
@@ -53,6 +99,7 @@ class RemotePart:
         *,
         has_checkpoint: bool,
         settings: LogSettings,
+        metadata: RemoteMetadata,
     ) -> None:
         self._folder = folder
         self._topic = topic
@@ -60,11 +107,13 @@ class RemotePart:
         self._line = log_start_offset
         self._has_checkpoint = has_checkpoint
         self._settings = settings
+        self._metadata = metadata
         self._first_base = min(_base_offsets(names, LOG_SUFFIX), default=None)
 
     def problem(self) -> Problem | None:
         """Return why this log must not be taken for a plain one, None where it may be one."""
-        if not self._looks_tiered():
+        is_named = not self._looks_tiered() and self._is_odd() and self._is_named()
+        if not (is_named or self._looks_tiered()):
             return None
         prevented_by = self._settings.remote_log_prevented_by
         said = (
@@ -72,9 +121,10 @@ class RemotePart:
             if prevented_by
             else "no setting says whether it is one"
         )
+        contradiction = f"{self._contradiction}{_NAMED if is_named else ''}"
         return Problem(
             file=os.path.basename(self._folder),
-            rule=f"{self._contradiction}, so this looks like a tiered log, and {said}: as a plain one it would begin "
+            rule=f"{contradiction}, so this looks like a tiered log, and {said}: as a plain one it would begin "
             f"at {self._first_base}, and its remote part be forgotten",
             remedy=self._remedy,
         )
@@ -94,17 +144,29 @@ class RemotePart:
 
     def note(self) -> Problem | None:
         """Return what is odd about a log that is taken for a plain one."""
-        if self._first_base is None:
-            return None
-        if self._line is None and not self._has_earlier_epochs():
-            return None
-        if self._line is not None and self._line >= self._first_base:
+        if not self._is_odd():
             return None
         return Problem(
             file=os.path.basename(self._folder),
             rule=f"{self._contradiction}; taken for a plain log whose broker had just deleted segments",
             remedy=self._remedy,
         )
+
+    def _is_odd(self) -> bool:
+        """Whether anything speaks of offsets before the first segment."""
+        if self._first_base is None:
+            return False
+        return self._has_earlier_epochs() if self._line is None else self._line < self._first_base
+
+    def _is_named(self) -> bool:
+        """Whether the remote log metadata tells of the topic."""
+        if PARTITION_METADATA not in self._names:
+            return False
+        try:
+            found = read_partition_metadata(read_small(os.path.join(self._folder, PARTITION_METADATA)))
+        except (FormatError, OSError):
+            return False  # refused for that
+        return self._metadata.names(found.topic_id)
 
     @property
     def _contradiction(self) -> str:

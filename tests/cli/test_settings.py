@@ -101,12 +101,15 @@ class TestTieredStorage:
             name: at for name, at in after.items() if name in shortened
         }
 
+    @pytest.mark.parametrize("is_named", [True, False])
     @pytest.mark.parametrize(
         "content", [None, b"0\n1\nplain 0 x\n", b"0\n0\n"], ids=["missing", "malformed", "no line"]
     )
-    def test_leader_epochs_tell_as_well(self, tmp_path: Path, content: bytes | None) -> None:
-        """A tiered log has a line in a checkpoint that can be read. Without that nothing says that it is plain."""
+    def test_leader_epochs_tell_as_well(self, tmp_path: Path, content: bytes | None, is_named: bool) -> None:
+        """A tiered log has a line in a checkpoint that can be read; without a line it takes the metadata to tell."""
         archive = tiered_log_dirs(tmp_path, has_metadata=False)
+        for folder in [] if is_named else archive.root.glob("*/__remote_log_metadata-*"):
+            shutil.rmtree(folder)
         checkpoint = archive.log_dirs[0] / "log-start-offset-checkpoint"
         checkpoint.unlink() if content is None else checkpoint.write_bytes(content)
         done = recover_dirs(archive.log_dirs)
@@ -114,16 +117,16 @@ class TestTieredStorage:
         words = (
             "its leader epochs begin before its first segment, at 377, and log-start-offset-checkpoint has "
         )
-        if content == b"0\n0\n":
+        missing = "no line for it" if content == b"0\n0\n" else "nothing that can be read"
+        if content == b"0\n0\n" and not is_named:
             assert one["status"] == "recovered"
             notes = [note["text"] for note in done.report["logDirs"][0]["notes"]]
-            assert any(f"plain-0: {words}no line for it; taken for a plain log" in note for note in notes)
+            assert any(f"plain-0: {words}{missing}; taken for a plain log" in note for note in notes)
         else:
             assert done.exit_code == 4
             (problem,) = one["problems"]
-            assert problem["rule"].startswith(
-                f"{words}nothing that can be read, so this looks like a tiered log"
-            )
+            named = ", and records of __remote_log_metadata name its topic" if "no line" in missing else ""
+            assert problem["rule"].startswith(f"{words}{missing}{named}, so this looks like a tiered log")
             assert '{"plain": {"remote.storage.enable": true}}' in problem["remedy"]
 
     @pytest.mark.parametrize("is_tiered", [True, False])
