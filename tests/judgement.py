@@ -220,7 +220,7 @@ class _Case:
         return found
 
     def _cut_in_swaps(self) -> tuple[str, ...]:
-        """The folders with a `.swap` that was cut: a torn one ends elsewhere, and replaces what else the cut deletes."""
+        """The folders with a `.swap` that was cut: a torn one ends elsewhere, and replaces what else is deleted."""
         return tuple(
             f"{name}/{_real_folder(self._before[name], folder)}/"
             for name, folder, cut in self._cuts
