@@ -131,12 +131,13 @@ def _drop_told(lost: dict[str, list[Batch]], before: Tree, after: Tree) -> None:
 
 
 def _is_split(before: Tree, after: Tree) -> bool:
-    """Whether new segments have come, or one was written over: no `.swap` does that here."""
+    """Whether new segments have come, or one was written over, and by no `.swap`."""
     return any(
         name not in before or name.endswith(".log")
         for name, data in after.items()
         if name.endswith((".log", ".log.deleted"))
         and data
+        and before.get(f"{name.removesuffix('.deleted')}.swap", b"")[: len(data)] != data
         and before.get(name.removesuffix(".deleted"), b"")[: len(data)] != data
     )
 
