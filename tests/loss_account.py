@@ -107,9 +107,8 @@ def _served(tree: Tree) -> Iterator[Batch]:
 
 def _stays(batch: Batch, name: str, after: Tree) -> bool:
     """Whether the batch is where it was, if in a file that a broker does not open, or where it does not look."""
-    places = (after.get(place, b"") for place in {name, name.removesuffix(".swap")} if place.endswith(".log"))
-    end = batch.position + len(batch.data)
-    return any(data[batch.position : end] == batch.data for data in places)
+    data = after.get(f"{name.partition('.')[0]}.log", b"")
+    return data[batch.position : batch.position + len(batch.data)] == batch.data
 
 
 def _is_anywhere(batch: Batch, after: Tree) -> bool:
