@@ -7,12 +7,13 @@ offline, however well root reads it here.
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
 import stat
 
-from recovery.file_system import look_at, read_whole
+from recovery.file_system import look_at, naming, read_whole
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from segfmt.value_class import dataclass
 
@@ -105,3 +106,26 @@ def may_give_away() -> bool:
 def mode_words(found: os.stat_result) -> str:
     """Return owner, group and mode in words: `root:root -rw-r--r--`."""
     return f"{user_name(found.st_uid)}:{_group_name(found.st_gid)} {stat.filemode(found.st_mode)}"
+
+
+def give_to_owner_of(log_dir: str, path: str, descriptor: int) -> None:
+    """Give the open file *path* of ours to the owner of *log_dir*: a broker must be able to open it.
+
+    A file that is not ours, or that has another name as well, is left alone, and so is what a link leads to: with the
+    rights of root, somebody else's link could give away any file.
+
+    Raises:
+        OSError: one of them cannot be looked at.
+    """
+    with naming(path):
+        found = os.fstat(descriptor)
+        if found.st_nlink == 1 and os.path.samestat(found, os.lstat(path)):
+            give(descriptor, os.stat(log_dir))
+
+
+def give(descriptor: int, owner: os.stat_result) -> None:
+    """Give what is open to the owner and group of *owner*, where it is ours and this user may."""
+    found = os.fstat(descriptor)
+    if found.st_uid == os.geteuid() and (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)

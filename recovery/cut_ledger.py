@@ -24,9 +24,10 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
 
+from recovery.access import give_to_owner_of
 from recovery.actions import TEMPORARY_SUFFIX
 from recovery.commit import plain_name
-from recovery.durable import give_to_owner_of, opened, remove_file, sync, write_fully, write_new
+from recovery.durable import opened, remove_file, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
 from recovery.file_system import is_there, keeps_inodes, look_at, naming, open_file
 from recovery.model import Cut, Hole

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+from recovery.access import give
 from recovery.actions import TEMPORARY_SUFFIX
 from recovery.file_system import OddFileError, look_at, name_of, naming, open_file, raise_error
 from recovery.write_back import sync_file_system
@@ -221,30 +222,7 @@ def make_folder_like(path: str, log_dir: str) -> None:
     os.mkdir(path, 0o700)
     with opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
         os.fchmod(descriptor, stat.S_IMODE(model.st_mode) & _RIGHTS | 0o700)
-        _give(descriptor, model)
-
-
-def give_to_owner_of(log_dir: str, path: str, descriptor: int) -> None:
-    """Give the open file *path* of ours to the owner of *log_dir*: a broker must be able to open it.
-
-    A file that is not ours, or that has another name as well, is left alone, and so is what a link leads to: with the
-    rights of root, somebody else's link could give away any file.
-
-    Raises:
-        OSError: one of them cannot be looked at.
-    """
-    with naming(path):
-        found = os.fstat(descriptor)
-        if found.st_nlink == 1 and os.path.samestat(found, os.lstat(path)):
-            _give(descriptor, os.stat(log_dir))
-
-
-def _give(descriptor: int, owner: os.stat_result) -> None:
-    """Give what is open to the owner and group of *owner*, where it is ours and this user may."""
-    found = os.fstat(descriptor)
-    if found.st_uid == os.geteuid() and (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
-        with contextlib.suppress(PermissionError):
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        give(descriptor, model)
 
 
 def remove_file(path: str) -> None:

@@ -15,7 +15,8 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from recovery import journal_record
-from recovery.durable import give_to_owner_of, make_folder_like, sync
+from recovery.access import give_to_owner_of
+from recovery.durable import make_folder_like, sync
 from recovery.errors import JournalError
 from recovery.file_system import is_folder, naming, open_file
 from recovery.journal_record import PREFIX, START, Document, Piece, RecordKind

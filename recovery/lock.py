@@ -24,7 +24,7 @@ import struct
 from collections.abc import Collection, Iterable
 from types import TracebackType
 
-from recovery.durable import give_to_owner_of
+from recovery.access import give_to_owner_of
 from recovery.errors import LogDirLockedError, LogDirOfflineError
 from recovery.file_system import look_at, naming, open_file
 from recovery.work_lock import WorkLocks

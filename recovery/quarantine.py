@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Any
 
-from recovery.access import broker_user
+from recovery.access import broker_user, give_to_owner_of
 from recovery.actions import (
     PartitionPlan,
     Save,
@@ -28,7 +28,7 @@ from recovery.actions import (
 )
 from recovery.commit import Commit
 from recovery.digest import begins_with, look_into
-from recovery.durable import copy_new, give_to_owner_of, make_folder_like, opened, sync, sync_all, write_fully
+from recovery.durable import copy_new, make_folder_like, opened, sync, sync_all, write_fully
 from recovery.file_system import (
     check_size,
     free_name,

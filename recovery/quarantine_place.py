@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
 from urllib.parse import quote
 
 from recovery.file_system import OddFileError, is_folder, is_link, is_there, mount_of
@@ -21,6 +24,7 @@ JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
 SIBLING_SUFFIX = ".quarantine"
 INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
+_RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 
 
 def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
@@ -99,3 +103,21 @@ def default_root(log_dir: str) -> str:
     if parent != real and mount_of(parent) == mount_of(real) and os.access(parent, os.W_OK):
         return real + SIBLING_SUFFIX
     return os.path.join(log_dir, INSIDE_FOLDER)
+
+
+def run_order(name: str) -> tuple[str, int]:
+    """Return what the runs of a log dir are sorted by: their time, and a number where two have the same."""
+    stamp, _, number = name.partition("-")
+    return stamp, int(number or 0)
+
+
+def started_ms_of(name: str) -> int | None:
+    """Return when the run began whose folder is *name*, ms since 1970; None where it is no run's."""
+    match = _RUN_NAME.fullmatch(name)
+    if match is None:
+        return None
+    try:
+        started = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(started.timestamp()) * 1000

@@ -13,7 +13,6 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from recovery.digest import content_problem
@@ -21,10 +20,10 @@ from recovery.file_system import is_file, is_there, name_of, naming, open_file, 
 from recovery.manifest import MOST_DEPTH, Manifest, StoredEntry, StoredLog, is_segment, read_manifest
 from recovery.moved_contents import differences
 from recovery.quarantine import MANIFEST, lines_of
+from recovery.quarantine_place import run_order, started_ms_of
 from segfmt.value_class import dataclass
 
 _STORED_NAME: Final = re.compile(r"(.+?)(?:\.from-(\d+))?(?:~\d+)?", re.DOTALL)
-_RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 _BLOCK_BYTES: Final = 512  # of st_blocks
 
 
@@ -135,24 +134,6 @@ def run_names(root: str, *, with_manifest: bool = True) -> list[str]:
         return []
     runs = (name for name in names if is_file(os.path.join(root, name, MANIFEST)) == with_manifest)
     return sorted((name for name in runs if started_ms_of(name) is not None), key=run_order)
-
-
-def run_order(name: str) -> tuple[str, int]:
-    """Return what the runs of a log dir are sorted by: their time, and a number where two have the same."""
-    stamp, _, number = name.partition("-")
-    return stamp, int(number or 0)
-
-
-def started_ms_of(name: str) -> int | None:
-    """Return when the run began whose folder is *name*, ms since 1970; None where it is no run's."""
-    match = _RUN_NAME.fullmatch(name)
-    if match is None:
-        return None
-    try:
-        started = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return int(started.timestamp()) * 1000
 
 
 def check_run(run: QuarantineRun) -> list[str]:

@@ -33,8 +33,7 @@ from recovery.listing import file_stat, list_files
 from recovery.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
 from recovery.partition_result import PartitionResult
 from recovery.quarantine import Quarantine
-from recovery.quarantine_place import JOURNAL, quarantine_root
-from recovery.quarantine_runs import started_ms_of
+from recovery.quarantine_place import JOURNAL, quarantine_root, started_ms_of
 from recovery.version import VERSION
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 

@@ -37,8 +37,8 @@ from recovery.lock import LogDirLocks
 from recovery.log_dir_state import LogDirState, files_in, folder_path
 from recovery.purge import remove_undone
 from recovery.quarantine import read_manifest
-from recovery.quarantine_place import UNDO_JOURNAL, places_of, quarantine_roots
-from recovery.quarantine_runs import run_names, run_order, started_ms_of
+from recovery.quarantine_place import UNDO_JOURNAL, places_of, quarantine_roots, run_order, started_ms_of
+from recovery.quarantine_runs import run_names
 from recovery.saved_files import SavedFiles
 from recovery.undo_notice import (
     enter_undo,

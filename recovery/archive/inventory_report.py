@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recovery.archive.archived import PartitionPrefix
 from recovery.archive.inventory_entry import InventoryEntry, PartitionInventory
-from recovery.archive.survey import UnlistedPrefix
+from recovery.archive.walk import UnlistedPrefix
 from recovery.printable import printable
 from recovery.quantity import bytes_text
 from recovery.verdict import Finding

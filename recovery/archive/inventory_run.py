@@ -17,11 +17,10 @@ from recovery.archive.expectations import open_expectations
 from recovery.archive.inventory_entry import PartitionInventory
 from recovery.archive.inventory_report import InventoryReport, segment_row, segment_schema
 from recovery.archive.layouts import AUTO, layout_of, refuse_nothing
+from recovery.archive.parquet import to_parquet
 from recovery.archive.store import Store
 from recovery.archive.stores import open_archive, open_store
-from recovery.archive.survey import UnlistedPrefix
-from recovery.archive.verdict_rows import to_parquet
-from recovery.archive.walk import walk
+from recovery.archive.walk import UnlistedPrefix, walk
 from recovery.extras import ARCHIVE, load
 from recovery.partition_choice import PartitionChoice
 from recovery.stop_request import StopRequest

@@ -6,9 +6,9 @@ import json
 from dataclasses import field
 from typing import Any
 
-from recovery.archive.survey import UnlistedPrefix
 from recovery.archive.tally import Tally
 from recovery.archive.verdict_rows import lines_of
+from recovery.archive.walk import UnlistedPrefix
 from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text

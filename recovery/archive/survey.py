@@ -13,7 +13,7 @@ from recovery.archive.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.scanned import PartitionHead, PartitionWork, ScanOptions
 from recovery.archive.segment_table import ArchivedPartition, ObjectTable, SegmentTable
 from recovery.archive.store import Store
-from recovery.archive.walk import Walked, walk
+from recovery.archive.walk import UnlistedPrefix, Walked, walk
 from recovery.config import BrokerConfig
 from recovery.segment_tasks import unflushed_from
 from recovery.topic_configs import TopicConfigs
@@ -38,14 +38,6 @@ class SurveyedPartition:
 
     head: PartitionHead
     works: PartitionWork
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnlistedPrefix:
-    """A prefix that could not be listed."""
-
-    prefix: str
-    error: str
 
 
 def survey(

@@ -192,17 +192,6 @@ def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def to_parquet(rows: Iterable[dict[str, Any]], schema: pa.Schema, *tables: pa.Table) -> bytes:
-    """Return *rows*, and behind them those of *tables*, as a Parquet file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    sink = pa.BufferOutputStream()
-    table = pa.concat_tables([pa.Table.from_pylist(list(rows), schema=schema), *tables])
-    pq.write_table(table, sink, compression="zstd")
-    return bytes(sink.getvalue())
-
-
 def lines_of(row: dict[str, Any]) -> list[str]:
     """Return a line for each finding of an object's row."""
     words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}

@@ -37,6 +37,14 @@ class Walked:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlistedPrefix:
+    """A prefix that could not be listed."""
+
+    prefix: str
+    error: str
+
+
 def walk(
     store: Store, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True
 ) -> Iterator[Walked]:

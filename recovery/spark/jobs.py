@@ -27,9 +27,10 @@ from recovery.archive.progress import ArchiveProgress, TaskShare
 from recovery.archive.report import ArchiveReport
 from recovery.archive.scanned import DIGEST_BYTES, ScanOptions
 from recovery.archive.stores import open_archive, open_store
-from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, UnlistedPrefix, survey
+from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, survey
 from recovery.archive.survey_spool import SurveySpool
 from recovery.archive.tally import Tally
+from recovery.archive.walk import UnlistedPrefix
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.notifier import Notifier
 from recovery.observer import Observer

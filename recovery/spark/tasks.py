@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from recovery.archive.layouts import make_layout
 from recovery.archive.output import VERDICTS, InPlace, RebuiltOutput, keep_scans, read_scans
+from recovery.archive.parquet import to_parquet
 from recovery.archive.scan_rows import ScanRow, batches_to_rows, fold_rows, rows_to_batches, scan_task
 from recovery.archive.scanned import ScanOptions
 from recovery.archive.stores import open_store
@@ -22,7 +23,6 @@ from recovery.archive.verdict_rows import (
     partition_row,
     partition_schema,
     sound_table,
-    to_parquet,
 )
 from recovery.spark.worker import prepare_worker
 from segfmt.value_class import dataclass

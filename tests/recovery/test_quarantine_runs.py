@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 import recovery.manifest
 from recovery.manifest import Line, is_below, read_lines, read_manifest
 from recovery.quarantine import Quarantine
-from recovery.quarantine_place import INSIDE_FOLDER, quarantine_roots
-from recovery.quarantine_runs import (
-    QuarantineRun,
-    check_run,
-    exclusive_bytes,
-    list_runs,
-    started_ms_of,
-)
+from recovery.quarantine_place import INSIDE_FOLDER, quarantine_roots, started_ms_of
+from recovery.quarantine_runs import QuarantineRun, check_run, exclusive_bytes, list_runs
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 
 
