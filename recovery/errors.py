@@ -120,8 +120,8 @@ class DamagedSegmentError(RecoveryError):
 class InterruptedRecoveryError(RecoveryError):
     """SIGTERM or SIGINT: what was begun is finished, the rest is for the next run."""
 
-    def __init__(self, signal_number: int) -> None:
-        super().__init__(f"interrupted by signal {signal_number}: start again to go on")
+    def __init__(self, signal_number: int, words: str = "start again to go on") -> None:
+        super().__init__(f"interrupted by signal {signal_number}: {words}")
         self.signal_number = signal_number
 
     @property

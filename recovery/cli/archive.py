@@ -177,7 +177,7 @@ def run_inventory(arguments: argparse.Namespace) -> int:
             partitions=arguments.partition,
             stop=stop,
         )
-        print_result(report.to_json() if arguments.format == "json" else report.to_text())
+        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
     return report.exit_code
 
 
@@ -200,7 +200,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if arguments.remote is not None:
                 atexit._clear()  # Spark's client would tell its server, which may be the reason of the wait
             return error.signal_exit_code
-        print_result(report.to_json() if arguments.format == "json" else report.to_text())
+        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
     return report.exit_code
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recovery.cli import archive, quarantine, recover, undo, verify
-from recovery.errors import RecoveryError
+from recovery.errors import InterruptedRecoveryError, RecoveryError
 from recovery.own_process import prepare_process
 from recovery.printable import printable
 from recovery.version import VERSION
@@ -57,7 +57,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return int(arguments.run(arguments))
     except RecoveryError as error:
         _complain(f"kafka-log-recovery: {error}")
-        return error.exit_code
+        return error.signal_exit_code if isinstance(error, InterruptedRecoveryError) else error.exit_code
     except KeyboardInterrupt:
         _complain("kafka-log-recovery: interrupted before anything was done")
         return 130

@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print(f"kafka-log-recovery: {error}", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        if print_result(report.to_json() if arguments.format == "json" else report.to_text()):
+        if print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals):
             _acknowledge(report)
     if report.exit_code == 2 and arguments.exit_zero_on_truncation:
         return 0

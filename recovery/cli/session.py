@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -18,18 +20,22 @@ if TYPE_CHECKING:
     from recovery.stop_request import StopRequest
 
 
-def print_result(text: str) -> bool:
+def print_result(text: str, signals: Signals | None = None) -> bool:
     """Print the result, and return whether it was taken whole: by a reader, or by the disk if it goes to a file.
 
     The work is done: a reader who has gone (`| head`), or never was (`>&-`), changes nothing about it.
 
+    Args:
+        signals: end the wait for a slow reader at once.
+
     Raises:
         OSError: it could not be written.
+        InterruptedRecoveryError: by a signal while it was.
     """
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be no UTF-8
     try:
-        print(text, flush=True)  # noqa: T201 - what a command line says
-        _sync_output()
+        with nullcontext() if signals is None else signals.raising():
+            _write(text)
+            _sync_output()
     except BrokenPipeError:
         _discard_output()
         return False
@@ -38,7 +44,30 @@ def print_result(text: str) -> bool:
         if error.errno == errno.EBADF:
             return False
         raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
+    except InterruptedRecoveryError as error:
+        _discard_output()
+        raise InterruptedRecoveryError(error.signal_number, "the report was not written whole") from error
     return True
+
+
+def _write(text: str) -> None:
+    """Write *text* to standard output, however often that takes: Python's own does not, where it has no buffer.
+
+    Names in it may be no UTF-8.
+    """
+    stream = sys.stdout
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a caller's own
+        print(text, flush=True)  # noqa: T201 - what a command line says
+        return
+    stream.flush()
+    left = memoryview(f"{text}\n".encode(stream.encoding, "backslashreplace"))
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:  # a full pipe that somebody else has opened
+            select.select((), (descriptor,), ())
 
 
 def _sync_output() -> None:

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.format == "json"
             else _lines(undone, quarantine_dir=dirs.quarantine_dir)
         )
-        print_result("\n".join(lines))
+        print_result("\n".join(lines), signals)
     return 0
 
 

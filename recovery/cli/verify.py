@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was checked", file=sys.stderr)  # noqa: T201 - what a command line says
             return error.signal_exit_code
-        print_result(report.to_json() if arguments.format == "json" else report.to_text())
+        print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
     return report.exit_code
 
 

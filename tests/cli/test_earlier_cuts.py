@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import stat
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +21,7 @@ from tests.cli.paused import resume, start_paused
 from tests.faults.states import MADE_STATES
 from tests.faults.told import Cuts, told_cuts
 from tests.recovery.driving import own_leftovers
-from tests.samples import Sample, unpack
+from tests.samples import MARKER, Sample, unpack
 
 
 @pytest.fixture
@@ -153,6 +156,52 @@ sys.exit(main())
         _, stderr = process.communicate()
     assert process.returncode == 1
     assert "the report could not be written" in stderr
+    assert_told_once(sample, expected)
+
+
+@pytest.fixture(params=[False, True], ids=["buffered", "unbuffered"])
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """With and without PYTHONUNBUFFERED, which images of containers set: Python's own print then writes what it can."""
+    return {**os.environ, "PYTHONUNBUFFERED": "1" if request.param else ""}
+
+
+def start_on_full_pipe(sample: Sample, environment: dict[str, str]) -> tuple[subprocess.Popen[str], int]:
+    """Start a run whose output is a pipe that is full, and waits for nobody; wait until it has its report to write."""
+    read, write = os.pipe2(os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, bytes(4096))
+    process = start(*arguments_of(sample), stdout=write, env=environment)
+    os.close(write)
+    while not all((log_dir / MARKER).exists() for log_dir in sample.log_dirs):
+        time.sleep(0.01)
+    return process, read
+
+
+def test_a_full_pipe_that_is_read_in_the_end(
+    sample: Sample, expected: dict[str, Cuts], environment: dict[str, str]
+) -> None:
+    process, read = start_on_full_pipe(sample, environment)
+    os.set_blocking(read, True)
+    with open(read, "rb") as pipe:
+        report = pipe.read().lstrip(b"\0")
+    process.communicate()
+    assert process.returncode == 2
+    assert told_cuts(json.loads(report)) == expected
+    assert recover(sample).exit_code == 0
+
+
+def test_a_signal_while_nobody_reads(
+    sample: Sample, expected: dict[str, Cuts], environment: dict[str, str]
+) -> None:
+    process, read = start_on_full_pipe(sample, environment)
+    while process.poll() is None:  # one that comes before the report is begun is too late to end the run
+        time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate()
+    os.close(read)
+    assert process.returncode == 143
+    assert "the report was not written whole" in stderr
     assert_told_once(sample, expected)
 
 
