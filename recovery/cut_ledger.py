@@ -31,7 +31,7 @@ from recovery.durable import opened, remove_file, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
 from recovery.file_system import is_there, keeps_inodes, look_at, naming, open_file
 from recovery.model import Cut, Hole
-from recovery.report import CUT_LEDGER, EarlierCut, Inodes, LogDirReport, PartitionReport, RecoveryReport
+from recovery.report import CUT_LEDGER, EarlierCut, FileBefore, LogDirReport, PartitionReport, RecoveryReport
 from recovery.work_lock import WorkLocks
 from segfmt.filenames import SWAP_SUFFIX
 
@@ -92,7 +92,7 @@ class CutLedger:
         Raises:
             OSError: it cannot be written; nothing may be cut then.
         """
-        quarantine = os.path.dirname(os.path.dirname(report.quarantined[0])) if report.quarantined else None
+        quarantine = _run_folder(report)
         with self._lock:
             known = {
                 cut
@@ -102,8 +102,8 @@ class CutLedger:
             }
             cuts = tuple(cut for cut in report.losses if cut not in known)
             if cuts:
-                inodes = _inodes(self._log_dir, report.folder, cuts)
-                self._append(_line(_entry(report.folder, quarantine, cuts=cuts, inodes=inodes)))
+                before = _files_of(cuts, os.path.join(self._log_dir, report.folder))
+                self._append(_line(_entry(report.folder, quarantine, cuts=cuts, before=before)))
 
     def add_holes(self, reports: Iterable[PartitionReport], quarantine: str | None) -> None:
         """Enter what is missing in partitions of a log dir that is about to be handed over, as far as it is not there.
@@ -183,10 +183,33 @@ class CutLedger:
 def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport]) -> tuple[EarlierCut, ...]:
     """Return what of *entries* the reports of this run do not tell of anyway.
 
-    A run that was killed between two files of a partition has cut one of them; this one cuts, and tells of, the other.
+    A run that goes on with one that was killed tells of what that one has cut of a partition as well. One that has
+    quarantine of its own has made its cuts itself, even one that is like an earlier one: a broker was there between.
     """
-    told = {report.folder: {*report.cuts, *report.holes} for report in partitions}
-    return _each_with(entries, lambda entry, loss: loss not in told.get(entry.partition, ()))
+    reports = {report.folder: report for report in partitions}
+
+    def is_untold(entry: EarlierCut, loss: Cut | Hole) -> bool:
+        report = reports.get(entry.partition)
+        if report is None:
+            return True
+        if isinstance(loss, Hole):
+            return loss not in report.holes
+        return loss not in report.cuts or not _is_same_folder(entry.quarantine, _run_folder(report))
+
+    return _each_with(entries, is_untold)
+
+
+def _run_folder(report: PartitionReport) -> str | None:
+    """Return the folder of the run that has saved what was cut of a partition, None where nothing was saved."""
+    return os.path.dirname(os.path.dirname(report.quarantined[0])) if report.quarantined else None
+
+
+def _is_same_folder(one: str | None, other: str | None) -> bool:
+    if one == other or one is None or other is None:
+        return one == other
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one, other)
+    return False
 
 
 def _made(log_dir: str, entries: Collection[EarlierCut]) -> tuple[EarlierCut, ...]:
@@ -218,25 +241,31 @@ def _each_with(
 
 
 def _is_as_before(log_dir: str, entry: EarlierCut, loss: Cut | Hole) -> bool:
-    """Whether the file is there and ends where it ended before the cut: a `.swap` may be live by its new name."""
-    if isinstance(loss, Hole) or loss.is_scattered:
+    """Whether the file is there as it was before the cut: a `.swap` may be live by its new name."""
+    if isinstance(loss, Hole):
         return False
-    inode = dict(entry.inodes).get(loss.file)
+    known = {before.file: before for before in entry.before}.get(loss.file)
+    if known is None:
+        if loss.is_scattered:
+            return False  # of a version that did not enter it
+        known = FileBefore(loss.file, loss.position + loss.size_bytes)
     names = {loss.file, loss.file.removesuffix(SWAP_SUFFIX)}
     stats = (look_at(os.path.join(log_dir, entry.partition, name)) for name in names)
     return any(
-        stat is not None and stat.st_size == loss.position + loss.size_bytes and inode in (None, stat.st_ino)
+        stat is not None and stat.st_size == known.size_bytes and known.inode in (None, stat.st_ino)
         for stat in stats
     )
 
 
-def _inodes(log_dir: str, folder: str, cuts: Collection[Cut]) -> Inodes:
-    """Return the inodes of the files that are about to be cut, as far as the file system keeps them."""
-    place = os.path.join(log_dir, folder)
-    if not keeps_inodes(place):
-        return ()
-    stats = {cut.file: look_at(os.path.join(place, cut.file)) for cut in cuts}
-    return tuple((file, stat.st_ino) for file, stat in stats.items() if stat is not None)
+def _files_of(cuts: Collection[Cut], folder: str) -> tuple[FileBefore, ...]:
+    """Return the files that are about to be cut, as they are."""
+    has_inodes = keeps_inodes(folder)
+    stats = {cut.file: look_at(os.path.join(folder, cut.file)) for cut in cuts}
+    return tuple(
+        FileBefore(file, stat.st_size, stat.st_ino if has_inodes else None)
+        for file, stat in stats.items()
+        if stat is not None
+    )
 
 
 def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
@@ -275,10 +304,19 @@ def _key(entry: EarlierCut) -> tuple[str, int, str | None]:
     return entry.partition, entry.time_ms, entry.quarantine
 
 
-def forget_run(log_dir: str, run: str) -> None:
-    """Forget the losses of the run whose folder in quarantine is called *run*: they are taken back."""
+def forget_run(log_dir: str, root: str, run: str) -> None:
+    """Forget the losses of the run *run* whose quarantine is in the folder *root*: they are taken back.
+
+    Two runs with quarantine in two places may have begun in the same second.
+    """
     ledger = CutLedger(log_dir)
-    ledger.forget(one for one in ledger.entries() if os.path.basename(one.quarantine or "") == run)
+    ledger.forget(one for one in ledger.entries() if one.quarantine and _is_of(one.quarantine, root, run))
+
+
+def _is_of(quarantine: str, root: str, run: str) -> bool:
+    """Whether *quarantine* is the folder *run* in *root*, by whatever name; it need not be there any more."""
+    place, name = os.path.split(quarantine)
+    return name == run and _is_same_folder(place, root)
 
 
 def _entry(
@@ -287,7 +325,7 @@ def _entry(
     *,
     cuts: tuple[Cut, ...] = (),
     holes: tuple[Hole, ...] = (),
-    inodes: Inodes = (),
+    before: tuple[FileBefore, ...] = (),
 ) -> EarlierCut:
     """Return an entry of now."""
     return EarlierCut(
@@ -297,7 +335,7 @@ def _entry(
         cuts=cuts,
         holes=holes,
         is_made=not cuts,
-        inodes=inodes,
+        before=before,
     )
 
 
@@ -310,7 +348,7 @@ def _line(entry: EarlierCut) -> bytes:
             "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
             "holes": [{name: getattr(hole, name) for name in _HOLE_FIELDS} for hole in entry.holes],
             "is_made": entry.is_made,
-            "inodes": dict(entry.inodes),
+            "before": [list(before) for before in entry.before],
         }
     )
 
@@ -352,10 +390,12 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
         cuts=tuple(Cut(**cut) for cut in cuts),
         holes=tuple(Hole(**hole) for hole in holes),
         is_made=document.get("is_made") is True,
-        inodes=tuple(
-            (plain_name(file), int(inode)) for file, inode in dict(document.get("inodes", {})).items()
-        ),
+        before=tuple(_read_before(*one) for one in document.get("before", ())),
     )
+
+
+def _read_before(file: str, size_bytes: int, inode: int | None) -> FileBefore:
+    return FileBefore(plain_name(file), int(size_bytes), None if inode is None else int(inode))
 
 
 def _read_loss(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from recovery.model import Cut, Hole
 from recovery.phases import PhaseTime
@@ -104,8 +104,12 @@ class PartitionReport:
         }
 
 
-Inodes = tuple[tuple[str, int], ...]
-"""Files of a partition by name, each with its inode."""
+class FileBefore(NamedTuple):
+    """A file of a partition before a cut; its inode where the file system keeps those."""
+
+    file: str
+    size_bytes: int
+    inode: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,7 @@ class EarlierCut:
         quarantine: the folder of that run, which holds what was cut.
         holes: offsets that were missing in what it read.
         is_made: whether that run came to say that the cut is made.
-        inodes: those of the files before the cut, where the file system keeps them: only the ledger needs them.
+        before: the files that were to be cut; only the ledger needs them.
     """
 
     partition: str
@@ -127,7 +131,7 @@ class EarlierCut:
     cuts: tuple[Cut, ...] = ()
     holes: tuple[Hole, ...] = ()
     is_made: bool = False
-    inodes: Inodes = ()
+    before: tuple[FileBefore, ...] = ()
 
     @property
     def truncated_bytes(self) -> int:

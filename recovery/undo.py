@@ -315,7 +315,7 @@ class _RunUndoing:
             remove_undo(self._log_dir)
             self._marker.put_back()
             remove_undone(self._root, self.run)
-            forget_run(self._log_dir, self.run)
+            forget_run(self._log_dir, self._root, self.run)
             sync(self._root)  # without its journal a run that came back would be taken for one to undo
             self._journal.remove()
         finally:

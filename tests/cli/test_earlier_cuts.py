@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -21,7 +22,7 @@ from tests.cli.paused import resume, start_paused
 from tests.faults.states import MADE_STATES
 from tests.faults.told import Cuts, told_cuts
 from tests.recovery.driving import own_leftovers
-from tests.samples import MARKER, Sample, unpack
+from tests.samples import MARKER, Sample, tree_of, unpack, write_tree
 
 
 @pytest.fixture
@@ -219,6 +220,22 @@ def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, Cuts]) -> Non
     process.communicate()
     assert process.returncode == 2
     assert_told_once(sample, expected)
+
+
+def test_an_equal_cut_of_other_records(sample: Sample, expected: dict[str, Cuts]) -> None:
+    """A broker has written as much again where a run that nobody heard had cut, and was torn at the same byte."""
+    before = {log_dir: tree_of(log_dir) for log_dir in sample.log_dirs}
+    run_unheard(*arguments_of(sample))
+    for log_dir, tree in before.items():
+        ledger = (log_dir / CUT_LEDGER).read_bytes()
+        shutil.rmtree(log_dir)
+        write_tree(tree, log_dir)
+        (log_dir / CUT_LEDGER).write_bytes(ledger)
+    done = recover(sample)
+    assert done.exit_code == 2
+    for log_dir in done.report["logDirs"]:
+        cut = {one["partition"]: one["cuts"] for one in log_dir["partitions"] if one["cuts"]}
+        assert {one["partition"]: one["cuts"] for one in log_dir["earlierCuts"]} == cut != {}
 
 
 def test_a_second_run_that_was_not_heard_either(sample: Sample, expected: dict[str, Cuts]) -> None:

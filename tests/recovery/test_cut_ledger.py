@@ -101,8 +101,23 @@ def test_what_is_missing_is_entered_once_and_stays_until_it_is_told(log_dir: Pat
     ledger.add(report_of(log_dir, FIRST))
     (left,) = ledger.settle()
     assert left == entry
-    forget_run(str(log_dir), "1")
+    forget_run(str(log_dir), "/quarantine", "1")
     assert own_leftovers(log_dir) == []
+
+
+def test_of_two_runs_of_one_second_the_one_that_is_taken_back_is_forgotten(
+    log_dir: Path, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    (tmp_path / "link").symlink_to(here)
+    ledger = CutLedger(str(log_dir))
+    for place in (here, there):
+        place.mkdir()
+        report = report_of(log_dir, FIRST)
+        ledger.add(replace(report, quarantined=(f"{place}/1/t-0/00.log.from-60",)))
+        ledger.note_made(report)
+    forget_run(str(log_dir), str(tmp_path / "link"), "1")
+    assert [one.quarantine for one in ledger.entries()] == [f"{there}/1"]
 
 
 def test_what_was_not_cut_is_struck_out(log_dir: Path) -> None:
@@ -150,10 +165,23 @@ def test_one_that_a_kill_has_left_empty_or_torn_goes(log_dir: Path, data: bytes)
 
 
 def test_a_report_tells_of_what_it_has_cut_itself(log_dir: Path) -> None:
-    entry = EarlierCut(partition="t-0", time_ms=1, quarantine=None, cuts=(FIRST, SECOND), is_made=True)
+    entry = EarlierCut(
+        partition="t-0", time_ms=1, quarantine="/quarantine/1", cuts=(FIRST, SECOND), is_made=True
+    )
     unknown = replace(entry, partition="", cuts=())
     assert untold((entry, unknown), [report_of(log_dir, SECOND)]) == (replace(entry, cuts=(FIRST,)), unknown)
     assert untold((entry,), [report_of(log_dir, FIRST, SECOND)]) == ()
+    assert untold((entry,), [report_of(log_dir, FIRST, SECOND, run="2")]) == (
+        entry,
+    )  # as much of other records
+
+
+def test_of_a_file_with_holes_the_whole_size_tells(log_dir: Path) -> None:
+    scattered = replace(FIRST, size_bytes=20, is_scattered=True)
+    CutLedger(str(log_dir)).add(report_of(log_dir, scattered))
+    assert CutLedger(str(log_dir)).settle(dry_run=True) == ()
+    os.truncate(log_dir / "t-0" / scattered.file, 80)
+    assert settled(log_dir) == [(scattered,)]
 
 
 def _forgotten(ledger: CutLedger) -> None:
