@@ -35,6 +35,7 @@ from recovery.quarantine_runs import (
     walk_files,
     walk_folders,
 )
+from recovery.undo_notice import UNDO_NOTICE, entered_undo
 from recovery.work_lock import WorkLocks
 from segfmt.errors import FileNameError
 from segfmt.filenames import read_folder_name
@@ -145,8 +146,10 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
         journals = unfinished(log_dir, quarantine_dir)
     except JournalError as error:
         raise UnsafeError(f"{error}. Nothing was purged") from error
+    if entered_undo(log_dir) is not None:
+        journals.append(os.path.join(log_dir, UNDO_NOTICE))
     for path in journals:
-        word = os.path.basename(path).replace(JOURNAL, "recover")
+        word = "recover" if os.path.basename(path) == JOURNAL else "undo"
         raise UnsafeError(
             f"{path}: {word} was interrupted on {log_dir}, and goes on from what is in quarantine. Nothing was "
             f"purged. Remedy: let {word} finish; or, if a broker was started since, remove that file, which is of no "

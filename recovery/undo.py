@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from recovery.actions import (
@@ -41,7 +41,9 @@ from recovery.quarantine_place import UNDO_JOURNAL, places_of, quarantine_roots,
 from recovery.quarantine_runs import run_names
 from recovery.saved_files import SavedFiles
 from recovery.undo_notice import (
+    EnteredUndo,
     enter_undo,
+    entered_undo,
     refuse_entered_undo,
     refuse_interrupted_recovery,
     remove_undo,
@@ -53,7 +55,7 @@ from recovery.write_back import held_file_systems
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 from segfmt.value_class import dataclass
 
-_RESTORED_NOTE = "restored"
+_TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
 _LAST_RUN = "last run"
 """In the journal of an `undo`: the last run that it takes back, which the next one needs to know to go on."""
 
@@ -67,6 +69,7 @@ class LogDirUndo:
         partitions: folders that are as they were.
         restored_bytes: of files and tails that came back out of quarantine.
         actions: in words, by folder.
+        is_left: whether it was not looked at: an `undo` that was interrupted is finished first, and is done with it.
     """
 
     log_dir: str
@@ -75,6 +78,7 @@ class LogDirUndo:
     restored_bytes: int = 0
     actions: tuple[tuple[str, Action], ...] = ()
     moved_back: tuple[str, ...] = ()
+    is_left: bool = False
 
 
 def undo(
@@ -98,7 +102,8 @@ def undo(
         check_stop: raises where the run is to end; the next `undo` goes on.
 
     Returns:
-        One for each run, in the order in which they are taken back; one without a run where there is none.
+        One for each run, in the order in which they are taken back; one without a run where there is none, or where
+        the log dir is left.
 
     Raises:
         LogDirLockedError: a broker runs, or a recovery; nothing was changed.
@@ -112,7 +117,7 @@ def undo(
     ):
         for error in locks.offline.values():
             raise UnsafeError(f"the log dir cannot be locked. Nothing was changed: {error}")
-        undone = {log_dir: _chosen(log_dir, quarantine_dir, run) for log_dir in log_dirs}
+        undone = _chosen_in(log_dirs, quarantine_dir, run)
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
             for one in runs:
@@ -120,6 +125,8 @@ def undo(
             for root in quarantine_roots(log_dir, quarantine_dir):
                 for name in run_names(root, with_manifest=False):
                     refuse_unnamed(log_dir, os.path.join(root, name), state)
+        if not dry_run:
+            _enter(undone)
         results: list[LogDirUndo] = []
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
@@ -127,21 +134,66 @@ def undo(
             results += [] if runs else [LogDirUndo(log_dir=log_dir)]
             for root in () if dry_run else quarantine_roots(log_dir, quarantine_dir):
                 remove_empty_folder(root)  # a kill may have left it
-        return tuple(results)
+        return (*results, *(LogDirUndo(log_dir=one, is_left=True) for one in log_dirs if one not in undone))
 
 
-def _chosen(log_dir: str, quarantine_dir: str | None, run: str | None) -> list[_RunUndoing]:
+def _chosen_in(
+    log_dirs: Collection[str], quarantine_dir: str | None, run: str | None
+) -> dict[str, list[_RunUndoing]]:
+    """Return the runs to take back, by log dir; where an `undo` was interrupted, those which that one has left."""
+    entered = {one: found for one in log_dirs if (found := entered_undo(one)) is not None}
+    roots = {one: quarantine_roots(one, quarantine_dir) for one in log_dirs}
+    begun = [
+        one for one in log_dirs if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in roots[one])
+    ]
+    if not (entered or begun):
+        return {one: _chosen(one, roots[one], run) for one in log_dirs}
+    wanted = {one: last for found in entered.values() for one, last in found.log_dirs.items()}
+    wanted = {one: last for one, last in wanted.items() if one in roots and _has_run(roots[one], last)}
+    return {
+        one: _chosen(one, roots[one], wanted.get(one))
+        for one in log_dirs
+        if one in wanted or one in entered or one in begun
+    }
+
+
+def _has_run(roots: Iterable[str], run: str) -> bool:
+    return any(run in run_names(root) for root in roots)
+
+
+def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
+    """Enter in each log dir, before the first is touched, what is to be taken back in all.
+
+    Raises:
+        OSError: one of them cannot be written; nothing was taken back, and those before it say nothing new.
+    """
+    last = {log_dir: runs[-1] for log_dir, runs in undone.items() if runs}
+    log_dirs = {log_dir: one.run for log_dir, one in last.items()}
+    known = {log_dir for log_dir in last if entered_undo(log_dir) is not None}
+    try:
+        for log_dir, one in last.items():
+            enter_undo(log_dir, EnteredUndo(root=one.root, last_run=one.run, log_dirs=log_dirs))
+    except OSError:
+        for log_dir in last.keys() - known:
+            with contextlib.suppress(OSError):
+                remove_undo(log_dir)
+        raise
+
+
+def _chosen(log_dir: str, roots: Sequence[str], run: str | None) -> list[_RunUndoing]:
     """Return the runs to take back, the newest first; an `undo` that was interrupted is finished as it was begun."""
-    roots = quarantine_roots(log_dir, quarantine_dir)
     for root in roots:
         refuse_interrupted_recovery(log_dir, root)
     found = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
     found.sort(key=lambda one: run_order(one.run), reverse=True)
-    if (begun := _interrupted(log_dir, roots)) is None:
-        refuse_entered_undo(log_dir)
-    else:
+    entered = entered_undo(log_dir)
+    if (begun := _interrupted(log_dir, roots)) is not None:
         found = [begun, *(one for one in found if one.run != begun.run)]
         run = begun.last_run
+    elif entered is not None:
+        if not any((one.root, one.run) == (entered.root, entered.last_run) for one in found):
+            refuse_entered_undo(log_dir)
+        run = entered.last_run
     if run is None:
         last = next((one for one in found if one.changes_partitions), found[0] if found else None)
     else:
@@ -186,7 +238,7 @@ class _RunUndoing:
 
     def __init__(self, log_dir: str, root: str, run: str, journal: Journal | None = None) -> None:
         self._log_dir = log_dir
-        self._root = root
+        self.root = root
         self.run = run
         self._journal = journal
         path = os.path.join(root, run)
@@ -221,7 +273,7 @@ class _RunUndoing:
         """
         if self._journal is None:
             self._refuse_changed(state)
-            refuse_unnamed(self._log_dir, os.path.join(self._root, self.run), state)
+            refuse_unnamed(self._log_dir, os.path.join(self.root, self.run), state)
         for change in reversed(self._changes):
             if self._journal is None:
                 for saved in change.saved.values():
@@ -306,21 +358,21 @@ class _RunUndoing:
         """
         self._note(LOG_DIR_ITSELF, self._marker.actions)
         if self._journal is None:
-            self._journal = Journal.create(os.path.join(self._root, UNDO_JOURNAL), self._header(last_run))
+            self._journal = Journal.create(os.path.join(self.root, UNDO_JOURNAL), self._header(last_run))
             self._journal.note("begun", {})
         try:
             if _RESTORED_NOTE not in self._journal.notes:
-                enter_undo(self._log_dir, self._root)
                 self._restore(self._journal, check_stop)
-            remove_undo(self._log_dir)
+            if self.run == last_run:
+                remove_undo(self._log_dir)
             self._marker.put_back()
-            remove_undone(self._root, self.run)
-            forget_run(self._log_dir, self._root, self.run)
-            sync(self._root)  # without its journal a run that came back would be taken for one to undo
+            remove_undone(self.root, self.run)
+            forget_run(self._log_dir, self.root, self.run)
+            sync(self.root)  # without its journal a run that came back would be taken for one to undo
             self._journal.remove()
         finally:
             self._journal.close()
-        remove_empty_folder(self._root)  # unless another run is there
+        remove_empty_folder(self.root)  # unless another run is there
         return self._result()
 
     def _restore(self, journal: Journal, check_stop: Callable[[], None]) -> None:
@@ -329,6 +381,11 @@ class _RunUndoing:
         for number, change in reversed(list(enumerate(self._changes))):
             check_stop()
             self._take_back(journal, f"{number}", change)
+        if (
+            self._moves and _TAKEN_BACK_NOTE not in journal.notes
+        ):  # what is moved back may have a name that the recovery had made
+            sync_below(self._log_dir)
+            journal.note(_TAKEN_BACK_NOTE, {})
         for move in reversed(self._moves):
             self._move_back(move)
         sync_below(self._log_dir)
@@ -364,7 +421,8 @@ class _RunUndoing:
             commit = stage(path, folder, found, actions, open_saved=open_saved)
             journal.commit(key, commit.to_json())
         self._note(folder, commit.actions)
-        publish(path, commit, open_saved=open_saved)
+        if _TAKEN_BACK_NOTE not in journal.notes:
+            publish(path, commit, open_saved=open_saved)
 
     def _move_back(self, move: Moved) -> None:
         if is_there(self._stored(move)):

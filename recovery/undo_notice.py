@@ -1,6 +1,9 @@
 """What keeps a recovery and an `undo` of another one apart: neither begins where the other was interrupted.
 
-While an `undo` is at work a file of the log dir says so, for half of that is then as it was before a recovery.
+While an `undo` is at work a file of each of its log dirs says so, until all that was to be taken back there is: half of
+that is then as it was before a recovery, and the next `undo` must go on with it and choose no other runs.
+
+    {"version": 1, "root": "/data/kafka.quarantine", "last_run": "20261123T004842Z", "log_dirs": {"/data/kafka": ...}}
 
 The journal of the `undo` lies in quarantine, where a recovery with another `--quarantine-dir` does not look. A broker
 passes over the file: LogManager.loadLogs looks at folders alone.
@@ -8,7 +11,11 @@ passes over the file: LogManager.loadLogs looks at folders alone.
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
 
 from recovery.actions import TEMPORARY_SUFFIX
 from recovery.durable import remove_file, sync, write_new
@@ -17,23 +24,68 @@ from recovery.file_system import is_there, read_small
 from recovery.journal import Journal
 from recovery.printable import printable
 from recovery.quarantine_place import JOURNAL, UNDO_JOURNAL, quarantine_roots
+from segfmt.value_class import dataclass
 
 UNDO_NOTICE = ".kafka-log-recovery-undo"
 _MOST_BYTES = 64 << 10
 
 
-def enter_undo(log_dir: str, root: str) -> None:
-    """Enter, durably, that an `undo` is at work whose quarantine is the folder *root*.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnteredUndo:
+    """An `undo` that has not ended.
+
+    Attributes:
+        root: where its quarantine is.
+        last_run: name of the last run that it takes back.
+        log_dirs: all that it was begun on, each with that.
+    """
+
+    root: str
+    last_run: str = ""
+    log_dirs: Mapping[str, str] = field(default_factory=dict)
+
+
+def enter_undo(log_dir: str, entered: EnteredUndo) -> None:
+    """Enter, durably, that an `undo` is at work.
 
     Raises:
         OSError: it cannot be written; nothing may be taken back then.
     """
     path = os.path.join(log_dir, UNDO_NOTICE)
     temporary = path + TEMPORARY_SUFFIX
-    write_new(temporary, os.fsencode(root))
+    document = {
+        "version": 1,
+        "root": entered.root,
+        "last_run": entered.last_run,
+        "log_dirs": dict(entered.log_dirs),
+    }
+    write_new(temporary, json.dumps(document).encode())
     sync(temporary)
     os.rename(temporary, path)
     sync(log_dir)
+
+
+def entered_undo(log_dir: str) -> EnteredUndo | None:
+    """Return what is entered; of what nobody can read nothing but itself, as the quarantine that is not this one.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = os.path.join(log_dir, UNDO_NOTICE)
+    if not is_there(path):
+        return None
+    data = read_small(path, _MOST_BYTES, flags=os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        return _read(json.loads(data))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return EnteredUndo(root=os.fsdecode(data))
+
+
+def _read(document: dict[str, Any]) -> EnteredUndo:
+    root, last_run, log_dirs = document["root"], document["last_run"], dict(document["log_dirs"])
+    if not all(isinstance(text, str) for text in (root, last_run, *log_dirs, *log_dirs.values())):
+        raise TypeError
+    return EnteredUndo(root=root, last_run=last_run, log_dirs=log_dirs)
 
 
 def remove_undo(log_dir: str) -> None:
@@ -85,10 +137,9 @@ def refuse_entered_undo(log_dir: str) -> None:
         UnsafeError: nothing was changed.
         OSError: it cannot be looked at.
     """
-    path = os.path.join(log_dir, UNDO_NOTICE)
-    if is_there(path):
-        root = printable(os.fsdecode(read_small(path, _MOST_BYTES, flags=os.O_RDONLY | os.O_NOFOLLOW)))
+    if (entered := entered_undo(log_dir)) is not None:
         raise UnsafeError(
-            f"{log_dir}: an undo was interrupted here whose quarantine is {root}. Nothing was changed. Remedy: let it "
-            f"finish first, with the --quarantine-dir that it had; if that quarantine is gone for good, remove {path}"
+            f"{log_dir}: an undo was interrupted here whose quarantine is {printable(entered.root)}. Nothing was "
+            "changed. Remedy: let it finish first, with the --quarantine-dir that it had; if that quarantine is gone "
+            f"for good, remove {os.path.join(log_dir, UNDO_NOTICE)}"
         )

@@ -26,7 +26,7 @@ TEXTS = sorted(
     + [path for suffix in ("java", "xml", "md", "properties") for path in ROOT.glob(f"[!.]*/**/*.{suffix}")]
 )
 
-MOST_MODULE_LINES = 400
+MOST_MODULE_LINES = 600
 MOST_TEST_LINES = 800
 MOST_FUNCTION_LINES = 70
 MOST_KERNEL_LINES = 160

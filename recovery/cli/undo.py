@@ -93,6 +93,7 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
             {
                 "logDir": one.log_dir,
                 "run": one.run,
+                "left": one.is_left,
                 "partitions": list(one.partitions),
                 "restoredBytes": one.restored_bytes,
                 "movedBack": list(one.moved_back),
@@ -114,6 +115,11 @@ def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Itera
         else f"in {quarantine_dir} alone"
     )
     for one in undone:
+        if one.is_left:
+            yield printable(
+                f"{one.log_dir}: left as it is: this undo went on with one that was interrupted elsewhere"
+            )
+            continue
         if one.run is None:
             yield printable(f"{one.log_dir}: nothing to take back (looked {looked})")
             continue

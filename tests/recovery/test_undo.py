@@ -605,7 +605,8 @@ class TestAFolderThatWasMoved:
         self, moved: Path, log_dir: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(module, "sync_below", mock.Mock(side_effect=OSError(errno.EIO, "killed here")))
+            error = OSError(errno.EIO, "killed here")
+            patch.setattr(module, "sync_below", mock.Mock(side_effect=[None, error]))
             with pytest.raises(OSError, match="killed here"):
                 undo([str(log_dir)])
         assert (log_dir / "topic").is_dir()

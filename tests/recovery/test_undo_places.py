@@ -11,10 +11,11 @@ import pytest
 from recovery.errors import UnsafeError
 from recovery.undo import undo
 from recovery.undo_notice import UNDO_NOTICE
+from tests.faults.states import MADE_STATES
 from tests.mutilate import Victim
 from tests.recovery.driving import own_leftovers, quarantine_of, recover
 from tests.recovery.killing import killed_at
-from tests.recovery.test_undo import samples, state_of
+from tests.recovery.test_undo import samples, state_of, without_pending
 from tests.samples import MARKER, Sample, differences, tree_of
 
 __all__ = ["samples"]
@@ -92,3 +93,51 @@ def test_runs_in_two_quarantines(samples: list[Sample], tmp_path: Path) -> None:
     recover(samples[0], [victim.log_dir], **places[0])
     undo([str(victim.log_dir)], **places[0])
     assert differences(before, tree_of(victim.log_dir)) == []
+
+
+def recovered_twice(sample: Sample, root: Path) -> tuple[list[Path], list[dict[str, bytes]]]:
+    """Two log dirs with two runs that changed partitions, and how they were between: by somebody else's hand."""
+    root.mkdir()
+    state = MADE_STATES["two log dirs"]
+    state.make({sample.name: sample}, root)
+    log_dirs = state.paths(root)
+    recover(sample, log_dirs, handoff="none")
+    for log_dir in log_dirs:
+        next(log_dir.glob("*/leader-epoch-checkpoint")).write_text("nonsense")
+    between = [tree_of(log_dir) for log_dir in log_dirs]
+    recover(sample, log_dirs, handoff="none", repair=True)
+    return log_dirs, between
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_an_interrupted_undo_of_several_log_dirs_takes_back_what_it_was_to_and_no_more(
+    samples: list[Sample], ram_path: Path, is_named: bool
+) -> None:
+    """What lies between the two runs keeps the first from being taken back, in a log dir where the second is.
+
+    A file that is moved back has the name of one that the recovery had made.
+    """
+    place, backup = ram_path / "place", ram_path / "backup"
+    log_dirs, between = recovered_twice(samples[0], place)
+    names = list(map(str, log_dirs))
+    run = max(path.name for path in quarantine_of(log_dirs[0]).iterdir()) if is_named else None
+    place.rename(backup)
+    kills_in_between = 0
+    for number in count(1):
+        shutil.copytree(backup, place, symlinks=True)
+        was_killed = killed_at(number, lambda: undo(names, run=run))
+        unfinished = {name for name in names if (Path(name) / UNDO_NOTICE).exists()}
+        if unfinished:
+            with pytest.raises(UnsafeError, match="an undo was interrupted here"):
+                recover(samples[0], log_dirs)
+            left = {one.log_dir for one in undo(names, run=run) if one.is_left}
+            assert left.isdisjoint(unfinished)
+            kills_in_between += bool(left)
+        if unfinished or not was_killed:
+            for log_dir, wanted in zip(log_dirs, between, strict=True):
+                assert differences(without_pending(wanted), without_pending(tree_of(log_dir))) == []
+                assert own_leftovers(log_dir) == []
+        shutil.rmtree(place)
+        if not was_killed:
+            break
+    assert kills_in_between > 3
