@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,38 @@ def test_a_partition_that_is_mounted_read_only(sample: Sample) -> None:
         assert "mounted read-only" in refused["problems"][0]["rule"]
         assert "refused" not in {part["status"] for part in ends.values()}
     assert recover(sample).exit_code == 0
+
+
+def test_segments_that_are_one_file_by_two_names(ram_path: Path) -> None:
+    """What is cut in one is cut in the other: of one log in another partition, of two segments of one partition."""
+    sample = unpack("crashed", ram_path)
+    log_dir = next(one for one in sample.log_dirs if (one / "late-1").exists())
+    other = log_dir / "other-0"
+    shutil.copytree(log_dir / "late-1", other)
+    (other / "partition.metadata").unlink()
+    first = min(path.name for path in other.glob("*.log"))
+    (other / first).unlink()
+    (other / first).hardlink_to(log_dir / "late-1" / first)
+    doubled = log_dir / "transactions-0"
+    segments = sorted(doubled.glob("*.log"))
+    segments[-1].unlink()
+    segments[-1].hardlink_to(segments[0])
+    before = log_bytes(log_dir)
+    for options in (["--dry-run"], []):
+        done = recover(sample, *options)
+        assert done.exit_code == 4
+        parts = next(one for one in done.report["logDirs"] if one["logDir"] == str(log_dir))["partitions"]
+        refused = {one["partition"]: one["problems"] for one in parts if one["status"] == "refused"}
+        assert set(refused) == {"late-1", "other-0", "transactions-0"}
+        (problem,) = refused["late-1"]
+        assert problem["file"] == first
+        assert f"the same file as {other / first} (hard links)" in problem["rule"]
+        linked = {one["file"] for one in refused["transactions-0"] if "hard links" in one["rule"]}
+        assert linked == {segments[0].name, segments[-1].name}
+    after = log_bytes(log_dir)
+    assert all(after[name] == before[name] for name in before if name.split("/")[0] in refused)
+    copy = (other / first).read_bytes()
+    (other / first).unlink()
+    (other / first).write_bytes(copy)
+    parts = [part for one in recover(sample).report["logDirs"] for part in one["partitions"]]
+    assert [one["partition"] for one in parts if one["status"] == "refused"] == ["transactions-0"]
