@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import permutations
 
 from recovery.config import BrokerConfig, misspelled
 from recovery.errors import UnsafeError, UsageError
-from recovery.file_system import absolute, is_folder, is_there
+from recovery.file_system import absolute, is_folder, is_there, nearest
 from recovery.quarantine_place import possible_roots
 from recovery.setting import Layer
 from segfmt.errors import FileNameError
@@ -77,6 +78,8 @@ def find_broker_dirs(
     if not may_be_foreign:
         _refuse_foreign(paths)
     locked_dirs = _with_metadata_dir(broker, paths)
+    if not may_be_foreign:
+        _refuse_nested(locked_dirs)
     quarantine = quarantine_place(quarantine_dir)
     if quarantine is not None:
         _refuse_quarantine_inside(quarantine, locked_dirs)
@@ -221,13 +224,38 @@ def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...
 
 def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
     """Refuse a quarantine that a broker would take for a log."""
-    real = os.path.realpath(quarantine)
     for one in dirs:
-        if os.path.commonpath((real, os.path.realpath(one))) == os.path.realpath(one):
+        if _is_inside(quarantine, one):
             raise UsageError(
                 f"--quarantine-dir {quarantine}: inside the log dir {one}, where a broker takes folders "
                 "for logs. Remedy: choose a folder outside of it, or leave the option out"
             )
+
+
+def _refuse_nested(dirs: tuple[str, ...]) -> None:
+    """Refuse a log dir, or a metadata.log.dir, that a broker would take for a log: it lies in another one.
+
+    Kafka: LogManager.loadLogs, KafkaException.
+    """
+    for inner, outer in permutations(dirs, 2):
+        if _is_inside(os.path.dirname(os.path.realpath(inner)), outer):
+            raise UsageError(
+                f"log.dirs: {inner} lies in {outer}, where a broker takes folders for logs (KafkaException stops it). "
+                "Remedy: name the one that is meant with --log-dirs, or move the inner one out"
+            )
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Whether *path* is *folder* or lies below it, by whatever names and mounts; what is not there yet counts."""
+    with suppress(OSError):
+        wanted = os.stat(folder)
+        above = os.path.realpath(nearest(path))
+        while not os.path.samestat(os.stat(above), wanted):
+            if above == os.path.dirname(above):
+                return False
+            above = os.path.dirname(above)
+        return True
+    return False
 
 
 def topics_in(log_dirs: Iterable[str]) -> frozenset[str]:

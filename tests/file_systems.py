@@ -18,14 +18,21 @@ def tmpfs(place: Path, *, size: str = "512m") -> Iterator[Path]:
 
 
 @contextmanager
-def read_only(place: Path) -> Iterator[Path]:
-    """The folder *place*, mounted upon itself so that nobody can write there."""
-    _run("mount", "--bind", str(place), str(place))
+def bind(folder: Path, place: Path) -> Iterator[Path]:
+    """The folder *folder* under the name *place* as well, which is there."""
+    _run("mount", "--bind", str(folder), str(place))
     try:
-        _run("mount", "-o", "remount,ro,bind", str(place))
         yield place
     finally:
         _run("umount", str(place))
+
+
+@contextmanager
+def read_only(place: Path) -> Iterator[Path]:
+    """The folder *place*, mounted upon itself so that nobody can write there."""
+    with bind(place, place):
+        _run("mount", "-o", "remount,ro,bind", str(place))
+        yield place
 
 
 @contextmanager

@@ -11,7 +11,8 @@ import pytest
 
 from tests.cli.command import Done, assert_one_line, recover, run
 from tests.cli.test_owners import AS_BROKERS_USER, GROUP, OWNER, give_away
-from tests.machine import OTHERS_FILES, needs
+from tests.file_systems import bind
+from tests.machine import MOUNTS, OTHERS_FILES, needs
 from tests.recovery.driving import footprint
 from tests.samples import MARKER, Sample, unpack
 
@@ -155,3 +156,32 @@ class TestALogDirThatCannotBeLookedAt:
         given = self.run(sample, "-c", str(sample.config), "--topic-config", "{}")
         assert given.exit_code == 4, given
         assert [one["status"] for one in given.report["logDirs"]] == ["offline", "recovered"]
+
+
+@pytest.mark.parametrize("key", ["log.dirs", "metadata.log.dir"])
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--repair",)])
+def test_a_log_dir_in_another_is_not_taken_for_a_foreign_folder(
+    key: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    sample = unpack("crashed-v0-v1", tmp_path)
+    outer, inner = sample.log_dirs
+    inner.rename(outer / "in")
+    inner.symlink_to(outer / "in")
+    found = footprint(outer)
+    properties = {"log.dirs": str(outer)} | {key: f"{outer},{inner}" if key == "log.dirs" else str(inner)}
+    given = [word for name, value in properties.items() for word in ("--property", f"{name}={value}")]
+    done = recover(sample, *given, *options)
+    assert done.exit_code == 1
+    assert_one_line(done, f"{inner} lies in {outer}, where a broker takes folders for logs")
+    assert footprint(outer) == found
+
+
+@needs(MOUNTS)
+def test_quarantine_inside_a_log_dir_by_another_mount(tmp_path: Path) -> None:
+    sample = unpack("crashed-v0-v1", tmp_path)
+    place = tmp_path / "mounted"
+    place.mkdir()
+    with bind(sample.log_dirs[0], place):
+        done = recover(sample, "--quarantine-dir", place / "kept")
+    assert done.exit_code == 1
+    assert_one_line(done, f"inside the log dir {sample.log_dirs[0]}")
