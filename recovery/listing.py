@@ -247,7 +247,7 @@ def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
             file=name,
             rule=f"belongs to {owner}, and recover runs as {user_name(os.geteuid())}, who may write there but not give "
             "a file to another user",
-            remedy=f"run recover as {owner}, or as root",
+            remedy="run recover as root" if found.st_uid == 0 else f"run recover as {owner}, or as root",
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from recovery.broker_dirs import BrokerDirs, find_broker_dirs, topics_in
@@ -15,7 +17,7 @@ from recovery.config import (
 )
 from recovery.engine import Engine
 from recovery.errors import UsageError
-from recovery.file_system import absolute
+from recovery.file_system import absolute, is_there
 from recovery.identity import Identity, identify
 from recovery.lock import LogDirLocks
 from recovery.metadata_files import find_metadata_folder, load_cluster_metadata
@@ -23,13 +25,14 @@ from recovery.observer import Observer, Remark
 from recovery.older_brokers import older_version, place_problems
 from recovery.pool import Processes
 from recovery.problem import Problem
+from recovery.quarantine_place import write_problem
 from recovery.rate_limit import refuse_wrong_rate
 from recovery.report import RecoveryReport
 from recovery.setting import Layer
 from recovery.stop_request import StopRequest
 from recovery.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
 from segfmt.errors import FormatError
-from segfmt.filenames import CLUSTER_METADATA_FOLDER, CLUSTER_METADATA_TOPIC
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, CLUSTER_METADATA_FOLDER, CLUSTER_METADATA_TOPIC
 
 _MOST_NAMED = 5
 
@@ -129,7 +132,9 @@ def recover(
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
-            problems=_problems(identity, dirs, older_version(metadata, identity.node_id, config or {})),
+            problems=_problems(
+                identity, dirs, older_version(metadata, identity.node_id, config or {}), force=force
+            ),
             restart=restart,
             observers=observers,
             stop=stop,
@@ -152,10 +157,28 @@ def _refuse_wrong_numbers(threads: int | None, max_bytes_per_second: int | None)
     refuse_wrong_rate(max_bytes_per_second)
 
 
-def _problems(identity: Identity, dirs: BrokerDirs, older: str | None) -> dict[str, tuple[Problem, ...]]:
+def _problems(
+    identity: Identity, dirs: BrokerDirs, older: str | None, *, force: bool
+) -> dict[str, tuple[Problem, ...]]:
     """Return, by log dir, why it may not be touched: whose it is, and where quarantine would lie."""
     places = place_problems(dirs.log_dirs, older) if dirs.quarantine_dir is None else {}
-    return {one: (*identity.problems.get(one, ()), *places.get(one, ())) for one in dirs.log_dirs}
+    return {
+        one: (
+            *identity.problems.get(one, ()),
+            *places.get(one, ()),
+            *_quarantine_problems(one, dirs.quarantine_dir, force=force),
+        )
+        for one in dirs.log_dirs
+    }
+
+
+def _quarantine_problems(log_dir: str, quarantine_dir: str | None, *, force: bool) -> Iterator[Problem]:
+    """Yield why nothing of a log dir can be saved; in one with a marker there is most likely nothing to save."""
+    with suppress(OSError):  # it goes offline for that
+        if force or not is_there(os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)):
+            problem = write_problem(log_dir, quarantine_dir)
+            if problem is not None:
+                yield problem
 
 
 def _settings(

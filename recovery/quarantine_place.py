@@ -17,7 +17,8 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
-from recovery.file_system import OddFileError, is_folder, is_link, is_there, mount_of
+from recovery.file_system import OddFileError, is_folder, is_link, is_there, mount_of, nearest
+from recovery.problem import Problem
 
 JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
 """Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
@@ -103,6 +104,30 @@ def default_root(log_dir: str) -> str:
     if parent != real and mount_of(parent) == mount_of(real) and os.access(parent, os.W_OK):
         return real + SIBLING_SUFFIX
     return os.path.join(log_dir, INSIDE_FOLDER)
+
+
+def write_problem(log_dir: str, quarantine_dir: str | None) -> Problem | None:
+    """Return why this user cannot save anything of *log_dir*, which it can write; None where it can.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    root = quarantine_root(log_dir, quarantine_dir)
+    place = nearest(root)
+    if os.access(place, os.W_OK | os.X_OK) or not os.access(log_dir, os.W_OK):
+        return None
+    is_read_only = bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    why = (
+        "it lies on a file system that is mounted read-only"
+        if is_read_only
+        else "this user may not write there"
+    )
+    return Problem(
+        file=place,
+        rule=f"what is replaced and cut could not be kept in quarantine: {why}",
+        remedy="choose another place with --quarantine-dir, "
+        + ("or mount it read-write" if is_read_only else "or give the folder to the log dir's owner (chown)"),
+    )
 
 
 def run_order(name: str) -> tuple[str, int]:

@@ -101,7 +101,7 @@ class _FileSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Which file systems a log dir and its quarantine are on."""
+    """Which file systems a partition and its quarantine are on."""
 
     block_bytes: int
     device: int
@@ -133,7 +133,7 @@ class SpaceLedger:
         self._changed = threading.Condition()
         self._systems: defaultdict[int, _FileSystem] = defaultdict(_FileSystem)
         self._needed: dict[str, int] = {}
-        self._layouts: dict[tuple[str, str], _Layout] = {}
+        self._layouts: dict[tuple[int, str], _Layout] = {}
         self._held: dict[
             str, list[tuple[int, int, int]]
         ] = {}  # by partition: device, bytes, bytes that come back
@@ -159,13 +159,13 @@ class SpaceLedger:
             before_waiting: releases all that whoever asks has reserved for others, or sees to it; called once, before
                 the first wait. Two that waited for each other's, or one for its own, would wait for ever.
         """
-        places = self._places(plan, log_dir, quarantine, file_count)
+        places = self._places(plan, partition, quarantine, file_count)
         has_let_go = False
         while True:
             with self._changed:
                 problems = self._try_to_hold(partition, places)
                 if problems is not None:
-                    if not problems:
+                    if not problems and places[0][0] == os.stat(log_dir).st_dev:
                         self._needed[log_dir] = self._needed.get(log_dir, self._spare_bytes) + places[0][2]
                     return problems
                 if has_let_go:
@@ -226,14 +226,18 @@ class SpaceLedger:
             return self._needed.get(log_dir, 0)
 
     def _places(
-        self, plan: PartitionPlan, log_dir: str, quarantine: str, file_count: int
+        self, plan: PartitionPlan, partition: str, quarantine: str, file_count: int
     ) -> list[tuple[int, str, int, int]]:
-        """Return (device, a path on it, bytes needed, bytes that come back) for each file system."""
-        known = self._layouts.get((log_dir, quarantine))
+        """Return (device, a path on it, bytes needed, bytes that come back) for each file system.
+
+        A folder may be on another file system than its log dir: mounted there, or named by a link.
+        """
+        device = os.stat(partition).st_dev
+        known = self._layouts.get((device, quarantine))
         if known is None:  # where quarantine is to be is on the device of what is above it
-            known = self._layouts[log_dir, quarantine] = _Layout(
-                block_bytes=_block_bytes(log_dir),
-                device=os.stat(log_dir).st_dev,
+            known = self._layouts[device, quarantine] = _Layout(
+                block_bytes=_block_bytes(partition),
+                device=device,
                 far_device=os.stat(nearest(quarantine)).st_dev,
             )
         need = need_of(plan, file_count=file_count, block_bytes=known.block_bytes)
@@ -241,10 +245,10 @@ class SpaceLedger:
         written = need.written_bytes + (need.copied_bytes if is_one else 0)
         given = need.returned_bytes + max(-written, 0)
         if is_one:
-            return [(known.device, log_dir, max(written, 0) + need.entered_bytes, given)]
+            return [(device, partition, max(written, 0) + need.entered_bytes, given)]
         saved = need.copied_bytes + need.linked_bytes + need.entered_bytes
         return [
-            (known.device, log_dir, max(written, 0), given),
+            (device, partition, max(written, 0), given),
             (known.far_device, nearest(quarantine), saved, 0),
         ]
 

@@ -307,8 +307,9 @@ class _RunUndoing:
             more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise UnsafeError(
                 f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{more}. "
-                "Nothing was changed. Remedy: none here: a broker was at work, or a run that was purged or has another "
-                "quarantine (--quarantine-dir; take that back first); the bytes stay in this one"
+                "Nothing was changed. Remedy: none here: a broker was at work, or a run that was purged, has another "
+                "quarantine (--quarantine-dir; take that back first) or, the clock having been set back, an earlier "
+                "name; the bytes stay in this one"
             )
 
     def _refuse_unaccounted(self, state: LogDirState) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ import pytest
 from segfmt.metadata_record import MetadataRecord
 from tests.cli.command import Done, assert_one_line, recover, run
 from tests.cli.paused import start_paused
-from tests.machine import OTHER_USERS, OTHERS_FILES, needs
+from tests.file_systems import read_only
+from tests.machine import MOUNTS, OTHER_USERS, OTHERS_FILES, needs
 from tests.recovery.driving import footprint, own_leftovers, quarantine_of
 from tests.recovery.test_config_metadata import level, register
 from tests.recovery.test_config_metadata import log as metadata_log
-from tests.samples import MARKER, Sample, tree_of, unpack
+from tests.samples import LOCK, MARKER, Sample, differences, tree_of, unpack
 
 OWNER, GROUP = 12345, 23456
 
@@ -330,3 +333,30 @@ def test_a_metadata_log_that_may_not_be_read_has_a_remedy(sample: Sample) -> Non
     assert_one_line(
         done, "__cluster_metadata-0/", "Remedy: run this as the broker's user, or as root, or give them with"
     )
+
+
+@pytest.mark.parametrize("place", ["beside", "elsewhere", pytest.param("read-only", marks=needs(MOUNTS))])
+def test_a_quarantine_that_cannot_be_written_is_found_before(
+    sample: Sample, ram_path: Path, place: str
+) -> None:
+    """In a dry run as well; a log dir with a marker, in which there is nothing to do, is no worse for it."""
+    give_away(ram_path, OWNER, GROUP)
+    _, broken = sample.log_dirs
+    assert run_as_brokers_user(sample).exit_code == 0
+    (broken / MARKER).unlink()
+    shutil.rmtree(quarantine_of(broken))
+    folder = quarantine_of(broken) if place == "beside" else ram_path / "elsewhere"
+    folder.mkdir()
+    options = () if place == "beside" else ("--quarantine-dir", str(folder))
+    found = tree_of(broken, ignore=[LOCK])
+    with read_only(folder) if place == "read-only" else nullcontext():
+        for dry_run in (("--dry-run",), ()):
+            done = run_as_brokers_user(sample, *options, *dry_run)
+            assert done.exit_code == 4, done
+            first, second = done.report["logDirs"]
+            assert first["status"] == "unchanged"
+            assert second["status"] == "offline"
+            why = "mounted read-only" if place == "read-only" else "this user may not write there"
+            assert why in second["error"]
+            assert f"{folder}" in second["error"]
+    assert differences(found, tree_of(broken, ignore=[LOCK])) == []

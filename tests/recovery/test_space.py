@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -115,8 +116,9 @@ def reserve(
     ledger: SpaceLedger, name: str, blocks: int, tmp_path: Path, **options: Callable[[], None]
 ) -> tuple[str, ...]:
     """Reserve *blocks* in the log dir *tmp_path*, whose quarantine is to be made in it; why not, in words."""
+    (tmp_path / name).mkdir(exist_ok=True)
     found = ledger.reserve(
-        name,
+        str(tmp_path / name),
         plan(write(blocks * BLOCK)),
         log_dir=str(tmp_path),
         quarantine=str(tmp_path / "not" / "yet"),
@@ -144,7 +146,7 @@ class TestLedger:
     def test_what_fits_fits(self, free: list[int], tmp_path: Path) -> None:
         ledger = SpaceLedger(dry_run=False)
         assert reserve(ledger, "a", 10, tmp_path) == ()
-        ledger.release("a")
+        ledger.release(str(tmp_path / "a"))
         assert reserve(ledger, "b", 10, tmp_path) == ()
 
     def test_what_does_not_fit_is_said_in_bytes(self, free: list[int], tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ class TestLedger:
         thread.start()
         thread.join(0.5)
         assert found == []
-        ledger.release("a")
+        ledger.release(str(tmp_path / "a"))
         thread.join(10)
         assert found == [()]
 
@@ -168,13 +170,13 @@ class TestLedger:
         ledger = SpaceLedger(dry_run=False)
         reserve(ledger, "a", 6, tmp_path)
         free[0] = 4 * BLOCK
-        ledger.release("a")
+        ledger.release(str(tmp_path / "a"))
         assert len(reserve(ledger, "b", 5, tmp_path)) == 1
 
     def test_a_dry_run_adds_up(self, free: list[int], tmp_path: Path) -> None:
         ledger = SpaceLedger(dry_run=True)
         assert reserve(ledger, "a", 6, tmp_path) == ()
-        ledger.release("a")
+        ledger.release(str(tmp_path / "a"))
         assert len(reserve(ledger, "b", 5, tmp_path)) == 1
         assert reserve(ledger, "c", 4, tmp_path) == ()
         assert ledger.needed_bytes(str(tmp_path)) == 10 * BLOCK
@@ -192,7 +194,7 @@ class TestLedger:
 
         def let_go() -> None:
             while held:
-                ledger.release(held.pop())
+                ledger.release(str(tmp_path / held.pop()))
 
         for name in "abcd":
             assert reserve(ledger, name, 6, tmp_path, before_waiting=let_go) == ()
@@ -289,6 +291,21 @@ class TestFullFileSystem:
         assert recover(sample_of(log), [log.log_dir]).exit_code in (0, 2)
         assert (log.log_dir / MARKER).exists()
 
+    @pytest.mark.parametrize("dry_run", [True, False])
+    def test_a_folder_that_is_on_a_file_system_of_its_own(
+        self, dry_run: bool, mount: Path, ram_path: Path
+    ) -> None:
+        log = make_log(ram_path / "d")
+        (folder,) = (path for path in log.log_dir.iterdir() if path.is_dir())
+        shutil.move(folder, mount / folder.name)
+        folder.symlink_to(mount / folder.name)
+        room = os.statvfs(mount)
+        (mount / "ballast").write_bytes(bytes(room.f_bavail * room.f_frsize))
+        report = recover(sample_of(log), [log.log_dir], dry_run=dry_run)
+        assert [one.status for one in report.partitions] == ["refused"]
+        assert str(folder) in report.partitions[0].reasons[0]
+        assert report.exit_code == 4
+
     @pytest.mark.parametrize("free_bytes", [90 << 10, 240 << 10, 400 << 10])
     @pytest.mark.parametrize(
         ("threads", "processes"), [(1, "never"), (2, "never"), (4, "never"), (2, "always")]
@@ -341,7 +358,7 @@ class TestSharedLedgers:
         thread.start()
         thread.join(0.5)
         assert found == []
-        one.release("a")
+        one.release(str(tmp_path / "a"))
         thread.join(10)
         assert found == [()]
 
@@ -362,7 +379,7 @@ class TestSharedLedgers:
         for ledger in ledgers:
             ledger._dry_run = True
         assert reserve(ledgers[0], "a", 6, tmp_path) == ()
-        ledgers[0].release("a")
+        ledgers[0].release(str(tmp_path / "a"))
         assert len(reserve(ledgers[1], "b", 6, tmp_path)) == 1
 
     def test_file_systems_are_told_apart(self, ledgers: list[SpaceLedger]) -> None:
