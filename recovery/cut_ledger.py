@@ -10,7 +10,8 @@ passes over it: LogManager.loadLogs looks at folders alone.
 
 The second line says that the cut is made. Without it, a kill came before or just behind the cut, and files that are
 still the same, by inode and length, were not cut. Missing offsets (`"holes"`) are entered before the hand-over: the
-next run reads nothing then, and finds none.
+next run reads nothing then, and finds none. So is what `--repair` moves away (`"moved"`), which the next run does not
+see either.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from recovery.durable import opened, remove_file, sync, write_fully, write_new
 from recovery.errors import LogDirLockedError
 from recovery.file_system import is_there, keeps_inodes, look_at, naming, open_file
 from recovery.model import Cut, Hole
-from recovery.report import CUT_LEDGER, EarlierCut, FileBefore, LogDirReport, PartitionReport, RecoveryReport
+from recovery.report import (
+    CUT_LEDGER,
+    EarlierCut,
+    EarlierMove,
+    FileBefore,
+    LogDirReport,
+    PartitionReport,
+    RecoveryReport,
+)
 from recovery.work_lock import WorkLocks
 from segfmt.filenames import SWAP_SUFFIX
 
@@ -80,11 +89,54 @@ class CutLedger:
             OSError: it cannot be read or written, or a file cannot be looked at.
         """
         with self._lock:
-            entries = self.entries()
+            entries, moves = self.entries(), self.moves()
             left = tuple(replace(one, is_made=True) for one in _made(self._log_dir, entries))
             if not dry_run and (left != entries or not left):
-                self._write(left)
+                self._write(left, moves)
         return left
+
+    def moves(self) -> tuple[EarlierMove, ...]:
+        """Return what repairs have moved away, in the order in which they have; not what a kill has left in its place.
+
+        Raises:
+            OSError: it cannot be read, or a place cannot be looked at.
+        """
+        return tuple(
+            one
+            for one in _moves(self._read())
+            if one.is_made or not is_there(os.path.join(self._log_dir, one.path))
+        )
+
+    def add_move(self, path: str, reason: str, quarantine: str) -> None:
+        """Enter, durably, that *path* of the log dir is about to be moved into the folder of runs *quarantine*.
+
+        Raises:
+            OSError: it cannot be written; nothing may be moved then.
+        """
+        move = EarlierMove(path, reason, time.time_ns() // 1_000_000, quarantine)
+        with self._lock:
+            self._append(_move_line(move))
+
+    def note_moved(self, path: str) -> None:
+        """Enter that *path* is moved; without that, what is in its place tells.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            self._append(_to_line({"moved": path, "is_made": True}), is_waited_for=False)
+
+    def forget_moves(self, paths: Collection[str] | None = None) -> None:
+        """Remove what was moved away, durably: those *paths*, moved back; of None all, told.
+
+        Raises:
+            OSError: it cannot be written; they may be told again.
+        """
+        with self._lock:
+            moves = self.moves()
+            left = [one for one in moves if paths is not None and one.path not in paths]
+            if len(left) < len(moves):
+                self._write(self.entries(), left)
 
     def add(self, report: PartitionReport) -> None:
         """Enter what a partition's recovery is about to cut, durably, as far as it is not there.
@@ -143,13 +195,14 @@ class CutLedger:
             entries, told = self.entries(), list(gone)
             left = [one for one in entries if one not in told]
             if len(left) < len(entries) or not left:
-                self._write(left)
+                self._write(left, self.moves())
 
-    def _write(self, entries: Collection[EarlierCut]) -> None:
-        """Let the file hold *entries*; of none it is gone, and so is what a kill has left of it, empty or half made."""
+    def _write(self, entries: Collection[EarlierCut], moves: Collection[EarlierMove]) -> None:
+        """Let the file hold this; of nothing it is gone, and so is what a kill has left of it, empty or half made."""
         temporary = self._path + TEMPORARY_SUFFIX
-        if entries:
-            write_new(temporary, b"".join(map(_line, entries)), like=self._path)
+        if entries or moves:
+            lines = [*map(_line, entries), *(_move_line(one._replace(is_made=True)) for one in moves)]
+            write_new(temporary, b"".join(lines), like=self._path)
             sync(temporary)
             os.rename(temporary, self._path)
             sync(self._log_dir)
@@ -297,6 +350,7 @@ def _forget_told(report: LogDirReport) -> None:
     entries = ledger.entries()
     told = {_key(one) for one in report.earlier_cuts}
     left = {_key(one) for one in _made(report.log_dir, untold(entries, report.partitions))} - told
+    ledger.forget_moves()
     ledger.forget(one for one in entries if _key(one) not in left)
 
 
@@ -353,6 +407,54 @@ def _line(entry: EarlierCut) -> bytes:
     )
 
 
+def _move_line(move: EarlierMove) -> bytes:
+    return _to_line(
+        {
+            "moved": move.path,
+            "reason": move.reason,
+            "time_ms": move.time_ms,
+            "quarantine": move.quarantine,
+            "is_made": move.is_made,
+        }
+    )
+
+
+def _moves(data: bytes) -> tuple[EarlierMove, ...]:
+    """Return what is entered as moved; a line that cannot be read stands for a cut."""
+    moves: list[EarlierMove] = []
+    for line in data.split(b"\n")[:-1]:
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            document = json.loads(line)
+            path, is_made = _read_path(document["moved"]), document["is_made"] is True
+            if "time_ms" in document:
+                moves.append(_read_move(path, document))
+            elif is_made:
+                moves = [one._replace(is_made=True) if one.path == path else one for one in moves]
+    return tuple(moves)
+
+
+def _read_move(path: str, document: Mapping[str, Any]) -> EarlierMove:
+    reason, quarantine = document["reason"], document["quarantine"]
+    if not (isinstance(reason, str) and isinstance(quarantine, str)):
+        raise TypeError
+    return EarlierMove(path, reason, _read_time(document["time_ms"]), quarantine, document["is_made"] is True)
+
+
+def _read_path(path: object) -> str:
+    """Return *path*, of a file or folder of the log dir, or of a file in a folder of it."""
+    if not isinstance(path, str) or path.count("/") > 1:
+        raise TypeError
+    return "/".join(map(plain_name, path.split("/")))
+
+
+def _read_time(time_ms: object) -> int:
+    if type(time_ms) is not int:
+        raise TypeError
+    if not 0 <= time_ms <= _LATEST_MS:
+        raise ValueError(f"{time_ms} ms is no time")
+    return time_ms
+
+
 def _to_line(document: Mapping[str, Any]) -> bytes:
     return json.dumps({"version": _VERSION, **document}).encode() + b"\n"
 
@@ -363,6 +465,9 @@ def _entries(data: bytes) -> tuple[EarlierCut, ...]:
     for line in lines:
         try:
             document = json.loads(line)
+            if "moved" in document:
+                _read_path(document["moved"])
+                continue
             partition = plain_name(document["partition"])
             if "cuts" in document:
                 entries.append(_read_entry(partition, document))
@@ -376,11 +481,9 @@ def _entries(data: bytes) -> tuple[EarlierCut, ...]:
 
 
 def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
-    time_ms, quarantine = document["time_ms"], document["quarantine"]
-    if type(time_ms) is not int or not isinstance(quarantine, str | None):
+    time_ms, quarantine = _read_time(document["time_ms"]), document["quarantine"]
+    if not isinstance(quarantine, str | None):
         raise TypeError
-    if not 0 <= time_ms <= _LATEST_MS:
-        raise ValueError(f"{time_ms} ms is no time")
     cuts = [_read_loss({"is_scattered": False, **cut}, _CUT_FIELDS, "file") for cut in document["cuts"]]
     holes = [_read_loss(hole, _HOLE_FIELDS, "before") for hole in document.get("holes", ())]
     return EarlierCut(

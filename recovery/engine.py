@@ -245,6 +245,10 @@ class Engine:
 
     def _list_log_dirs(self, now_ms: int) -> list[LogDirInventory]:
         settings_of = self._settings()
+        for log_dir in self._log_dirs:
+            with suppress(OSError):  # it goes offline for that
+                for move in CutLedger(log_dir).moves():
+                    self._note(log_dir, str(move))
         survey = survey_log_dirs(
             [log_dir for log_dir in self._log_dirs if log_dir not in self._offline],
             partial(

@@ -132,9 +132,7 @@ def recover(
             keep_deleted=keep_deleted,
             force=force,
             repair=repair,
-            problems=_problems(
-                identity, dirs, older_version(metadata, identity.node_id, config or {}), force=force
-            ),
+            problems=_problems(identity, dirs, metadata, config or {}, force=force),
             restart=restart,
             observers=observers,
             stop=stop,
@@ -158,9 +156,15 @@ def _refuse_wrong_numbers(threads: int | None, max_bytes_per_second: int | None)
 
 
 def _problems(
-    identity: Identity, dirs: BrokerDirs, older: str | None, *, force: bool
+    identity: Identity,
+    dirs: BrokerDirs,
+    metadata: ClusterMetadata | None,
+    config: Mapping[str, str],
+    *,
+    force: bool,
 ) -> dict[str, tuple[Problem, ...]]:
     """Return, by log dir, why it may not be touched: whose it is, and where quarantine would lie."""
+    older = older_version(metadata, identity.node_id, config)
     places = place_problems(dirs.log_dirs, older) if dirs.quarantine_dir is None else {}
     return {
         one: (

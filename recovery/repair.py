@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Collection, Iterable
 
 from recovery.actions import LOG_DIR_ITSELF
+from recovery.cut_ledger import CutLedger
 from recovery.errors import LogDirOfflineError
 from recovery.file_system import is_file, mount_of, nearest
 from recovery.inventory import LogDirInventory
@@ -76,12 +77,15 @@ def repair_log_dir(
     if not moves:
         return Repaired(inventory=inventory)
     lines, gone = [], []
+    ledger = CutLedger(inventory.log_dir)
     for move in moves:
         path = os.path.join(inventory.log_dir, move.path)
         try:
             _refuse_far_folder(path, quarantine)
             if not dry_run:
+                ledger.add_move(move.path, move.reason, quarantine.root)
                 quarantine.move_away(path, folder=move.folder, reason=move.reason)
+                ledger.note_moved(move.path)
         except OSError as error:
             if error.errno not in _STAYS_ERRNOS:
                 raise LogDirOfflineError(inventory.log_dir, error) from error

@@ -104,12 +104,37 @@ class PartitionReport:
         }
 
 
+def _time_text(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ms / 1000))
+
+
 class FileBefore(NamedTuple):
     """A file of a partition before a cut; its inode where the file system keeps those."""
 
     file: str
     size_bytes: int
     inode: int | None = None
+
+
+class EarlierMove(NamedTuple):
+    """What the repair of an earlier run has moved to quarantine, without anybody having been told.
+
+    Attributes:
+        path: relative to the log dir.
+        quarantine: the folder of all runs that it is in.
+    """
+
+    path: str
+    reason: str
+    time_ms: int
+    quarantine: str
+    is_made: bool = False
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: moved away by --repair of an earlier run, at {_time_text(self.time_ms)}: {self.reason}; "
+            f"kept in {self.quarantine}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +185,7 @@ class EarlierCut:
             return (
                 f"cut by an earlier run: a line of {CUT_LEDGER} cannot be read. Remedy: see quarantine list"
             )
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.time_ms / 1000))
+        at = _time_text(self.time_ms)
         if not self.cuts:
             return f"{self.partition}: found by an earlier run, at {at}: {'; '.join(map(str, self.holes))}"
         place = f"; kept in {self.quarantine}" if self.quarantine else ""

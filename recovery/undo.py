@@ -21,7 +21,7 @@ from recovery.actions import (
 )
 from recovery.apply import publish, stage
 from recovery.commit import Commit
-from recovery.cut_ledger import forget_run
+from recovery.cut_ledger import CutLedger, forget_run
 from recovery.durable import (
     remove_empty_folder,
     rename_anywhere,
@@ -369,6 +369,9 @@ class _RunUndoing:
             self._marker.put_back()
             remove_undone(self.root, self.run)
             forget_run(self._log_dir, self.root, self.run)
+            CutLedger(self._log_dir).forget_moves(
+                [os.path.relpath(self._place(one), self._log_dir) for one in self._moves]
+            )
             sync(self.root)  # without its journal a run that came back would be taken for one to undo
             self._journal.remove()
         finally:

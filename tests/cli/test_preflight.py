@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import assert_one_line, recover, run
+from recovery.report import CUT_LEDGER
+from tests.cli.command import assert_one_line, recover, run, run_unheard
 from tests.file_systems import read_only
 from tests.machine import MOUNTS, needs
-from tests.recovery.driving import footprint, log_bytes, lost_batches, quarantine_of
+from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of
 from tests.samples import MARKER, Sample, unpack
 
 PARTITION = "old-v0-0"
@@ -211,3 +212,23 @@ def test_segments_that_are_one_file_by_two_names(ram_path: Path) -> None:
     (other / first).write_bytes(copy)
     parts = [part for one in recover(sample).report["logDirs"] for part in one["partitions"]]
     assert [one["partition"] for one in parts if one["status"] == "refused"] == ["transactions-0"]
+
+
+def test_what_a_repair_has_moved_is_told_until_somebody_hears_it(sample: Sample, folder: Path) -> None:
+    arguments = ("recover", "-c", str(sample.config), "--now", str(sample.now_ms), "--progress", "none")
+    run_unheard(*arguments, "--repair")
+    moved = ("backup", f"{PARTITION}/foo.log", f"{PARTITION}/leader-epoch-checkpoint")
+    for options, is_told in ((["--dry-run"], True), ([], True), ([], False)):
+        done = recover(sample, *options)
+        assert done.exit_code == 0
+        notes = [note["text"] for note in done.report["logDirs"][0]["notes"]]
+        told = [name for name in moved if any(note.startswith(f"{name}: moved away by") for note in notes)]
+        assert told == (list(moved) if is_told else [])
+    assert own_leftovers(sample.log_dirs[0]) == []
+
+
+def test_what_is_moved_back_is_not_told(sample: Sample, folder: Path) -> None:
+    arguments = ("recover", "-c", str(sample.config), "--now", str(sample.now_ms), "--progress", "none")
+    run_unheard(*arguments, "--repair")
+    assert run("undo", "-c", sample.config).exit_code == 0
+    assert not (sample.log_dirs[0] / CUT_LEDGER).exists()
