@@ -89,9 +89,9 @@ class CutLedger:
             OSError: it cannot be read or written, or a file cannot be looked at.
         """
         with self._lock:
-            entries, moves = self.entries(), self.moves()
+            entries, moves = self.entries(), tuple(one._replace(is_made=True) for one in self.moves())
             left = tuple(replace(one, is_made=True) for one in _made(self._log_dir, entries))
-            if not dry_run and (left != entries or not left):
+            if not dry_run and (left != entries or not left or moves != _moves(self._read())):
                 self._write(left, moves)
         return left
 

@@ -385,9 +385,8 @@ class _RunUndoing:
         for number, change in reversed(list(enumerate(self._changes))):
             check_stop()
             self._take_back(journal, f"{number}", change)
-        if (
-            self._moves and _TAKEN_BACK_NOTE not in journal.notes
-        ):  # what is moved back may have a name that the recovery had made
+        # What is moved back may have a name that the recovery had made: killed behind that, nothing goes once more.
+        if self._moves and _TAKEN_BACK_NOTE not in journal.notes:
             sync_below(self._log_dir)
             journal.note(_TAKEN_BACK_NOTE, {})
         for move in reversed(self._moves):

@@ -126,6 +126,25 @@ def test_what_was_not_cut_is_struck_out(log_dir: Path) -> None:
     assert own_leftovers(log_dir) == []
 
 
+def test_what_was_moved_away_is_told_though_a_recovery_makes_it_anew(log_dir: Path) -> None:
+    """The kill came behind the move; one before it leaves the file, and nothing to tell."""
+    ledger, name = CutLedger(str(log_dir)), f"t-0/{FIRST.file}"
+    ledger.add_move(name, "malformed", "/quarantine")
+    assert ledger.moves() == ()
+    assert settled(log_dir) == []
+    assert own_leftovers(log_dir) == []
+    ledger.add_move(name, "malformed", "/quarantine")
+    (log_dir / name).unlink()
+    ledger.settle()
+    (log_dir / name).write_bytes(b"made anew")
+    (move,) = ledger.moves()
+    assert str(move).startswith(f"{name}: moved away by --repair of an earlier run, at ")
+    ledger.forget_moves(["t-0/other"])
+    assert ledger.moves() == (move,)
+    ledger.forget_moves([name])
+    assert not (log_dir / CUT_LEDGER).exists()
+
+
 SWAPPED = Cut(file="10.log.swap", base_offset=10, position=60, size_bytes=40, batch_count=0, reason="torn")
 REPLACED = Cut(file="10.log", base_offset=10, position=60, size_bytes=40, batch_count=2, reason="replaced")
 
