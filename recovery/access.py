@@ -67,6 +67,11 @@ def broker_user(log_dir: str) -> BrokerUser:
     return _user(found.st_uid, found.st_gid)
 
 
+def own_user() -> BrokerUser:
+    """Return the user that this process runs as, judged in the same way."""
+    return _user(os.geteuid(), os.getegid())
+
+
 def _user(uid: int, gid: int) -> BrokerUser:
     gids = {gid}
     try:

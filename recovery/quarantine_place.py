@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 
+from recovery.access import own_user
 from recovery.file_system import OddFileError, is_folder, is_link, is_there, mount_of, nearest
 from recovery.problem import Problem
 
@@ -117,6 +118,8 @@ def write_problem(log_dir: str, quarantine_dir: str | None) -> Problem | None:
     if os.access(place, os.W_OK | os.X_OK) or not os.access(log_dir, os.W_OK):
         return None
     is_read_only = bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    if not (is_read_only or own_user().lacks(os.stat(place), "wx")):
+        return None  # access(2) is "no" for whatever goes wrong, an I/O error as well: whoever writes meets that
     why = (
         "it lies on a file system that is mounted read-only"
         if is_read_only
