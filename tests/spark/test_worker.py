@@ -126,7 +126,7 @@ def test_modules_are_frozen_once_until_there_are_more(monkeypatch: pytest.Monkey
     assert gc.get_freeze_count() < frozen + len(later)
     monkeypatch.setitem(sys.modules, "one_more_module", sys)
     worker.prepare_worker()
-    assert gc.get_freeze_count() >= frozen + len(later) - 100
+    assert gc.get_freeze_count() >= frozen + len(later) // 2  # of what was frozen before, some may be gone
 
 
 def test_the_version_is_that_of_pyspark() -> None:
