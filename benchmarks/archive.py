@@ -36,11 +36,11 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import machine, small_logs
 from benchmarks.generate import Shape, generate, read_size
 from benchmarks.small_segments import make_small_segments
-from recovery.archive.layouts import make_layout
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.stores import open_store
-from recovery.archive.survey import SurveyedPartition, survey
-from recovery.scrub import verify
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.layouts.layouts import make_layout
+from recovery.archive.stores.stores import open_store
+from recovery.check.api import verify
 from tests.in_process import verdicts_of
 from tests.s3_server import S3Server, in_environment
 from tests.spark_cluster import StandaloneCluster, settings

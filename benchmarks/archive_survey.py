@@ -23,15 +23,15 @@ from uuid import UUID
 
 import numpy as np
 
-from recovery.archive.layout import Layout
-from recovery.archive.layouts import LAYOUT_NAMES, make_layout
-from recovery.archive.local_store import LocalStore
-from recovery.archive.packing import pack
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.segment_table import ObjectTable
-from recovery.archive.store import Level
-from recovery.archive.survey import SurveyedPartition, survey
-from recovery.archive.survey_spool import SurveySpool
+from recovery.archive.check.packing import pack
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.layouts.layouts import LAYOUT_NAMES, make_layout
+from recovery.archive.stores.local_store import LocalStore
+from recovery.archive.stores.segment_table import ObjectTable
+from recovery.archive.stores.store import Level
 from segfmt.kafka_uuid import format_uuid
 
 MOST_SECONDS = 60.0
@@ -118,9 +118,9 @@ def measured_survey(store: MadeUpStore, layout: Layout) -> dict[str, float]:
 
 def measured_read_plan(store: MadeUpStore, layout: Layout) -> dict[str, float]:
     """Plan the reading of all records; return counts and CPU seconds."""
-    from recovery.archive.read_plan import plan_reads
-    from recovery.archive.read_request import ReadRequest, Selection
-    from recovery.archive.record_columns import ReadOptions
+    from recovery.archive.records.read_plan import plan_reads
+    from recovery.archive.records.read_request import ReadRequest, Selection
+    from recovery.archive.records.record_columns import ReadOptions
     from recovery.spark.data_source import Task
 
     wanted = ReadRequest(

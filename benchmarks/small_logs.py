@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from native.log_checks import LOG_ROW_DTYPE, check_logs
-from recovery.archive.scanned import ScanOptions
-from recovery.observer import Event, LogDirStarted, SegmentRecovered
+from recovery.archive.check.scanned import ScanOptions
+from recovery.watch.events import Event, LogDirStarted, SegmentRecovered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 # ^ kernels: numba infers their types, mypy cannot follow it
 """The kernel that goes through many whole logs, small ones, and says of each whether all of it is plainly sound.
 
-It makes no judgement: "sound" is said where no check of `recovery.segment_scrub` could find anything in the log, and
+It makes no judgement: "sound" is said where no check of `recovery.check.segment` could find anything in the log, and
 whatever is unusual is left to those checks. So a batch here has one comparison a rule, and nothing that is wrong has
 words.
 

@@ -1,6 +1,6 @@
 """Many small logs gone through in one call: which of them are sound from their first byte to their last.
 
-What is said is "sound" or "look closer", and never what is wrong: that is for `recovery.segment_scrub`, which finds
+What is said is "sound" or "look closer", and never what is wrong: that is for `recovery.check.segment`, which finds
 nothing in a log that is sound here. Messages of magic 0 and 1, odd control batches, and producers that write in
 transactions and outside of them in one log are looked at more closely, although they may be sound.
 

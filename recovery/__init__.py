@@ -13,18 +13,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recovery.local import recover as recover
-    from recovery.report import PartitionReport as PartitionReport
-    from recovery.report import RecoveryReport as RecoveryReport
-    from recovery.scrub import verify as verify
-    from recovery.scrub_report import ScrubReport as ScrubReport
+    from recovery.check.api import verify as verify
+    from recovery.check.report import ScrubReport as ScrubReport
+    from recovery.engine.api import recover as recover
+    from recovery.engine.report import PartitionReport as PartitionReport
+    from recovery.engine.report import RecoveryReport as RecoveryReport
 
 _PLACES = {
-    "recover": "recovery.local",
-    "RecoveryReport": "recovery.report",
-    "PartitionReport": "recovery.report",
-    "verify": "recovery.scrub",
-    "ScrubReport": "recovery.scrub_report",
+    "recover": "recovery.engine.api",
+    "RecoveryReport": "recovery.engine.report",
+    "PartitionReport": "recovery.engine.report",
+    "verify": "recovery.check.api",
+    "ScrubReport": "recovery.check.report",
 }
 
 __all__ = ["PartitionReport", "RecoveryReport", "ScrubReport", "recover", "verify"]

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from recovery.archive.local_store import LocalStore
-from recovery.archive.remote_metadata import read_remote_metadata
+from recovery.archive.remote.remote_metadata import read_remote_metadata
+from recovery.archive.stores.local_store import LocalStore
 from segfmt.aiven_chunks import FixedChunks, variable_chunks
 from segfmt.aiven_manifest import (
     AivenEncryption,

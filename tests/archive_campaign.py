@@ -17,13 +17,13 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
-from recovery.archive.aiven_cipher import AivenKeys, load_aiven_keys
-from recovery.archive.expectations import open_expectations
-from recovery.archive.layouts import layout_of
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.stores import open_store
-from recovery.archive.survey import SurveyedPartition, survey
-from recovery.verdict import Finding
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.layouts.aiven_cipher import AivenKeys, load_aiven_keys
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.stores.stores import open_store
+from recovery.check.finding import Finding
 from tests.aiven_archive import KEY_ID, write_private_key
 from tests.archive.log_findings import of_logs, with_found_ends
 from tests.archive.metadata_topic import write_metadata

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recovery.report import RecoveryReport
+from recovery.engine.report import RecoveryReport
 from tests.mutilate import Victim
 from tests.recovery.driving import recover
 from tests.samples import MARKER, Sample, tree_of, write_tree

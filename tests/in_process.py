@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recovery.archive.chain import Write
-from recovery.archive.layout import Layout
-from recovery.archive.packing import PackedTask
-from recovery.archive.partition_fold import PartitionFold, PartitionVerdict
-from recovery.archive.record import encode_record
-from recovery.archive.scan_rows import fold_rows, scan_task
-from recovery.archive.segment_map import SegmentMap
-from recovery.archive.store import Store
-from recovery.archive.stored_folder import scan_folder
-from recovery.archive.survey import SurveyedPartition
+from recovery.archive.check.chain import Write
+from recovery.archive.check.packing import PackedTask
+from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
+from recovery.archive.check.record import encode_record
+from recovery.archive.check.scan_rows import fold_rows, scan_task
+from recovery.archive.check.segment_map import SegmentMap
+from recovery.archive.check.stored_folder import scan_folder
+from recovery.archive.check.survey import SurveyedPartition
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.stores.store import Store
 
 
 def verdicts_of(

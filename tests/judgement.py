@@ -29,8 +29,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from recovery.model import Cut
-from recovery.report import PartitionReport, RecoveryReport
+from recovery.engine.report import PartitionReport, RecoveryReport
+from recovery.load.model import Cut
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import MalformedCheckpointError
 from tests.kafka import Oracle, OracleOutcome

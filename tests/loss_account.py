@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from recovery.report import PartitionReport
+from recovery.engine.report import PartitionReport
 from segfmt.errors import FormatError
 from segfmt.message_set import read_messages
 from segfmt.record import read_records

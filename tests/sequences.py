@@ -27,8 +27,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recovery.quarantine_place import INSIDE_FOLDER
-from recovery.report import CUT_LEDGER
+from recovery.engine.report import CUT_LEDGER
+from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Action, Fault
 from tests.faults.states import MADE_STATES, State, seeded_state

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recovery.actions import (
+from recovery.load.model import LogSettings
+from recovery.logdir.inventory import list_log_dir
+from recovery.plan.actions import (
     TEMPORARY_SUFFIX,
 )
-from recovery.inventory import list_log_dir
-from recovery.model import LogSettings
 from segfmt.java_hash_map import computed_hash_map_order
 from tests import builders
 from tests.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 from hypothesis import settings
 
-from recovery import observer
+from recovery.watch import events as observer
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("segfmt", "native", "recovery")
@@ -124,17 +124,17 @@ def test_nothing_is_put_off_and_nothing_is_of_one_machine(text: Path) -> None:
 
 @pytest.mark.parametrize("name", ["gauges", "kafka_lines"])
 def test_every_event_is_matched_by_those_that_need_all(name: str) -> None:
-    assert event_names() - matched_classes(ROOT / f"recovery/{name}.py") == set()
+    assert event_names() - matched_classes(ROOT / f"recovery/watch/{name}.py") == set()
 
 
 def test_the_terminal_prints_a_line_for_each_event_of_trouble() -> None:
     assert event_names() >= TROUBLE
-    assert TROUBLE - matched_classes(ROOT / "recovery/terminal_notices.py") == set()
+    assert TROUBLE - matched_classes(ROOT / "recovery/watch/terminal_notices.py") == set()
 
 
 def test_only_the_writer_and_those_with_files_of_their_own_change_files() -> None:
-    """`recovery/apply.py` is the only writer of log dirs, by the calls in `recovery/durable.py`; quarantine, journal
-    and lock have files of their own."""
+    """`recovery/write/apply.py` is the only writer of log dirs, by the calls in `recovery/write/durable.py`;
+    quarantine, journal and lock have files of their own."""
     writers = {
         "rename",
         "replace",
@@ -225,14 +225,14 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
         and not ast.unparse(node.args[0]).startswith(("open_file(", "descriptor"))
     }
     elsewhere = {
-        "recovery/page_cache.py",  # the kernel's own files
-        "recovery/spool.py",  # without a name
+        "recovery/read/page_cache.py",  # the kernel's own files
+        "recovery/read/spool.py",  # without a name
         "recovery/cli/main.py",  # the standard streams
         "recovery/cli/session.py",
-        "recovery/work_lock.py",  # folders
-        "recovery/archive/local_store.py",  # new files, and folders
-        "recovery/archive/listed_store.py",  # what an option names
-        "recovery/journal_file.py",  # a new file
-        "recovery/file_system.py",
+        "recovery/logdir/work_lock.py",  # folders
+        "recovery/archive/stores/local_store.py",  # new files, and folders
+        "recovery/archive/stores/listed_store.py",  # what an option names
+        "recovery/write/journal_file.py",  # a new file
+        "recovery/read/file_system.py",
     }
     assert {place.partition(":")[0] for place in found} == elsewhere, found

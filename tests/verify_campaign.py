@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recovery.scrub_report import ScrubReport
+from recovery.check.report import ScrubReport
 from segfmt import layout
 from segfmt.errors import FormatError
 from segfmt.record_batch import walk_batches

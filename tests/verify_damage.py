@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recovery.scrub_report import ScrubReport
-from recovery.verdict import Finding
+from recovery.check.finding import Finding
+from recovery.check.report import ScrubReport
 from tests.damaged_partition import DamagedPartition
 from tests.mutilate import DAMAGES, FAMILIES, make_victim
 from tests.recovery.driving import recover

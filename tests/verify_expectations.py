@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from recovery.report import RecoveryReport
+from recovery.engine.report import RecoveryReport
 from segfmt.errors import FormatError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, FileKind, file_kind
 from segfmt.partition_metadata import read_partition_metadata

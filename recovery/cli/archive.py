@@ -17,7 +17,7 @@ from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 
 if TYPE_CHECKING:
-    from recovery.archive.report import ArchiveReport
+    from recovery.archive.check.report import ArchiveReport
 
 _INVENTORY_EPILOG = """\
 exit codes:
@@ -208,7 +208,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
     from recovery.spark import archive
     from recovery.spark.session import open_session
     from recovery.stop_request import StopRequest
-    from recovery.watching import open_observers
+    from recovery.watch.open import open_observers
 
     stop = StopRequest()
     signals.forward_to(stop)

@@ -110,8 +110,8 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
     Raises:
         UsageError: the file or a property cannot be read.
     """
-    from recovery.config import BrokerConfig
-    from recovery.setting import Layer
+    from recovery.broker.config import BrokerConfig
+    from recovery.broker.settings import Layer
 
     file = getattr(arguments, "config", None)
     properties, notes = ({}, []) if file is None else _read_properties(file)
@@ -153,7 +153,7 @@ def topic_configs_of(arguments: argparse.Namespace) -> dict[str, dict[str, str]]
     Raises:
         UsageError: it is neither.
     """
-    from recovery.topic_configs import read_topic_configs
+    from recovery.broker.topic_configs import read_topic_configs
 
     text: str | None = arguments.topic_config
     if text is None:

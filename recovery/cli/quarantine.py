@@ -11,8 +11,8 @@ from recovery.cli.arguments import add_log_dir_arguments, log_dirs_of, propertie
 from recovery.errors import UsageError
 
 if TYPE_CHECKING:
-    from recovery.quarantine_report import LogDirListing, QuarantineListing
-    from recovery.quarantine_runs import QuarantineRun
+    from recovery.saved.report import LogDirListing, QuarantineListing
+    from recovery.saved.runs import QuarantineRun
 
 _LIST_EPILOG = """\
 exit codes:
@@ -99,8 +99,8 @@ def run_list(arguments: argparse.Namespace) -> int:
 def run_purge(arguments: argparse.Namespace) -> int:
     """Run `quarantine purge` and return its exit code."""
     from recovery.cli.session import print_result
-    from recovery.purge import purge
-    from recovery.quarantine_report import PurgeReport
+    from recovery.saved.purge import purge
+    from recovery.saved.report import PurgeReport
 
     latest_ms = _now_ms() - 1000 * (arguments.older_than or 0)
 
@@ -121,7 +121,7 @@ def run_purge(arguments: argparse.Namespace) -> int:
 
 
 def _listing(arguments: argparse.Namespace) -> QuarantineListing:
-    from recovery.quarantine_report import QuarantineListing
+    from recovery.saved.report import QuarantineListing
 
     log_dirs, place = _paths(arguments)
     return QuarantineListing(
@@ -133,10 +133,10 @@ def _listing(arguments: argparse.Namespace) -> QuarantineListing:
 
 
 def _log_dir_listing(log_dir: str, place: str | None, *, is_verified: bool) -> LogDirListing:
-    from recovery.purge import runs_of, unfinished
-    from recovery.quarantine_place import possible_roots
-    from recovery.quarantine_report import ListedRun, LogDirListing
-    from recovery.quarantine_runs import check_run
+    from recovery.logdir.quarantine_place import possible_roots
+    from recovery.saved.purge import runs_of, unfinished
+    from recovery.saved.report import ListedRun, LogDirListing
+    from recovery.saved.runs import check_run
 
     places = possible_roots(log_dir, place)
     try:
@@ -156,8 +156,8 @@ def _log_dir_listing(log_dir: str, place: str | None, *, is_verified: bool) -> L
 
 def _refuse_missing(log_dir: str, place: str | None) -> None:
     """Raise UsageError where neither *log_dir* nor anything in quarantine from it is there: it may be gone itself."""
-    from recovery.file_system import is_folder
-    from recovery.quarantine_place import quarantine_roots
+    from recovery.logdir.quarantine_place import quarantine_roots
+    from recovery.read.file_system import is_folder
 
     if not any(is_folder(one) for one in (log_dir, *quarantine_roots(log_dir, place))):
         raise UsageError(f"{log_dir}: no such log dir, and nothing in quarantine from it")
@@ -165,9 +165,9 @@ def _refuse_missing(log_dir: str, place: str | None) -> None:
 
 def _paths(arguments: argparse.Namespace) -> tuple[list[str], str | None]:
     """Return the log dirs and the quarantine dir as absolute paths."""
-    from recovery.broker_dirs import quarantine_place, refuse_relative
-    from recovery.config import BrokerConfig
-    from recovery.file_system import absolute
+    from recovery.broker.config import BrokerConfig
+    from recovery.logdir.dirs import quarantine_place, refuse_relative
+    from recovery.read.file_system import absolute
 
     log_dirs = log_dirs_of(arguments)
     if log_dirs is None:

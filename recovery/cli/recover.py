@@ -21,7 +21,7 @@ from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
-    from recovery.report import RecoveryReport
+    from recovery.engine.report import RecoveryReport
 
 _EPILOG = """\
 exit codes:
@@ -121,15 +121,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _acknowledge(report: RecoveryReport) -> None:
-    from recovery.cut_ledger import acknowledge
+    from recovery.engine.cut_ledger import acknowledge
 
     acknowledge(report)
 
 
 def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
-    from recovery.local import recover
+    from recovery.engine.api import recover
     from recovery.stop_request import StopRequest
-    from recovery.watching import open_observers
+    from recovery.watch.open import open_observers
 
     stop = StopRequest()
     signals.forward_to(stop)

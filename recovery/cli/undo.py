@@ -13,7 +13,7 @@ from recovery.cli.session import print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
-    from recovery.undo import LogDirUndo
+    from recovery.saved.undo import LogDirUndo
 
 _EPILOG = """\
 exit codes:
@@ -51,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
     with watched_signals() as signals:
         try:
-            from recovery.broker_dirs import find_broker_dirs
+            from recovery.logdir.dirs import find_broker_dirs
+            from recovery.saved.undo import undo
             from recovery.stop_request import StopRequest
-            from recovery.undo import undo
 
             stop = StopRequest()
             signals.forward_to(stop)
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
-    from recovery.actions import action_words
+    from recovery.plan.actions import action_words
 
     document = {
         "version": 1,
@@ -106,7 +106,7 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
 
 
 def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Iterable[str]:
-    from recovery.actions import action_words
+    from recovery.plan.actions import action_words
     from recovery.printable import printable
 
     looked = (

@@ -20,7 +20,7 @@ from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
-    from recovery.scrub_report import ScrubReport
+    from recovery.check.report import ScrubReport
 
 _EPILOG = """\
 exit codes:
@@ -78,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace, signals: Signals) -> ScrubReport:
-    from recovery.scrub import verify
+    from recovery.check.api import verify
     from recovery.stop_request import StopRequest
-    from recovery.watching import open_observers
+    from recovery.watch.open import open_observers
 
     stop = StopRequest()
     signals.forward_to(stop)

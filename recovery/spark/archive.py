@@ -13,22 +13,22 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from recovery.archive.aiven_cipher import NO_KEYS, load_aiven_keys
-from recovery.archive.inventory_report import InventoryReport
-from recovery.archive.inventory_run import inventory as take_inventory
-from recovery.archive.layouts import AUTO, LAYOUT_NAMES
-from recovery.archive.report import ArchiveReport
-from recovery.archive.scanned import ScanOptions
-from recovery.config import BrokerConfig, misspelled
+from recovery.archive.check.report import ArchiveReport
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.inventory.report import InventoryReport
+from recovery.archive.inventory.run import inventory as take_inventory
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, load_aiven_keys
+from recovery.archive.layouts.layouts import AUTO, LAYOUT_NAMES
+from recovery.broker.config import BrokerConfig, misspelled
+from recovery.broker.settings import Layer
+from recovery.broker.topic_configs import TopicConfigs
+from recovery.check.choice import PartitionChoice
 from recovery.errors import UsageError
-from recovery.file_system import absolute
-from recovery.observer import Observer
-from recovery.partition_choice import PartitionChoice
-from recovery.setting import Layer
+from recovery.read.file_system import absolute
 from recovery.spark.jobs import ArchiveRun
 from recovery.spark.session import open_session
 from recovery.stop_request import StopRequest
-from recovery.topic_configs import TopicConfigs
+from recovery.watch.events import Observer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,15 +25,15 @@ from typing import TYPE_CHECKING
 import cramjam
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 
-from recovery.archive.broker_view import BrokerView
-from recovery.archive.layouts import layout_of
-from recovery.archive.read_plan import plan_reads
-from recovery.archive.read_request import ReadRequest, SegmentRun
-from recovery.archive.record_columns import LeftOut
-from recovery.archive.record_schema import Include, column_called, sql_schema
-from recovery.archive.stores import open_store
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.read_plan import plan_reads
+from recovery.archive.records.read_request import ReadRequest, SegmentRun
+from recovery.archive.records.record_columns import LeftOut
+from recovery.archive.records.record_schema import Include, column_called, sql_schema
+from recovery.archive.stores.stores import open_store
+from recovery.check.choice import SelectedPartitions
 from recovery.errors import UsageError
-from recovery.partition_choice import SelectedPartitions
 from recovery.spark.pushed_filters import narrowed
 from recovery.spark.source_options import SourceOptions
 from recovery.spark.worker import prepare_worker
@@ -133,7 +133,7 @@ class SegmentReader(DataSourceReader):
         prepare_worker()
         if not isinstance(partition, Task):  # Spark's own, where there is nothing to read
             return
-        from recovery.archive.archive_reader import read_task
+        from recovery.archive.records.archive_reader import read_task
 
         left_out = _LeftOutCount()
         layout, runs = partition.share

@@ -19,22 +19,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from recovery.archive.expectations import open_expectations
-from recovery.archive.layouts import layout_of, refuse_nothing
-from recovery.archive.output import VERDICTS, kept_digests
-from recovery.archive.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
-from recovery.archive.progress import ArchiveProgress, TaskShare
-from recovery.archive.report import ArchiveReport
-from recovery.archive.scanned import DIGEST_BYTES, ScanOptions
-from recovery.archive.stores import open_archive, open_store
-from recovery.archive.survey import NO_TOPIC_CONFIGS, SurveyedPartition, survey
-from recovery.archive.survey_spool import SurveySpool
-from recovery.archive.tally import Tally
-from recovery.archive.walk import UnlistedPrefix
+from recovery.archive.check.output import VERDICTS, kept_digests
+from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
+from recovery.archive.check.progress import ArchiveProgress, TaskShare
+from recovery.archive.check.report import ArchiveReport
+from recovery.archive.check.scanned import DIGEST_BYTES, ScanOptions
+from recovery.archive.check.survey import NO_TOPIC_CONFIGS, SurveyedPartition, survey
+from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.check.tally import Tally
+from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.layouts.layouts import layout_of, refuse_nothing
+from recovery.archive.layouts.walk import UnlistedPrefix
+from recovery.archive.stores.stores import open_archive, open_store
+from recovery.broker.topic_configs import TopicConfigs
+from recovery.check.choice import PartitionChoice
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
-from recovery.notifier import Notifier
-from recovery.observer import Observer
-from recovery.partition_choice import PartitionChoice
 from recovery.problem import Note
 from recovery.spark.tasks import (
     FOLD_DDL,
@@ -47,13 +46,14 @@ from recovery.spark.tasks import (
 )
 from recovery.spark.watch import is_connect, watched_tasks
 from recovery.stop_request import StopRequest
-from recovery.topic_configs import TopicConfigs
+from recovery.watch.events import Observer
+from recovery.watch.notifier import Notifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from recovery.archive.layout import Layout
-    from recovery.archive.store import Store
+    from recovery.archive.layouts.layout import Layout
+    from recovery.archive.stores.store import Store
 
 _WAVE_BYTES = 16 << 20
 """Of pickled tasks in one wave: they travel with the job."""

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
 
-from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
-from recovery.archive.layouts import AUTO, LAYOUT_NAMES
-from recovery.archive.log_windows import MOST_BATCH_BYTES
-from recovery.archive.read_request import TASK_BYTES, Selection
-from recovery.archive.record_columns import Corrupt, ReadOptions
-from recovery.archive.record_schema import Include
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
+from recovery.archive.layouts.layouts import AUTO, LAYOUT_NAMES
+from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
+from recovery.archive.records.read_request import TASK_BYTES, Selection
+from recovery.archive.records.record_columns import Corrupt, ReadOptions
+from recovery.archive.records.record_schema import Include
 from recovery.errors import UsageError
 from segfmt.value_class import dataclass
 

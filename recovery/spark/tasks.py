@@ -10,32 +10,32 @@ import pickle
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from recovery.archive.layouts import make_layout
-from recovery.archive.output import VERDICTS, InPlace, RebuiltOutput, keep_scans, read_scans
-from recovery.archive.parquet import to_parquet
-from recovery.archive.scan_rows import ScanRow, batches_to_rows, fold_rows, rows_to_batches, scan_task
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.stores import open_store
-from recovery.archive.tally import Tally
-from recovery.archive.verdict_rows import (
+from recovery.archive.check.output import VERDICTS, InPlace, RebuiltOutput, keep_scans, read_scans
+from recovery.archive.check.scan_rows import ScanRow, batches_to_rows, fold_rows, rows_to_batches, scan_task
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.tally import Tally
+from recovery.archive.check.verdict_rows import (
     object_row,
     object_schema,
     partition_row,
     partition_schema,
     sound_table,
 )
+from recovery.archive.layouts.layouts import make_layout
+from recovery.archive.parquet import to_parquet
+from recovery.archive.stores.stores import open_store
 from recovery.spark.worker import prepare_worker
 from segfmt.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from recovery.archive.archived import PartitionPrefix
-    from recovery.archive.chain import Write
-    from recovery.archive.layout import Layout
-    from recovery.archive.packing import PackedTask
-    from recovery.archive.partition_fold import PartitionVerdict
-    from recovery.archive.sound_logs import SoundLogs
+    from recovery.archive.check.chain import Write
+    from recovery.archive.check.logs.sound_logs import SoundLogs
+    from recovery.archive.check.packing import PackedTask
+    from recovery.archive.check.partition_fold import PartitionVerdict
+    from recovery.archive.layouts.layout import Layout
+    from recovery.archive.stores.archived import PartitionPrefix
 
 SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, record binary"
 FOLD_DDL = "kind string, payload string"

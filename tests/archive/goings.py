@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from recovery.archive.expectations import open_expectations
-from recovery.archive.layouts import layout_of
-from recovery.archive.output import RebuiltOutput
-from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.stores import open_store
-from recovery.archive.survey import SurveyedPartition, survey
-from recovery.config import BrokerConfig
-from recovery.topic_configs import TopicConfigs
+from recovery.archive.check.output import RebuiltOutput
+from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.stores.stores import open_store
+from recovery.broker.config import BrokerConfig
+from recovery.broker.topic_configs import TopicConfigs
 from tests.in_process import log_verdicts_of, verdicts_of
 from tests.samples import Sample
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from recovery.verdict import Finding
+from recovery.check.finding import Finding
 
 Found = set[tuple[str, str, int | None, str, bool]]
 """Key, rule, position, severity, and whether it is flushed, of each finding."""

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.archive_reader import read_task
-from recovery.archive.broker_view import BrokerView
-from recovery.archive.layouts import layout_of
-from recovery.archive.read_plan import plan_reads
-from recovery.archive.read_request import ReadOptions, ReadRequest, Selection
-from recovery.archive.record_columns import LeftOut
-from recovery.archive.record_schema import arrow_schema
-from recovery.archive.stores import open_store
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.records.archive_reader import read_task
+from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.read_plan import plan_reads
+from recovery.archive.records.read_request import ReadOptions, ReadRequest, Selection
+from recovery.archive.records.record_columns import LeftOut
+from recovery.archive.records.record_schema import arrow_schema
+from recovery.archive.stores.stores import open_store
 
 SMALL_TASK = 20_000
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.aiven_cipher import (
+from recovery.archive.layouts.aiven_cipher import (
     NO_KEYS,
     AivenKeys,
     load_aiven_keys,
     restore_chunk,
     restore_index,
 )
-from recovery.archive.rsa_oaep import decrypt_oaep
+from recovery.archive.layouts.rsa_oaep import decrypt_oaep
 from recovery.errors import UsageError
 from segfmt.aiven_chunks import variable_chunks
 from segfmt.aiven_manifest import AivenIndexKind, read_aiven_manifest

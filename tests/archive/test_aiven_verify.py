@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from recovery.archive.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
-from recovery.archive.aiven_layout import AivenLayout
-from recovery.archive.local_store import LocalStore
-from recovery.archive.partition_fold import PartitionVerdict
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.survey import SurveyedPartition, survey
+from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
+from recovery.archive.layouts.aiven_layout import AivenLayout
+from recovery.archive.stores.local_store import LocalStore
 from segfmt.compression import Codec, compress
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import AIVEN_SUFFIXES

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.archive.aiven_layout import AivenLayout
-from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
-from recovery.archive.expectations import Expectations
-from recovery.archive.inventory import take_inventory
-from recovery.archive.inventory_entry import Expectation, LineagePlace, SegmentStatus
-from recovery.archive.local_store import LocalStore
-from recovery.archive.plain_layout import PlainLayout
-from recovery.archive.remote_cache import RemoteLogCache
-from recovery.archive.remote_metadata import RemoteMetadata, read_remote_metadata
-from recovery.archive.segment_table import ArchivedPartition, SegmentTable
-from recovery.archive.tiered_layout import LocalTieredLayout
-from recovery.archive.walk import walk
+from recovery.archive.inventory.entry import Expectation, LineagePlace, SegmentStatus
+from recovery.archive.inventory.expectations import Expectations
+from recovery.archive.inventory.inventory import take_inventory
+from recovery.archive.layouts.aiven_layout import AivenLayout
+from recovery.archive.layouts.plain_layout import PlainLayout
+from recovery.archive.layouts.tiered_layout import LocalTieredLayout
+from recovery.archive.layouts.walk import walk
+from recovery.archive.remote.remote_cache import RemoteLogCache
+from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.local_store import LocalStore
+from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
 from segfmt.aiven_custom_metadata import AivenCustomMetadata, encode_aiven_custom_metadata
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.kafka_uuid import format_uuid

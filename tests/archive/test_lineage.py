@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.archive.lineage import (
+from recovery.archive.remote.lineage import (
     OffsetRange,
     cut_epochs,
     derive_epochs,
@@ -13,7 +13,7 @@ from recovery.archive.lineage import (
     is_within_leader_epochs,
     trace_lineage,
 )
-from recovery.archive.remote_cache import RemoteLogCache, end_in_epoch
+from recovery.archive.remote.remote_cache import RemoteLogCache, end_in_epoch
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.remote_log_metadata import RemoteSegmentState, encode_remote_log_metadata
 from tests.archive.remote_logs import SimulatedLog, orderly_log

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.archive.archived import StoredObject
-from recovery.archive.inventory_run import inventory
-from recovery.archive.stores import open_archive
+from recovery.archive.inventory.run import inventory
+from recovery.archive.stores.archived import StoredObject
+from recovery.archive.stores.stores import open_archive
 from recovery.errors import UsageError
 from tests.tiered_broker import TieredArchive, unpack_tiered
 

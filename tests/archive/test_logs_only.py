@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from recovery.archive import log_scan
-from recovery.archive.archived import PartKind
-from recovery.archive.local_store import LocalStore
-from recovery.archive.partition_fold import ObjectVerdict, PartitionVerdict
-from recovery.archive.verdict_rows import object_row, object_schema, sound_table
+from recovery.archive.check.logs import log_scan
+from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.check.verdict_rows import object_row, object_schema, sound_table
+from recovery.archive.stores.archived import PartKind
+from recovery.archive.stores.local_store import LocalStore
+from recovery.check.finding import FileVerdict, Finding
 from recovery.cli.main import main
-from recovery.verdict import FileVerdict, Finding
 from tests.archive.goings import gone_through, log_dir_configs
 from tests.archive.log_findings import of_logs, with_found_ends
 from tests.archives import batch_positions

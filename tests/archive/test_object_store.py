@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recovery.archive import object_store
-from recovery.archive.partition_fold import PartitionVerdict
-from recovery.archive.store import Level
-from recovery.archive.stores import open_store
+from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.stores import object_store
+from recovery.archive.stores.store import Level
+from recovery.archive.stores.stores import open_store
 from tests.archive.goings import bad_objects, gone_through, objects_of
 from tests.s3_faults import BROKEN_OFF, FORBIDDEN, THROTTLED, Fault, FaultyProxy, Request
 from tests.s3_server import S3Server, in_environment

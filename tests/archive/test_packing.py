@@ -6,16 +6,16 @@ import random
 
 import pytest
 
-from recovery.archive import packing
-from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
-from recovery.archive.log_dir_copy import LogDirCopy
-from recovery.archive.packing import SEGMENT_BYTES, PackedTask, pack
-from recovery.archive.record import decode_record
-from recovery.archive.scanned import DIGEST_BYTES, PartitionHead, PartitionWork
-from recovery.archive.segment_table import ArchivedPartition, SegmentTable
-from recovery.archive.survey import SurveyedPartition
-from recovery.archive.survey_spool import SurveySpool
-from recovery.model import LogSettings
+from recovery.archive.check import packing
+from recovery.archive.check.packing import SEGMENT_BYTES, PackedTask, pack
+from recovery.archive.check.record import decode_record
+from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, PartitionWork
+from recovery.archive.check.survey import SurveyedPartition
+from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.remote.log_dir_copy import LogDirCopy
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
+from recovery.load.model import LogSettings
 
 SIZES = {"a/": [100, 0, 5 << 20, 7], "b/": [], "c/": [1 << 20] * 30, "d/": [3], "e/": []}
 

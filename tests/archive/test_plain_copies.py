@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.scrub import verify
+from recovery.check.api import verify
 from tests.archive.goings import bad_objects, gone_through, log_dir_configs
 from tests.samples import Sample, unpack
 

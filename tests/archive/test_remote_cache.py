@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.archive.remote_cache import DroppedRecord, RemoteLogCache
+from recovery.archive.remote.remote_cache import DroppedRecord, RemoteLogCache
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (

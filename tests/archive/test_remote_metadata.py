@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.local_store import LocalStore
-from recovery.archive.log_batches import read_batches
-from recovery.archive.remote_cache import RemoteLogCache
-from recovery.archive.remote_metadata import MOST_PROBLEMS, RemoteMetadata, read_remote_metadata
+from recovery.archive.remote.log_batches import read_batches
+from recovery.archive.remote.remote_cache import RemoteLogCache
+from recovery.archive.remote.remote_metadata import MOST_PROBLEMS, RemoteMetadata, read_remote_metadata
+from recovery.archive.stores.local_store import LocalStore
 from segfmt.compression import Codec
 from segfmt.kafka_uuid import format_uuid
 from segfmt.record import Record, RecordHeader, encode_records
@@ -354,7 +354,7 @@ def test_changed_bytes_are_told_and_never_raise(tmp_path, seed):
 
 
 def test_batches_larger_than_the_window_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("recovery.archive.log_batches.WINDOW_BYTES", 100)
+    monkeypatch.setattr("recovery.archive.remote.log_batches.WINDOW_BYTES", 100)
     (log,) = write_metadata(tmp_path, a_history(), batch_records=4, segment_batches=100)
     opened = LocalStore(str(tmp_path)).open(str(log.relative_to(tmp_path)))
     damage = []
@@ -365,8 +365,8 @@ def test_batches_larger_than_the_window_are_read(tmp_path, monkeypatch):
 
 
 def test_a_batch_that_claims_gigabytes_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("recovery.archive.log_batches.MOST_BATCH_BYTES", 500)
-    monkeypatch.setattr("recovery.archive.log_batches.WINDOW_BYTES", 100)
+    monkeypatch.setattr("recovery.archive.remote.log_batches.MOST_BATCH_BYTES", 500)
+    monkeypatch.setattr("recovery.archive.remote.log_batches.WINDOW_BYTES", 100)
     path = tmp_path / "log"
     path.write_bytes(metadata_batch([bytes(600)], 0) * 2)
     opened = LocalStore(str(tmp_path)).open("log")

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.archive.aiven_layout import AivenLayout
-from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
-from recovery.archive.layout import Layout, part_kind
-from recovery.archive.plain_layout import PlainLayout
-from recovery.archive.read_plan import choose_segments
-from recovery.archive.record import decode_record, encode_record
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.segment_table import ArchivedPartition, ObjectTable, SegmentTable, parts_in
-from recovery.archive.tiered_layout import LocalTieredLayout
-from recovery.model import LogSettings
-from recovery.partition_facts import PartitionFacts
+from recovery.archive.check.record import decode_record, encode_record
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.layouts.aiven_layout import AivenLayout
+from recovery.archive.layouts.layout import Layout, part_kind
+from recovery.archive.layouts.plain_layout import PlainLayout
+from recovery.archive.layouts.tiered_layout import LocalTieredLayout
+from recovery.archive.records.read_plan import choose_segments
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable, parts_in
+from recovery.check.facts import PartitionFacts
+from recovery.load.model import LogSettings
 from segfmt.filenames import log_name, read_offset, snapshot_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import read_aiven_file, read_local_tiered_file

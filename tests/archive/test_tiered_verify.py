@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.archive.inventory_run import inventory
+from recovery.archive.inventory.run import inventory
 from recovery.cli.main import main
 from tests.archive.goings import bad_objects, gone_through, objects_of
 from tests.tiered_broker import TieredArchive, unpack_tiered

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from recovery.quarantine_place import INSIDE_FOLDER
+from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from tests.cli.command import recover
 from tests.kafka import KAFKA_VERSION, Broker, TopicReads
 from tests.kafka_broker import QUIET_PROPERTIES, dump_segments, sanity_check_indexes

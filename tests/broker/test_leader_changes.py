@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from recovery.archive.read_request import ReadOptions
+from recovery.archive.records.read_request import ReadOptions
 from tests.archive.goings import bad_objects, gone_through, objects_of
 from tests.archive.readings import checksum, of_partition, read
 from tests.leader_changes import CLEAN, UNCLEAN, make_leader_changes

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from recovery.quarantine import MANIFEST
-from recovery.quarantine_place import INSIDE_FOLDER
+from recovery.logdir.quarantine_place import INSIDE_FOLDER
+from recovery.write.quarantine import MANIFEST
 from tests.cli.command import assert_one_line, recover
 from tests.cli.test_output import tear
 from tests.kafka import Broker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.quarantine_place import INSIDE_FOLDER
+from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from tests.cli.command import run
 from tests.kafka import Broker
 from tests.kafka_broker import QUIET_PROPERTIES

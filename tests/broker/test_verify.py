@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.scrub import verify
-from recovery.scrub_report import ScrubReport
+from recovery.check.api import verify
+from recovery.check.report import ScrubReport
 from tests.kafka import Broker
 from tests.recovery.scrubbing import lines_of
 

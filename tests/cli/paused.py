@@ -13,9 +13,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import recovery.watching
+import recovery.watch.open
 from recovery.cli.main import main
-from recovery.observer import Event, Observer
+from recovery.watch.events import Event, Observer
 from tests.cli.command import ROOT, start
 
 COMMAND = (sys.executable, "-m", "tests.cli.paused")
@@ -53,14 +53,14 @@ def resume(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def _with_pause(pause: Pause) -> None:
-    open_observers = recovery.watching.open_observers
+    open_observers = recovery.watch.open.open_observers
 
     @contextmanager
     def open_paused(*arguments: object, **options: object) -> Iterator[list[Observer]]:
         with open_observers(*arguments, **options) as observers:  # type: ignore[arg-type]  # handed on as they are
             yield [*observers, pause]
 
-    recovery.watching.open_observers = open_paused
+    recovery.watch.open.open_observers = open_paused
 
 
 if __name__ == "__main__":

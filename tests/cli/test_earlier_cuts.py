@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.report import CUT_LEDGER
+from recovery.engine.report import CUT_LEDGER
 from tests.cli.command import RECOVERY, Done, recover, run, run_unheard, start
 from tests.cli.paused import resume, start_paused
 from tests.faults.states import MADE_STATES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.report import CUT_LEDGER
+from recovery.engine.report import CUT_LEDGER
 from tests.cli.command import Done, recover, run, run_unheard
 from tests.cli.paused import start_paused
 from tests.recovery.driving import own_leftovers

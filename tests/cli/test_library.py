@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import recovery
+from recovery.engine.log_dir_run import LogDirRun
+from recovery.engine.partition_run import PartitionRun
+from recovery.engine.report import LogDirReport
 from recovery.errors import LogDirLockedError, UsageError
-from recovery.log_dir_run import LogDirRun
-from recovery.observer import Event, PartitionFinished, RunFinished, RunStarted
-from recovery.partition_run import PartitionRun
-from recovery.report import LogDirReport
+from recovery.watch.events import Event, PartitionFinished, RunFinished, RunStarted
 from tests.cli import test_lock_conflicts
 from tests.cli.command import recover as recover_by_command
 from tests.recovery.driving import footprint

@@ -28,7 +28,7 @@ OWNER, GROUP = 12345, 23456
 AS_BROKERS_USER = f"""
 import os, sys
 import difflib
-import recovery, recovery.cli.main, recovery.watching
+import recovery, recovery.cli.main, recovery.watch.open
 # The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
 recovery.recover(sys.argv.pop(1).split(","), dry_run=True)
 recovery.cli.main.build_parser()

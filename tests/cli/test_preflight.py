@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.report import CUT_LEDGER
+from recovery.engine.report import CUT_LEDGER
 from tests.cli.command import assert_one_line, recover, run, run_unheard
 from tests.file_systems import read_only
 from tests.machine import MOUNTS, needs

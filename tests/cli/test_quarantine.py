@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 import recovery
-from recovery import file_system, purge, quarantine_runs
 from recovery.cli.main import main
-from recovery.lock import LogDirLocks
-from recovery.quarantine_place import INSIDE_FOLDER
+from recovery.logdir.lock import LogDirLocks
+from recovery.logdir.quarantine_place import INSIDE_FOLDER
+from recovery.read import file_system
+from recovery.saved import purge
+from recovery.saved import runs as quarantine_runs
 from tests.cli.command import run
 from tests.machine import OTHER_USER, OTHER_USERS, OTHERS_FILES, needs
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir

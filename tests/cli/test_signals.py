@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from recovery.cli.session import Signals
+from recovery.engine.report import CUT_LEDGER
 from recovery.errors import InterruptedRecoveryError
-from recovery.report import CUT_LEDGER
 from recovery.stop_request import StopRequest
 from tests.cli.command import Done, recover, start
 from tests.cli.large_log_dirs import make_large

@@ -19,12 +19,13 @@ pytestmark = needs(OTHERS_FILES, OTHER_USERS)
 LIMITED = f"""
 import encodings.idna, os, resource, sys
 import difflib
-import recovery, recovery.cli.main, recovery.watching, recovery.log_dir_process, recovery.exposition, recovery.scrub
+import recovery, recovery.cli.main, recovery.watch.open, recovery.watch.metrics_http
+import recovery.engine.process, recovery.check.api
 # The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
 recovery.recover(sys.argv.pop(1).split(","), dry_run=True)
-recovery.scrub.verify(sys.argv.pop(1).split(","))
+recovery.check.api.verify(sys.argv.pop(1).split(","))
 recovery.cli.main.build_parser()
-import recovery.spark.archive, recovery.archive.local_store, recovery.archive.log_dir_copy
+import recovery.spark.archive, recovery.archive.stores.local_store, recovery.archive.remote.log_dir_copy
 limit = int(sys.argv.pop(1))
 os.setgroups([])
 os.setgid({GROUP})

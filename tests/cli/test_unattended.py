@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.quarantine_place import UNDO_JOURNAL
-from recovery.run_journal import RunJournal
+from recovery.engine.resume import RunJournal
+from recovery.logdir.quarantine_place import UNDO_JOURNAL
 from tests.cli.command import assert_one_line, recover, run
 from tests.cli.paused import start_paused
 from tests.recovery.driving import footprint, quarantine_of

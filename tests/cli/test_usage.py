@@ -257,9 +257,9 @@ class TestStreamsThatAreGone:
 
 def test_an_error_in_the_tool_itself_is_one_line_and_a_traceback_on_request() -> None:
     program = (
-        "import sys, recovery.local; from recovery.cli.main import main\n"
+        "import sys, recovery.engine.api; from recovery.cli.main import main\n"
         "def recover(*_, **__): raise ZeroDivisionError('why')\n"
-        "recovery.local.recover = recover\n"
+        "recovery.engine.api.recover = recover\n"
         "sys.exit(main(['recover', '--log-dirs', '/', '--progress', 'none']))"
     )
     command = (sys.executable, "-c", program)

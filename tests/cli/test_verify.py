@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from recovery.check.finding import REMEDIES
 from recovery.cli.arguments import byte_rate
-from recovery.verdict import REMEDIES
 from tests.cli.command import ROOT, assert_one_line, run, start
 from tests.cli.json_schema import violations
 from tests.cli.test_cli_document import ROW

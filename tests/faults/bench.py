@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from recovery.quarantine import MANIFEST
-from recovery.quarantine_place import INSIDE_FOLDER, JOURNAL
-from recovery.report import CUT_LEDGER
+from recovery.engine.report import CUT_LEDGER
+from recovery.logdir.quarantine_place import INSIDE_FOLDER, JOURNAL
+from recovery.write.quarantine import MANIFEST
 from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Call, Fault, read_trace
 from tests.faults.states import State

@@ -163,8 +163,10 @@ class ForkServer:
 
 def _serve() -> None:
     from native.segment_scan import warm_up
-    from recovery import forecast, source, write_back
     from recovery.cli.main import main
+    from recovery.engine import forecast
+    from recovery.read import partition_files as source
+    from recovery.write import write_back
 
     if os.environ[_SYNC_VARIABLE]:
         write_back._tells_errors = lambda path: False

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from recovery.actions import TEMPORARY_SUFFIX
+from recovery.plan.actions import TEMPORARY_SUFFIX
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
 from tests.faults.bench import StateBench, differences_below, differences_by_file
 from tests.faults.fork_server import Ended

@@ -170,7 +170,7 @@ TARGETS = [
     Target(
         name="sound_logs",
         run=_sound_logs,
-        instruments=("native.log_checks", "recovery.segment_scrub", "recovery.batch_checks"),
+        instruments=("native.log_checks", "recovery.check.segment", "recovery.check.rules.batches"),
         more_seeds=_logs,
         longest_bytes=LONGEST_BYTES,
     ),

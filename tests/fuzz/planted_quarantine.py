@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from recovery.engine.resume import RunJournal
 from recovery.errors import RecoveryError
-from recovery.journal import Journal
-from recovery.journal_record import Header
-from recovery.purge import purge
-from recovery.run_journal import RunJournal
-from recovery.undo import undo
+from recovery.saved.purge import purge
+from recovery.saved.undo import undo
 from recovery.version import VERSION
+from recovery.write.journal import Journal
+from recovery.write.journal_format import Header
 from tests import builders
 from tests.fuzz.choices import Choices
 from tests.fuzz.targets import Target
@@ -217,7 +217,12 @@ TARGETS = [
     Target(
         name="planted_quarantine",
         run=_planted,
-        instruments=("recovery.commit", "recovery.undo_plan", "recovery.saved_files", "recovery.manifest"),
+        instruments=(
+            "recovery.plan.commit",
+            "recovery.plan.undo_plan",
+            "recovery.saved.saved_files",
+            "recovery.plan.manifest",
+        ),
         more_seeds=lambda: [bytes([way]) * 40 for way in range(8)],
         longest_bytes=400,
     )

@@ -16,11 +16,11 @@ import numpy as np
 
 from native.raw_scan import PRODUCER_DTYPE, RawScan, Stop
 from recovery.errors import JournalError
-from recovery.journal import Journal
-from recovery.journal_record import Header
-from recovery.manifest import is_below, read_lines, read_manifest
-from recovery.model import FileStat, Original, ScanMode, ScanRequest
-from recovery.scan_record import ARRAYS, encode_scan
+from recovery.load.model import FileStat, Original, ScanMode, ScanRequest
+from recovery.plan.manifest import is_below, read_lines, read_manifest
+from recovery.write.journal import Journal
+from recovery.write.journal_format import Header
+from recovery.write.scan_record import ARRAYS, encode_scan
 from tests.fuzz.choices import Choices
 from tests.fuzz.targets import Target
 
@@ -191,8 +191,13 @@ def _manifests() -> list[bytes]:
     ]
 
 
-_OURS = ("recovery.journal", "recovery.journal_file", "recovery.journal_record", "recovery.scan_record")
+_OURS = (
+    "recovery.write.journal",
+    "recovery.write.journal_file",
+    "recovery.write.journal_format",
+    "recovery.write.scan_record",
+)
 TARGETS = [
     Target(name="journal", run=_journal, instruments=_OURS, more_seeds=_journals),
-    Target(name="manifest", run=_manifest, instruments=("recovery.manifest",), more_seeds=_manifests),
+    Target(name="manifest", run=_manifest, instruments=("recovery.plan.manifest",), more_seeds=_manifests),
 ]

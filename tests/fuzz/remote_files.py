@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 
-from recovery.archive.aiven_cipher import restore_chunk
-from recovery.archive.log_batches import LogDamage, LoggedBatch, read_batches
+from recovery.archive.layouts.aiven_cipher import restore_chunk
+from recovery.archive.remote.log_batches import LogDamage, LoggedBatch, read_batches
 from segfmt.aiven_chunks import FixedChunks, encode_chunk_sizes, variable_chunks
 from segfmt.aiven_custom_metadata import (
     AivenCustomMetadata,

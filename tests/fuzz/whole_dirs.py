@@ -9,9 +9,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from recovery.engine import Engine
-from recovery.model import LogSettings
-from recovery.report import RecoveryReport
+from recovery.engine.report import RecoveryReport
+from recovery.engine.run import Engine
+from recovery.load.model import LogSettings
 from tests.fuzz.choices import Choices
 from tests.fuzz.log_dirs import INDEX_INTERVAL_BYTES, MARKER, NOW_MS, SEGMENT_INDEX_BYTES, make_log_dir
 from tests.fuzz.targets import Target

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from recovery.rate_limit import RateLimit
-from recovery.segment_scrub import scrub_segment
-from recovery.segment_task import Reading, SegmentResult, SegmentTask
+from recovery.check.segment import scrub_segment
+from recovery.check.task import Reading, SegmentResult, SegmentTask
+from recovery.read.rate_limit import RateLimit
 from segfmt.filenames import log_name
 from tests.memory_log import MemoryLog
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import crcmod.predefined
 
-from recovery.actions import (
+from recovery.engine.report import CUT_LEDGER, RecoveryReport
+from recovery.engine.run import Engine
+from recovery.load.model import LogSettings
+from recovery.logdir.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
+from recovery.plan.actions import (
     TEMPORARY_SUFFIX,
 )
-from recovery.engine import Engine
-from recovery.model import LogSettings
-from recovery.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
-from recovery.report import CUT_LEDGER, RecoveryReport
-from recovery.undo_notice import UNDO_NOTICE
+from recovery.write.undo_notice import UNDO_NOTICE
 from tests.samples import LOCK, HugeFile, Sample, content_of
 
 _crc32c = crcmod.predefined.mkPredefinedCrcFun("crc-32c")

@@ -9,7 +9,8 @@ import numpy as np
 
 from native.raw_scan import ControlKind, RawScan
 from native.segment_scan import SegmentScanner
-from recovery.model import (
+from recovery.load.fold import fold
+from recovery.load.model import (
     BatchSpan,
     FileStat,
     Generated,
@@ -21,7 +22,6 @@ from recovery.model import (
     ScanRequest,
     TopicPartition,
 )
-from recovery.partition import fold
 from tests.reference import decode_control
 
 NOW_MS = 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""Kafka's producer state, batch by batch, in the plainest words: the slow twin of recovery.producer_state.
+"""Kafka's producer state, batch by batch, in the plainest words: the slow twin of recovery.load.producers.
 
 Kafka: ProducerStateManager, ProducerStateEntry, ProducerAppendInfo.
 """

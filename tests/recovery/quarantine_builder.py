@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from recovery.quarantine import Quarantine
+from recovery.write.quarantine import Quarantine
 
 OLD_RUN, NEW_RUN = "20260101T000000Z", "20261121T141906Z"
 DATA = bytes(range(256)) * 64

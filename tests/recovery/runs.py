@@ -1,6 +1,6 @@
 """Streams of events as a driver sends them, with times of their own: what the observers' tests replay."""
 
-from recovery.observer import (
+from recovery.watch.events import (
     BytesScanned,
     CorruptionFound,
     CutByEarlierRun,

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from native.raw_scan import RawScan, Stop, TxnEventKind
-from recovery.model import FileStat, Original, ScanMode, ScanRequest
-from recovery.scan_record import ARRAYS
+from recovery.load.model import FileStat, Original, ScanMode, ScanRequest
+from recovery.write.scan_record import ARRAYS
 
 INT64 = st.one_of(
     st.integers(-(1 << 63), (1 << 63) - 1), st.sampled_from([-1, 0, 1, 1 << 31, 1 << 40, (1 << 63) - 1])

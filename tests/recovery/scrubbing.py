@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recovery.scrub import verify
-from recovery.scrub_report import ScrubReport
-from recovery.verdict import Finding
+from recovery.check.api import verify
+from recovery.check.finding import Finding
+from recovery.check.report import ScrubReport
 from tests.samples import Sample
 
 _HOLDER = """

@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
-from recovery import compaction
-from recovery.model import Cut, LogSettings
-from recovery.partition import fold
-from recovery.report import RecoveryReport
+from recovery.engine.report import RecoveryReport
+from recovery.load import compaction
+from recovery.load.fold import fold
+from recovery.load.model import Cut, LogSettings
 from segfmt.transaction_index import encode_transaction_index
 from tests.builders import ABORT, data_batch, marker_batch, message, record, record_batch
 from tests.loss_account import account_errors, walk

@@ -14,9 +14,11 @@ from unittest import mock
 
 import pytest
 
-from recovery import apply as module
-from recovery import quarantine as quarantine_module
-from recovery.actions import (
+from recovery.errors import JournalError, PartitionRefusedError
+from recovery.load.fold import fold
+from recovery.load.model import FileStat, PartitionTask, RemovalKind
+from recovery.logdir.listing import list_files
+from recovery.plan.actions import (
     AppendPart,
     CopyPart,
     LinkFile,
@@ -28,15 +30,13 @@ from recovery.actions import (
     TruncateFile,
     WriteFile,
 )
-from recovery.apply import apply_partition, publish
-from recovery.commit import Commit
-from recovery.errors import JournalError, PartitionRefusedError
-from recovery.listing import list_files
-from recovery.model import FileStat, PartitionTask, RemovalKind
-from recovery.partition import fold
-from recovery.plan import plan_partition
-from recovery.quarantine import Quarantine
-from recovery.source import PartitionFiles
+from recovery.plan.commit import Commit
+from recovery.plan.plan import plan_partition
+from recovery.read.partition_files import PartitionFiles
+from recovery.write import apply as module
+from recovery.write import quarantine as quarantine_module
+from recovery.write.apply import apply_partition, publish
+from recovery.write.quarantine import Quarantine
 from tests.recovery.memory import Folded, name, task_of
 from tests.recovery.test_partition import TestOverflow, flipped, segment, three_segments
 

@@ -9,16 +9,23 @@ from unittest import mock
 
 import pytest
 
-from recovery import apply as apply_module
-from recovery import commit_group as module
-from recovery import durable
-from recovery.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, RenameFile, TruncateFile, WriteFile
-from recovery.commit_group import may_share
-from recovery.listing import list_files
-from recovery.model import FileStat, RemovalKind
-from recovery.observer import Event, PartitionFinished, PartitionStarted
-from recovery.quarantine import read_manifest
-from recovery.report import RecoveryReport
+from recovery.engine import groups as module
+from recovery.engine.groups import may_share
+from recovery.engine.report import RecoveryReport
+from recovery.load.model import FileStat, RemovalKind
+from recovery.logdir.listing import list_files
+from recovery.plan.actions import (
+    LOG_DIR_ITSELF,
+    PartitionPlan,
+    RemoveFile,
+    RenameFile,
+    TruncateFile,
+    WriteFile,
+)
+from recovery.watch.events import Event, PartitionFinished, PartitionStarted
+from recovery.write import apply as apply_module
+from recovery.write import durable
+from recovery.write.quarantine import read_manifest
 from tests.recovery.driving import quarantine_of, recover
 from tests.recovery.test_resume import logs_of
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
@@ -33,7 +40,7 @@ def sample(ram_path: Path) -> Sample:
 def expected(ram_path: Path, monkeypatch) -> dict[str, bytes]:
     """What is left where each partition goes by itself."""
     with monkeypatch.context() as patch:
-        patch.setattr("recovery.partition_run.may_share", lambda _: False)
+        patch.setattr("recovery.engine.partition_run.may_share", lambda _: False)
         whole = unpack("crashed", ram_path / "whole")
         recover(whole)
     return logs_of(tree_of(whole.root))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from recovery.committer import Committer
+from recovery.engine.committer import Committer
 
 
 def test_one_at_a_time_in_order_beside_the_submitter() -> None:

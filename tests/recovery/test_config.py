@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.config import BrokerConfig, LogConfig
+from recovery.broker.config import BrokerConfig, LogConfig
+from recovery.broker.settings import BooleanKind, IntKind, Layer, ListKind
+from recovery.broker.topic_configs import TOPIC_CONFIG_NAMES, TopicConfigs, read_topic_configs
 from recovery.errors import UsageError
-from recovery.model import LogSettings
-from recovery.setting import BooleanKind, IntKind, Layer, ListKind
-from recovery.topic_configs import TOPIC_CONFIG_NAMES, TopicConfigs, read_topic_configs
+from recovery.load.model import LogSettings
 from segfmt.properties import read_properties
 
 

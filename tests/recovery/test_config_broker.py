@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.metadata_files import load_cluster_metadata
+from recovery.logdir.metadata_files import load_cluster_metadata
 from tests.kafka import Broker
 from tests.kafka_broker import QUIET_PROPERTIES
 

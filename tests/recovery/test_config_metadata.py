@@ -2,9 +2,9 @@ from uuid import UUID
 
 import pytest
 
-from recovery import cluster_metadata
-from recovery.cluster_metadata import read_cluster_metadata
-from recovery.metadata_files import load_cluster_metadata
+from recovery.broker import cluster_metadata
+from recovery.broker.cluster_metadata import read_cluster_metadata
+from recovery.logdir.metadata_files import load_cluster_metadata
 from segfmt.errors import CorruptBatchError, MalformedMetadataError
 from segfmt.metadata_record import (
     ApiKey,

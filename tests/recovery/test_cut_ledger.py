@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery.cut_ledger import CutLedger, forget_run, untold
-from recovery.file_system import OddFileError
-from recovery.model import Cut, Hole
-from recovery.report import CUT_LEDGER, EarlierCut, PartitionReport
+from recovery.engine.cut_ledger import CutLedger, forget_run, untold
+from recovery.engine.report import CUT_LEDGER, EarlierCut, PartitionReport
+from recovery.load.model import Cut, Hole
+from recovery.read.file_system import OddFileError
 from tests.recovery.driving import own_leftovers
 from tests.recovery.killing import killed_at
 
@@ -168,7 +168,7 @@ def test_a_swap_that_was_moved_away_was_cut_though_the_log_is_as_long(log_dir: P
 
 
 def test_without_inodes_the_length_tells(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recovery.cut_ledger.keeps_inodes", lambda path: False)
+    monkeypatch.setattr("recovery.engine.cut_ledger.keeps_inodes", lambda path: False)
     swap = log_dir / "t-0" / SWAPPED.file
     swap.write_bytes(bytes(100))
     CutLedger(str(log_dir)).add(report_of(log_dir, SWAPPED))

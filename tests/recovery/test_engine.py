@@ -16,11 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from recovery import log_dir_handoff, log_dir_run, partition_run, source
-from recovery.engine import Engine
+from recovery.engine import log_dir_handoff, log_dir_run, partition_run
+from recovery.engine.report import CUT_LEDGER, RecoveryReport
+from recovery.engine.run import Engine
 from recovery.errors import LogDirLockedError
-from recovery.model import LogSettings
-from recovery.observer import (
+from recovery.load.model import LogSettings
+from recovery.read import partition_files as source
+from recovery.stop_request import StopRequest
+from recovery.watch.events import (
     BytesScanned,
     CorruptionFound,
     Event,
@@ -29,8 +32,6 @@ from recovery.observer import (
     RunFinished,
     SegmentRecovered,
 )
-from recovery.report import CUT_LEDGER, RecoveryReport
-from recovery.stop_request import StopRequest
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of
 from tests.recovery.memory import METADATA, Folded, name, partition
 from tests.recovery.test_lock import other_process
@@ -421,9 +422,9 @@ class TestStopRequest:
         one = log_dir(tmp_path / "d1", t_0=damaged())
         script = """
 import os, signal, sys
-from recovery.engine import Engine
+from recovery.engine.run import Engine
 from recovery.stop_request import StopRequest
-from recovery.model import LogSettings
+from recovery.load.model import LogSettings
 stop = StopRequest()
 signal.signal(signal.SIGTERM, lambda number, frame: stop.request(number))
 press = lambda event: os.kill(os.getpid(), signal.SIGTERM)

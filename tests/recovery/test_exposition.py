@@ -10,9 +10,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from recovery.errors import UsageError
-from recovery.exposition import GaugeCollector, serve_metrics
-from recovery.gauges import Gauges
-from recovery.observer import RunFinished
+from recovery.watch.events import RunFinished
+from recovery.watch.gauges import Gauges
+from recovery.watch.metrics_http import GaugeCollector, serve_metrics
 from tests.recovery.runs import (
     START_MS,
     A,

@@ -62,7 +62,7 @@ def test_what_is_missing_is_said_in_one_sentence(
 def test_keys_of_encrypted_segments(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from recovery.archive.aiven_cipher import load_aiven_keys
+    from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 
     hide("cryptography", monkeypatch)
     with pytest.raises(

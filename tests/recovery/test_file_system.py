@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from recovery.durable import make_folder_like, write_new
-from recovery.file_system import is_file, is_folder, is_link, is_there, look_at, naming, nearest, open_file
+from recovery.read.file_system import (
+    is_file,
+    is_folder,
+    is_link,
+    is_there,
+    look_at,
+    naming,
+    nearest,
+    open_file,
+)
+from recovery.write.durable import make_folder_like, write_new
 
 ASKING: list[Callable[[str], object]] = [is_there, look_at, is_file, is_folder, is_link, nearest]
 

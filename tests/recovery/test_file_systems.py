@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.undo import undo
+from recovery.saved.undo import undo
 from tests.faults.states import MADE_STATES, State
 from tests.file_systems import overlay
 from tests.machine import MOUNTS, OVERLAYS, needs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import recovery
-from recovery.report import RecoveryReport
+from recovery.engine.report import RecoveryReport
 from tests.kafka import Oracle
 from tests.recovery.driving import log_bytes, lost_batches, recover
 from tests.samples import MARKER, Sample, differences, tree_of, unpack

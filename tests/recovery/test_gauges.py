@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.gauges import Gauges
-from recovery.observer import LogDirFinished, LogDirHandedOver, LogDirOffline, Remark, RunFinished
+from recovery.watch.events import LogDirFinished, LogDirHandedOver, LogDirOffline, Remark, RunFinished
+from recovery.watch.gauges import Gauges
 from tests.recovery.runs import (
     START_MS,
     A,

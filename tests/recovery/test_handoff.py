@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from recovery.actions import (
+from recovery.engine.handoff import plan_handoff
+from recovery.errors import PartitionRefusedError
+from recovery.load.model import LogBounds, LogSettings, PartitionTask, TopicPartition
+from recovery.logdir.inventory import LogDirInventory, RefusedFolder
+from recovery.plan.actions import (
     PartitionPlan,
     WriteFile,
 )
-from recovery.errors import PartitionRefusedError
-from recovery.handoff import plan_handoff
-from recovery.inventory import LogDirInventory, RefusedFolder
-from recovery.model import LogBounds, LogSettings, PartitionTask, TopicPartition
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

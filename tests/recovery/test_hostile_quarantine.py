@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from recovery.actions import AppendPart
-from recovery.commit import Commit
 from recovery.errors import JournalError, RecoveryError, UnsafeError
-from recovery.file_system import OddFileError
-from recovery.journal import Journal
-from recovery.journal_record import Header
-from recovery.purge import purge, runs_of
-from recovery.quarantine import Quarantine
-from recovery.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
-from recovery.quarantine_runs import check_run, list_runs
-from recovery.undo import undo
+from recovery.logdir.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
+from recovery.plan.actions import AppendPart
+from recovery.plan.commit import Commit
+from recovery.read.file_system import OddFileError
+from recovery.saved.purge import purge, runs_of
+from recovery.saved.runs import check_run, list_runs
+from recovery.saved.undo import undo
 from recovery.version import VERSION
+from recovery.write.journal import Journal
+from recovery.write.journal_format import Header
+from recovery.write.quarantine import Quarantine
 from tests.faults.states import SINGLE_STATES as STATES
 from tests.machine import OTHERS_FILES, needs
 from tests.mutilate import Victim, make_victim

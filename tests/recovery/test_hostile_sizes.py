@@ -11,17 +11,17 @@ import pytest
 
 from native.raw_scan import Stop
 from recovery.errors import PartitionRefusedError
-from recovery.file_system import read_small
-from recovery.listing import look_into
-from recovery.manifest import MOST_LINE_BYTES
-from recovery.metadata_files import load_cluster_metadata
-from recovery.model import LogSettings, Original, ScanRequest
-from recovery.quarantine import MANIFEST, MOST_MANIFEST_BYTES, read_manifest
-from recovery.quarantine_runs import list_runs
-from recovery.segment import Segment
-from recovery.small_files import has_corrupt_txn_index
-from recovery.source import PartitionFiles
-from recovery.tree import MOST_WHOLE_BYTES, PartitionTree
+from recovery.load.model import LogSettings, Original, ScanRequest
+from recovery.load.segments import Segment
+from recovery.load.small_files import has_corrupt_txn_index
+from recovery.load.tree import MOST_WHOLE_BYTES, PartitionTree
+from recovery.logdir.listing import look_into
+from recovery.logdir.metadata_files import load_cluster_metadata
+from recovery.plan.manifest import MOST_LINE_BYTES
+from recovery.read.file_system import read_small
+from recovery.read.partition_files import PartitionFiles
+from recovery.saved.runs import list_runs
+from recovery.write.quarantine import MANIFEST, MOST_MANIFEST_BYTES, read_manifest
 from segfmt.errors import CorruptBatchError, CorruptSnapshotError
 from segfmt.metadata_log import MAX_BATCH_BYTES
 from segfmt.producer_snapshot import read_producer_snapshot

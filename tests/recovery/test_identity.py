@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.identity import identify
+from recovery.logdir.identity import identify
 from tests.cli.command import recover
 from tests.recovery.driving import footprint
 from tests.samples import unpack

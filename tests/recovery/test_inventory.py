@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from recovery.duplicates import refuse_duplicates
 from recovery.errors import LogDirOfflineError
-from recovery.inventory import LogDirInventory, list_log_dir
-from recovery.listing import list_files
-from recovery.model import LogSettings
+from recovery.load.model import LogSettings
+from recovery.logdir.duplicates import refuse_duplicates
+from recovery.logdir.inventory import LogDirInventory, list_log_dir
+from recovery.logdir.listing import list_files
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

@@ -18,12 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from native.raw_scan import RawScan, Stop
-from recovery import journal_file, journal_record
 from recovery.errors import JournalError
-from recovery.journal import Journal, listing_digest
-from recovery.journal_record import PREFIX, START, Header, RecordKind
-from recovery.model import FileStat, Original, ScanRequest
-from recovery.scan_record import ARRAYS
+from recovery.load.model import FileStat, Original, ScanRequest
+from recovery.write import journal_file
+from recovery.write import journal_format as journal_record
+from recovery.write.journal import Journal, listing_digest
+from recovery.write.journal_format import PREFIX, START, Header, RecordKind
+from recovery.write.scan_record import ARRAYS
 from tests.recovery.scan_strategies import assert_same_scan, scanned_segments
 
 STAT = FileStat(size_bytes=1 << 30, mtime_ns=1_795_268_375_570_000_001, inode=77)

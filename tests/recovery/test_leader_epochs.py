@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.leader_epochs import LeaderEpochs
+from recovery.load.leader_epochs import LeaderEpochs
 
 
 class TestFromTheFile:

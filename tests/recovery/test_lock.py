@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery import lock
 from recovery.errors import LogDirLockedError, LogDirOfflineError
-from recovery.lock import LogDirLocks
+from recovery.logdir import lock
+from recovery.logdir.lock import LogDirLocks
 from tests.machine import OTHERS_FILES, needs
 from tests.recovery.driving import footprint
 
@@ -135,7 +135,7 @@ class TestAgainstAnotherProcess:
 
     def test_two_recoveries_do_not_run_side_by_side(self, dirs: list[Path]) -> None:
         script = (
-            "import sys; from recovery.lock import LogDirLocks\n"
+            "import sys; from recovery.logdir.lock import LogDirLocks\n"
             "with LogDirLocks(sys.argv[1:]): print('entered')"
         )
         command = [sys.executable, "-c", script, str(dirs[0])]
@@ -314,7 +314,7 @@ class TestOddNames:
     def test_who_asks_for_a_lock_that_is_a_pipe_does_not_wait(self, dirs: list[Path]) -> None:
         """Signals included: an open that waits for the other end of a pipe is taken up again behind them."""
         os.mkfifo(dirs[0] / ".lock")
-        asked = f"from recovery.lock import is_locked; is_locked({str(dirs[0])!r})"
+        asked = f"from recovery.logdir.lock import is_locked; is_locked({str(dirs[0])!r})"
         done = subprocess.run(
             [sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=False
         )

@@ -9,12 +9,9 @@ from datetime import datetime
 
 import pytest
 
-from recovery.gauges import Gauges
-from recovery.json_lines import JsonLines
-from recovery.kafka_lines import KafkaLines, topic_and_partition
-from recovery.log_lines import LogLines
-from recovery.notifier import Notifier
-from recovery.observer import (
+from recovery.printable import printable
+from recovery.quantity import bytes_text, count_text, duration_text, rate_text
+from recovery.watch.events import (
     BytesScanned,
     Event,
     IndexFileProblem,
@@ -24,9 +21,12 @@ from recovery.observer import (
     RunFinished,
     SegmentsDeleted,
 )
-from recovery.printable import printable
-from recovery.progress_text import progress_text
-from recovery.quantity import bytes_text, count_text, duration_text, rate_text
+from recovery.watch.gauges import Gauges
+from recovery.watch.json_lines import JsonLines
+from recovery.watch.kafka_lines import KafkaLines, topic_and_partition
+from recovery.watch.log_lines import LogLines
+from recovery.watch.notifier import Notifier
+from recovery.watch.text import progress_text
 from tests.recovery.runs import (
     START_MS,
     A,

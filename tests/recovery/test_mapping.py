@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recovery.mapping import MappedFile
+from recovery.read.mapping import MappedFile
 
 PAGE = mmap.PAGESIZE
 
@@ -117,7 +117,7 @@ def run_child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 FAULT_ELSEWHERE = """
 import mmap, os, sys, resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-from recovery.mapping import MappedFile
+from recovery.read.mapping import MappedFile
 with open(sys.argv[1], "rb") as file, MappedFile(file.fileno(), 4096) as mapping:
     assert mapping.view[0] == 1
     foreign = mmap.mmap(file.fileno(), 8 * mmap.PAGESIZE, prot=mmap.PROT_READ)
@@ -138,7 +138,7 @@ FAULT_WITH_A_HANDLER_BEFORE = """
 import faulthandler, mmap, os, sys, resource
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 faulthandler.enable()
-from recovery.mapping import MappedFile
+from recovery.read.mapping import MappedFile
 with open(sys.argv[1], "rb") as file, MappedFile(file.fileno(), 8 * mmap.PAGESIZE) as mapping:
     os.truncate(sys.argv[1], mmap.PAGESIZE)
     print(int(mapping.view.sum()) == mmap.PAGESIZE, mapping.has_faulted, flush=True)
@@ -157,7 +157,7 @@ def test_the_handler_that_was_there_before_gets_the_faults_that_are_not_ours(fil
 
 FAULT_IN_A_CHILD = """
 import mmap, os, sys
-from recovery.mapping import MappedFile
+from recovery.read.mapping import MappedFile
 with open(sys.argv[1], "rb") as file:
     with MappedFile(file.fileno(), mmap.PAGESIZE):
         pass

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from recovery import moved_contents as module
-from recovery.access import BrokerUser
-from recovery.file_system import opened_folder
-from recovery.manifest import FILE, FOLDER, MOST_DEPTH, OTHER, Thing, read_lines, read_manifest
-from recovery.moved_contents import differences, list_contents
-from recovery.quarantine import Quarantine
+from recovery.logdir.user import BrokerUser
+from recovery.plan.manifest import FILE, FOLDER, MOST_DEPTH, OTHER, Thing, read_lines, read_manifest
+from recovery.read.file_system import opened_folder
+from recovery.write import moved_contents as module
+from recovery.write.moved_contents import differences, list_contents
+from recovery.write.quarantine import Quarantine
 from tests.recovery.quarantine_builder import a_foreign_folder, a_log_dir
 
 ROOT_USER = BrokerUser(uid=0, gid=0, gids=frozenset({0}))

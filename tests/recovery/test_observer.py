@@ -10,9 +10,9 @@ import typing
 
 import pytest
 
-from recovery import observer as events
-from recovery.notifier import Notifier
-from recovery.observer import UNSTAMPED, BytesScanned, Event, Remark
+from recovery.watch import events
+from recovery.watch.events import UNSTAMPED, BytesScanned, Event, Remark
+from recovery.watch.notifier import Notifier
 from tests.recovery.runs import START_MS, one_of_each
 
 
@@ -67,7 +67,7 @@ def test_observer_that_raises_is_switched_off_with_a_log_line(caplog):
         raise RuntimeError("disk of the dashboard is full")
 
     notifier = Notifier([breaks, seen.append])
-    with caplog.at_level(logging.WARNING, logger="recovery.observer"):
+    with caplog.at_level(logging.WARNING, logger="recovery.watch.events"):
         for event in one_of_each():
             notifier(event)
     assert seen == one_of_each(), "the others see the very event that broke it, and all that follow"
@@ -156,7 +156,7 @@ def test_a_notifier_is_an_observer():
 
 def test_watching_imports_nothing_heavy_before_it_is_chosen():
     code = (
-        "import sys, recovery.observer, recovery.gauges, recovery.watching; "
+        "import sys, recovery.watch.events, recovery.watch.gauges, recovery.watch.open; "
         "print(sorted({'rich', 'structlog', 'prometheus_client'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery import page_cache as module
-from recovery.model import LogSettings, Original, ScanRequest
-from recovery.page_cache import STEP_BYTES, CachedFile, is_cached, kernel_read_ahead_bytes
-from recovery.source import PartitionFiles
+from recovery.load.model import LogSettings, Original, ScanRequest
+from recovery.read import page_cache as module
+from recovery.read.page_cache import STEP_BYTES, CachedFile, is_cached, kernel_read_ahead_bytes
+from recovery.read.partition_files import PartitionFiles
 from tests.builders import data_batch
 
 LOG = "00000000000000000000.log"

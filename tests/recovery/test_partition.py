@@ -9,8 +9,8 @@ import struct
 import pytest
 
 from recovery.errors import PartitionRefusedError
-from recovery.model import LogSettings, RemovalKind, ScanMode
-from recovery.partition import unflushed_segments
+from recovery.load.fold import unflushed_segments
+from recovery.load.model import LogSettings, RemovalKind, ScanMode
 from tests import builders
 from tests.builders import BASE_TIMESTAMP_MS, data_batch, marker_batch, recompute_crc
 from tests.recovery.memory import Folded, name, partition, task_of

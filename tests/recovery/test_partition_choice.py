@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import recovery
-from recovery.archive.local_store import LocalStore
-from recovery.archive.store import Level
+from recovery.archive.stores.local_store import LocalStore
+from recovery.archive.stores.store import Level
+from recovery.check.choice import PartitionChoice, SelectedPartitions
 from recovery.cli.main import main
 from recovery.errors import UsageError
-from recovery.partition_choice import PartitionChoice, SelectedPartitions
 from tests.samples import unpack
 from tests.tiered_broker import TieredArchive
 

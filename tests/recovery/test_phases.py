@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from recovery.phases import Phases
+from recovery.watch.phases import Phases
 
 
 class Clock:

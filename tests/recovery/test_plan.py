@@ -6,7 +6,9 @@ import random
 
 import pytest
 
-from recovery.actions import (
+from recovery.errors import PartitionRefusedError
+from recovery.load.model import LogSettings
+from recovery.plan.actions import (
     PartitionPlan,
     RemoveFile,
     RenameFile,
@@ -18,9 +20,7 @@ from recovery.actions import (
     action_words,
     is_derived,
 )
-from recovery.errors import PartitionRefusedError
-from recovery.model import LogSettings
-from recovery.plan import plan_partition
+from recovery.plan.plan import plan_partition
 from tests.recovery.memory import Folded, name, partition
 from tests.recovery.test_partition import SIZE, TestOverflow, flipped, segment, three_segments
 

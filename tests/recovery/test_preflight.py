@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from recovery.access import BrokerUser, broker_user
+from recovery.engine.report import RecoveryReport
 from recovery.errors import PartitionRefusedError
-from recovery.inventory import list_log_dir
-from recovery.model import FileStat, LogSettings, PartitionTask, TopicPartition
-from recovery.preflight import fold_checked, problems_of
+from recovery.load.model import FileStat, LogSettings, PartitionTask, TopicPartition
+from recovery.load.preflight import fold_checked, problems_of
+from recovery.logdir.inventory import list_log_dir
+from recovery.logdir.user import BrokerUser, broker_user
 from recovery.problem import Problem, Repair
-from recovery.report import RecoveryReport
-from recovery.source import PartitionFiles
+from recovery.read.partition_files import PartitionFiles
 from tests.builders import data_batch, marker_batch
 from tests.edge_cases import BASES, NOW_MS, PROPERTIES, Log, segment
 from tests.kafka import Oracle

@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from recovery import pool
+from recovery.engine import pool
+from recovery.engine.job import LogDirJob
+from recovery.engine.pool import Pool, wants_processes
+from recovery.engine.report import RecoveryReport
 from recovery.errors import LogDirLockedError, WorkerError
-from recovery.lock import LogDirLocks
-from recovery.log_dir_job import LogDirJob
-from recovery.observer import (
+from recovery.logdir.lock import LogDirLocks
+from recovery.stop_request import StopRequest
+from recovery.watch.events import (
     BytesScanned,
     Event,
     LogDirOffline,
@@ -28,17 +31,14 @@ from recovery.observer import (
     Remark,
     RunFinished,
 )
-from recovery.pool import Pool, wants_processes
-from recovery.report import RecoveryReport
-from recovery.stop_request import StopRequest
 from tests.recovery.driving import log_bytes, lost_batches, own_leftovers, quarantine_of, recover
 from tests.recovery.test_engine import damaged, log_dir, run, three_segments
 from tests.samples import MARKER, differences, tree_of, unpack
 
 PROGRAM = """
 import sys
-from recovery.engine import Engine
-from recovery.model import LogSettings
+from recovery.engine.run import Engine
+from recovery.load.model import LogSettings
 settings = LogSettings(index_interval_bytes=100, segment_index_bytes=4096)
 Engine(sys.argv[1:], settings=lambda: lambda topic: settings, thread_count=2, now_ms=0, processes="always").run()
 """
@@ -72,7 +72,7 @@ def workers() -> list[int]:
     for task in Path("/proc/self/task").iterdir():
         for pid in map(int, (task / "children").read_text().split()):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            found += [pid] if b"log_dir_worker" in command else []
+            found += [pid] if b"recovery.engine.worker" in command else []
     return found
 
 

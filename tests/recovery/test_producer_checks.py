@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recovery.producer_checks import ProducerChecks
+from recovery.check.rules.producers import ProducerChecks
 from segfmt.layout import PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.recovery.producer_twin import Batch

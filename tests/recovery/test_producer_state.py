@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import scan_segment
-from recovery.producer_state import ProducerState
-from recovery.producer_transactions import InvalidTxnStateError
+from recovery.load.producers import ProducerState
+from recovery.load.transactions import InvalidTxnStateError
 from segfmt.layout import PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from tests.builders import BASE_TIMESTAMP_MS, control_record, data_batch, record_batch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from native.raw_scan import PRODUCER_DTYPE
-from recovery.producer_table import ProducerTable
+from recovery.load.producer_table import ProducerTable
 from segfmt.java_hash_map import JavaLongMap
 from segfmt.layout import PRODUCER_ENTRY_DTYPE
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from recovery import purge as module
 from recovery.errors import LogDirLockedError, UnsafeError
-from recovery.journal import Journal
-from recovery.journal_record import Header
-from recovery.lock import LogDirLocks
-from recovery.purge import LogDirPurge, purge, remove_undone
-from recovery.quarantine_place import INSIDE_FOLDER, quarantine_root
+from recovery.logdir.lock import LogDirLocks
+from recovery.logdir.quarantine_place import INSIDE_FOLDER, quarantine_root
+from recovery.saved import purge as module
+from recovery.saved.purge import LogDirPurge, purge, remove_undone
+from recovery.write.journal import Journal
+from recovery.write.journal_format import Header
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 
 

@@ -15,17 +15,17 @@ from unittest import mock
 
 import pytest
 
-from recovery import quarantine as module
-from recovery.actions import (
+from recovery.logdir.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX, default_root, quarantine_root
+from recovery.plan.actions import (
     PartitionPlan,
     SaveFile,
     SaveTail,
 )
-from recovery.file_system import OddFileError
-from recovery.purge import runs_of, unfinished
-from recovery.quarantine import Quarantine, read_manifest
-from recovery.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX, default_root, quarantine_root
-from recovery.undo import undo
+from recovery.read.file_system import OddFileError
+from recovery.saved.purge import runs_of, unfinished
+from recovery.saved.undo import undo
+from recovery.write import quarantine as module
+from recovery.write.quarantine import Quarantine, read_manifest
 from segfmt.filenames import read_folder_name
 from tests.machine import may_mount_apart
 
@@ -344,7 +344,7 @@ class TestPlace:
             assert default_root("/dev/shm").startswith("/dev/shm/")
             return
         script = (
-            f"mount {mount} $1 && exec $2 -c 'from recovery.quarantine_place import default_root;"
+            f"mount {mount} $1 && exec $2 -c 'from recovery.logdir.quarantine_place import default_root;"
             "import sys; print(default_root(sys.argv[1]))' $1"
         )
         found = subprocess.run(

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recovery.manifest
-from recovery.manifest import Line, is_below, read_lines, read_manifest
-from recovery.quarantine import Quarantine
-from recovery.quarantine_place import INSIDE_FOLDER, quarantine_roots, started_ms_of
-from recovery.quarantine_runs import QuarantineRun, check_run, exclusive_bytes, list_runs
+import recovery.plan.manifest
+from recovery.logdir.quarantine_place import INSIDE_FOLDER, quarantine_roots, started_ms_of
+from recovery.plan.manifest import Line, is_below, read_lines, read_manifest
+from recovery.saved.runs import QuarantineRun, check_run, exclusive_bytes, list_runs
+from recovery.write.quarantine import Quarantine
 from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 
 
@@ -173,7 +173,7 @@ class TestManifest:
         data = b"\n".join(pieces)
         file = io.BytesIO(data)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(recovery.manifest, "MOST_LINE_BYTES", most_line)
+            patch.setattr(recovery.plan.manifest, "MOST_LINE_BYTES", most_line)
             found = list(read_lines(lambda _: file.read(most_read)))
         *whole, rest = [line if len(line) <= most_line else b"" for line in data.split(b"\n")]
         expected = [Line(bytearray(line), is_whole=True) for line in whole]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.report import PartitionReport
+from recovery.engine.report import PartitionReport
 from tests import builders
 from tests.edge_log import BASES, NOW_MS, PROPERTIES, Log, segment
 from tests.recovery.driving import recover

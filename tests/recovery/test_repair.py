@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from recovery.actions import is_derived
+from recovery.engine.report import RecoveryReport
 from recovery.errors import UnsafeError
-from recovery.observer import PartitionFinished
-from recovery.report import RecoveryReport
-from recovery.undo import undo
+from recovery.plan.actions import is_derived
+from recovery.saved.undo import undo
+from recovery.watch.events import PartitionFinished
 from tests.edge_cases import NOW_MS, PROPERTIES, Log
 from tests.kafka import Oracle
 from tests.machine import OTHERS_FILES, needs

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from recovery.model import Cut, Hole
-from recovery.partition_result import PartitionResult
-from recovery.phases import PhaseTime
-from recovery.report import LogDirReport, PartitionReport, RecoveryReport
+from recovery.engine.outcomes import PartitionResult
+from recovery.engine.report import LogDirReport, PartitionReport, RecoveryReport
+from recovery.load.model import Cut, Hole
+from recovery.watch.phases import PhaseTime
 from tests.recovery.memory import task_of
 
 TAIL = Cut(

@@ -11,14 +11,14 @@ from unittest import mock
 
 import pytest
 
-from recovery.apply import apply_partition
+from recovery.engine.partition_run import PartitionRun
+from recovery.engine.report import RecoveryReport
+from recovery.engine.resume import RunJournal
 from recovery.errors import JournalError, UnsafeError
-from recovery.journal import Journal
-from recovery.model import LogSettings
-from recovery.observer import BytesScanned, Event, LogDirStarted, PartitionFinished, SegmentRecovered
-from recovery.partition_run import PartitionRun
-from recovery.report import RecoveryReport
-from recovery.run_journal import RunJournal
+from recovery.load.model import LogSettings
+from recovery.watch.events import BytesScanned, Event, LogDirStarted, PartitionFinished, SegmentRecovered
+from recovery.write.apply import apply_partition
+from recovery.write.journal import Journal
 from tests.mutilate import Victim, make_victim
 from tests.recovery.driving import footprint, own_leftovers, quarantine_of, recover, settings_of
 from tests.recovery.killing import killed_at
@@ -167,7 +167,7 @@ class TestGoingOn:
         assert reports[0] == reports[1]
 
     def test_finished_segments_are_not_read_again(self, sample: Sample, monkeypatch) -> None:
-        monkeypatch.setattr("recovery.forecast.LEAST_KEPT_SCAN_BYTES", 1)
+        monkeypatch.setattr("recovery.engine.forecast.LEAST_KEPT_SCAN_BYTES", 1)
         partition = max(
             (folder for log_dir in sample.log_dirs for folder in log_dir.glob("late-*")),
             key=lambda folder: len(list(folder.glob("*.log"))),
@@ -190,11 +190,11 @@ class TestGoingOn:
         self, sample: Sample, ram_path: Path, monkeypatch, is_committed: bool
     ) -> None:
         """`cp -p` keeps inode, size and time of change: damage is looked at again before anything goes by it."""
-        monkeypatch.setattr("recovery.forecast.LEAST_KEPT_SCAN_BYTES", 1)
+        monkeypatch.setattr("recovery.engine.forecast.LEAST_KEPT_SCAN_BYTES", 1)
         victim, log, sound = a_log(sample, ram_path)
         overwrite(log, flipped(sound))
         if is_committed:
-            with mock.patch("recovery.partition_run.apply_partition", committed_and_killed):
+            with mock.patch("recovery.engine.partition_run.apply_partition", committed_and_killed):
                 assert ended(lambda: recover(sample, [victim.log_dir])) == 7
         else:
             killed_at_event(
@@ -210,7 +210,7 @@ class TestGoingOn:
         assert log.read_bytes() == sound
 
     def test_what_was_damaged_meanwhile_is_cut(self, sample: Sample, ram_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr("recovery.forecast.LEAST_KEPT_SCAN_BYTES", 1)
+        monkeypatch.setattr("recovery.engine.forecast.LEAST_KEPT_SCAN_BYTES", 1)
         victim, log, sound = a_log(sample, ram_path)
         killed_at_event(
             SegmentRecovered,
@@ -356,7 +356,7 @@ class TestAnother:
     def test_version_goes_on_and_reads_again(
         self, begun: Sample, expected: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("recovery.run_journal.VERSION", "9.9.9")
+        monkeypatch.setattr("recovery.engine.resume.VERSION", "9.9.9")
         report = recover(begun)
         assert report.exit_code == 0
         assert "going on with the run that was interrupted" in report.to_text()
@@ -390,7 +390,7 @@ class TestAnother:
 def test_where_no_journal_can_be_written_the_run_goes_on(
     sample: Sample, expected: dict[str, bytes], monkeypatch
 ) -> None:
-    from recovery.journal import Journal
+    from recovery.write.journal import Journal
 
     def fail(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")

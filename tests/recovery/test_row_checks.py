@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from recovery.row_checks import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
-from recovery.segment_task import SegmentResult, SegmentTask
-from recovery.verdict import Finding
+from recovery.check.finding import Finding
+from recovery.check.rules.neighbours import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
+from recovery.check.task import SegmentResult, SegmentTask
 from segfmt.filenames import log_name, offset_index_name, snapshot_name
 
 

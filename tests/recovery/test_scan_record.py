@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from native.raw_scan import RawScan, TxnEventKind
 from native.segment_scan import scan_segment
-from recovery.journal_record import decode_json, encode_json
-from recovery.model import FileStat, Original, ScanMode, ScanRequest
-from recovery.scan_record import ARRAYS, decode_scan, encode_scan, is_scan_key, scan_key
+from recovery.load.model import FileStat, Original, ScanMode, ScanRequest
+from recovery.write.journal_format import decode_json, encode_json
+from recovery.write.scan_record import ARRAYS, decode_scan, encode_scan, is_scan_key, scan_key
 from tests.native.strategies import segments
 from tests.recovery.scan_strategies import assert_same_scan, requests, scans
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import recovery.segment_files
+import recovery.check.segment_files
+from recovery.check.api import verify
+from recovery.check.finding import REMEDIES
+from recovery.check.run import ScrubRun, TopicFacts
 from recovery.errors import UsageError
-from recovery.rate_limit import RateLimit
-from recovery.scrub import verify
-from recovery.scrub_run import ScrubRun, TopicFacts
+from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
-from recovery.verdict import REMEDIES
 from segfmt.compression import Codec, compress
 from segfmt.layout import OFFSET_INDEX_DTYPE
 from segfmt.message_set import Message, encode_message
@@ -498,9 +498,9 @@ class TestLiveBroker:
     ) -> None:
         """Retention removes the first segment between the listing and the reading."""
         sample, damaged = victim
-        import recovery.scrub_run
+        import recovery.check.run
 
-        real = recovery.scrub_run.scrub_segment
+        real = recovery.check.run.scrub_segment
 
         def remove_first(*arguments: object) -> object:
             first = damaged.logs()[0]
@@ -509,7 +509,7 @@ class TestLiveBroker:
                     first.with_suffix(suffix).unlink(missing_ok=True)
             return real(*arguments)
 
-        monkeypatch.setattr(recovery.scrub_run, "scrub_segment", remove_first)
+        monkeypatch.setattr(recovery.check.run, "scrub_segment", remove_first)
         assert damaged.logs()[0].name == f"{0:020d}.log"
         with held_lock(damaged.log_dir):
             report = scrub(sample, [damaged.log_dir])
@@ -535,7 +535,7 @@ class TestReading:
                 raise error
             return real(descriptor, buffers, position)
 
-        monkeypatch.setattr(recovery.segment_files.os, "preadv", preadv)
+        monkeypatch.setattr(recovery.check.segment_files.os, "preadv", preadv)
         report = scrub(sample, [damaged.log_dir])
         (unchecked,) = report.unchecked
         assert Path(unchecked.path).name == bad.name

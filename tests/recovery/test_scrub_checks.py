@@ -10,22 +10,22 @@ import pytest
 
 from native.batch_headers import HEADER_ROW_DTYPE
 from native.segment_scan import scan_segment
-from recovery.batch_checks import BatchChecks, EpochRun
-from recovery.epoch_checks import check_epochs
-from recovery.folder_files import FolderFiles, LocalFolder, read_folder
-from recovery.index_checks import (
+from recovery.check.finding import Finding
+from recovery.check.folder_files import FolderFiles, LocalFolder, read_folder
+from recovery.check.partition import PartitionFacts
+from recovery.check.rules.batches import BatchChecks, EpochRun
+from recovery.check.rules.epochs import check_epochs
+from recovery.check.rules.indexes import (
     OffsetIndexChecks,
     TimeIndexChecks,
     check_transaction_index,
     size_findings,
     without_preallocated,
 )
-from recovery.partition_scrub import PartitionFacts
-from recovery.producer_checks import ProducerChecks
-from recovery.recheck import Recheck
-from recovery.segment_task import SegmentResult, SegmentTask
+from recovery.check.rules.producers import ProducerChecks
+from recovery.check.second_look import Recheck
+from recovery.check.task import SegmentResult, SegmentTask
 from recovery.stop_request import StopRequest
-from recovery.verdict import Finding
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from recovery.segment import Segment, SegmentMap
+from recovery.load.segments import Segment, SegmentMap
 
 
 def segment(base_offset: int) -> Segment:

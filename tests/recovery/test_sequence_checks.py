@@ -12,10 +12,10 @@ import crcmod.predefined
 import numpy as np
 import pytest
 
-import recovery.segment_scrub
+import recovery.check.segment
 from native.producer_sequences import MOST_BREAKS
-from recovery.scrub import verify
-from recovery.verdict import Finding
+from recovery.check.api import verify
+from recovery.check.finding import Finding
 from segfmt.filenames import log_name, offset_index_name, snapshot_name, time_index_name
 from segfmt.layout import BASE_SEQUENCE_POSITION, LOG_OVERHEAD_BYTES, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
@@ -97,7 +97,7 @@ class TestWhatIsSaid:
         make_log(tmp_path, batches)
         whole = said_of(tmp_path)
         assert [found.position for found in whole] == [len(b"".join(batches[:at])) for at in (40, 80)]
-        monkeypatch.setattr(recovery.segment_scrub, "WINDOW_BYTES", 250)
+        monkeypatch.setattr(recovery.check.segment, "WINDOW_BYTES", 250)
         assert said_of(tmp_path) == whole
 
     def test_so_many_times(self, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ class TestWhatIsSaid:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A second look reads but the segments from the snapshot before damage on; what the others say stays known."""
-        monkeypatch.setattr("recovery.recheck._WAIT_S", 0)
+        monkeypatch.setattr("recovery.check.second_look._WAIT_S", 0)
         damaged = bytearray(batch(3, 7))
         damaged[-1] ^= 1
         last = [batch(2, 6), bytes(damaged), batch(4, 8)]

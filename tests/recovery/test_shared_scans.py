@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from recovery.model import Original, ScanMode, ScanRequest
-from recovery.shared_scans import SharedScans
+from recovery.engine.shared_scans import SharedScans
+from recovery.load.model import Original, ScanMode, ScanRequest
 
 
 def request(number: int, mode: ScanMode = ScanMode.RECOVER, **fields: int) -> ScanRequest:

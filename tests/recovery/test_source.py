@@ -13,11 +13,11 @@ import pytest
 
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
-from recovery import source as module
-from recovery.mapping import MappedFile
-from recovery.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
-from recovery.rate_limit import RateLimit
-from recovery.source import PartitionFiles
+from recovery.load.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
+from recovery.read import partition_files as module
+from recovery.read.mapping import MappedFile
+from recovery.read.partition_files import PartitionFiles
+from recovery.read.rate_limit import RateLimit
 from segfmt.errors import CorruptBatchError, FormatError
 from tests import builders
 from tests.builders import data_batch, marker_batch, message, record, record_batch

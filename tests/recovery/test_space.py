@@ -15,8 +15,8 @@ from unittest import mock
 
 import pytest
 
-from recovery import space
-from recovery.actions import (
+from recovery.load.model import RemovalKind
+from recovery.plan.actions import (
     CopyPart,
     PartitionPlan,
     RemoveFile,
@@ -26,12 +26,12 @@ from recovery.actions import (
     TruncateFile,
     WriteFile,
 )
-from recovery.journal import Journal
-from recovery.journal_record import encode_json
-from recovery.model import RemovalKind
-from recovery.quarantine import Quarantine
-from recovery.space import SpaceLedger, need_of
-from recovery.space_share import NOTHING_PROMISED, Promised, SpaceShare
+from recovery.write import space
+from recovery.write.journal import Journal
+from recovery.write.journal_format import encode_json
+from recovery.write.quarantine import Quarantine
+from recovery.write.space import SpaceLedger, need_of
+from recovery.write.space_share import NOTHING_PROMISED, Promised, SpaceShare
 from tests.edge_cases import BASES, Log, segment
 from tests.machine import MOUNTS, needs
 from tests.recovery.driving import footprint, log_bytes, lost_batches, recover
@@ -395,7 +395,7 @@ def test_processes_take_turns(tmp_path: Path) -> None:
     """Two processes that reserve at once never promise more than there is."""
     script = """
 import sys, time
-from recovery.space_share import Promised, SpaceShare
+from recovery.write.space_share import Promised, SpaceShare
 share, mine = SpaceShare(int(sys.argv[1]), int(sys.argv[2])), 0
 for _ in range(500):
     with share.exclusively():

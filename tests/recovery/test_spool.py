@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recovery.log_reader import LogReader
-from recovery.model import LogSettings, Original, ScanRequest
-from recovery.segment import without_tables
-from recovery.spool import LEAST_BYTES, Spool, SpooledBytes
-from recovery.tree import PartitionTree
+from recovery.load.log_reader import LogReader
+from recovery.load.model import LogSettings, Original, ScanRequest
+from recovery.load.segments import without_tables
+from recovery.load.tree import PartitionTree
+from recovery.read.spool import LEAST_BYTES, Spool, SpooledBytes
 from tests.builders import data_batch
 from tests.recovery import memory
 
@@ -90,5 +90,5 @@ def test_a_reader_remembers_scans_up_to_a_limit(monkeypatch: pytest.MonkeyPatch)
         return len(made)
 
     assert read_twice() == 1
-    monkeypatch.setattr("recovery.log_reader._MOST_KEPT_BYTES", 100)
+    monkeypatch.setattr("recovery.load.log_reader._MOST_KEPT_BYTES", 100)
     assert read_twice() == 2

@@ -12,9 +12,7 @@ import pytest
 from rich.console import Console
 
 from recovery.errors import UsageError
-from recovery.gauges import Gauges
-from recovery.notifier import Notifier
-from recovery.observer import (
+from recovery.watch.events import (
     IndexFileProblem,
     LogDirFinished,
     LogDirHandedOver,
@@ -23,10 +21,12 @@ from recovery.observer import (
     RunFinished,
     SegmentsDeleted,
 )
-from recovery.terminal import NOTICE_LIMIT, Terminal
-from recovery.terminal_notices import notice_of
-from recovery.terminal_view import short_names, view
-from recovery.watching import open_observers
+from recovery.watch.gauges import Gauges
+from recovery.watch.notifier import Notifier
+from recovery.watch.open import open_observers
+from recovery.watch.terminal import NOTICE_LIMIT, Terminal
+from recovery.watch.terminal_notices import notice_of
+from recovery.watch.terminal_view import short_names, view
 from tests.recovery.runs import (
     A,
     at,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.archive.object_store import _errors
+from recovery.archive.stores.object_store import _errors
 from recovery.errors import WorkerError
 from recovery.threads import PoolAhead, ThreadPool
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from recovery.errors import PartitionRefusedError
-from recovery.model import FileStat, Generated, LogSettings, Original, RemovalKind
-from recovery.tree import PartitionTree
+from recovery.load.model import FileStat, Generated, LogSettings, Original, RemovalKind
+from recovery.load.tree import PartitionTree
 from segfmt.errors import FileNameError
 from tests.recovery.memory import MemorySource, task_of
 

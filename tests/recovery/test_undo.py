@@ -13,11 +13,11 @@ from unittest import mock
 
 import pytest
 
-from recovery import undo as module
-from recovery.actions import action_words
 from recovery.errors import JournalError, LogDirLockedError, UnsafeError
-from recovery.model import LogSettings
-from recovery.undo import undo
+from recovery.load.model import LogSettings
+from recovery.plan.actions import action_words
+from recovery.saved import undo as module
+from recovery.saved.undo import undo
 from tests.faults.states import SINGLE_STATES as STATES
 from tests.mutilate import DAMAGES, Victim, make_victim
 from tests.recovery.driving import log_bytes, lost_batches, own_leftovers, quarantine_of, recover
@@ -379,7 +379,7 @@ class TestARunThatNobodyWentOnWith:
     def test_one_that_changed_nothing_is_in_nobodys_way(self, samples: list[Sample], ram_path: Path) -> None:
         victim = state_of(samples[0], "torn first segment", ram_path)
         before = tree_of(victim.log_dir)
-        with mock.patch("recovery.apply.stage", side_effect=OSError(errno.EIO, "Input/output error")):
+        with mock.patch("recovery.write.apply.stage", side_effect=OSError(errno.EIO, "Input/output error")):
             assert recover(samples[0], [victim.log_dir]).exit_code == 1
         assert list(quarantine_of(victim.log_dir).glob("*/manifest.jsonl"))
         recover(samples[0], [victim.log_dir], restart=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import UnsafeError
-from recovery.undo import undo
-from recovery.undo_notice import UNDO_NOTICE
+from recovery.saved.undo import undo
+from recovery.write.undo_notice import UNDO_NOTICE
 from tests.faults.states import MADE_STATES
 from tests.mutilate import Victim
 from tests.recovery.driving import own_leftovers, quarantine_of, recover

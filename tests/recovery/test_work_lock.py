@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from recovery.errors import LogDirLockedError
-from recovery.lock import LogDirLocks
-from recovery.work_lock import WorkLocks
+from recovery.logdir.lock import LogDirLocks
+from recovery.logdir.work_lock import WorkLocks
 
 _HOLD = """
 import sys
-from recovery.lock import LogDirLocks
+from recovery.logdir.lock import LogDirLocks
 with LogDirLocks(sys.argv[1:]):
     print("held", flush=True)
     sys.stdin.read()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery import write_back
-from recovery.durable import sync_all, sync_below, write_new
-from recovery.quarantine_place import places_of
-from recovery.write_back import held_file_systems, sync_file_system
+from recovery.logdir.quarantine_place import places_of
+from recovery.write import write_back
+from recovery.write.durable import sync_all, sync_below, write_new
+from recovery.write.write_back import held_file_systems, sync_file_system
 from tests.file_systems import failing_disk, tmpfs
 from tests.machine import LOOP_DEVICES, MKFS_EXT4, MOUNTS, needs
 from tests.recovery.driving import recover

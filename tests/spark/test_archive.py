@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from recovery.archive.layouts import layout_of
-from recovery.archive.packing import pack
-from recovery.archive.partition_fold import PartitionVerdict
-from recovery.archive.scanned import ScanOptions
-from recovery.archive.stores import open_store
-from recovery.archive.survey import SurveyedPartition, survey
-from recovery.archive.survey_spool import SurveySpool
-from recovery.archive.verdict_rows import object_row
-from recovery.config import BrokerConfig
+from recovery.archive.check.packing import pack
+from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.check.verdict_rows import object_row
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.stores.stores import open_store
+from recovery.broker.config import BrokerConfig
+from recovery.broker.topic_configs import TopicConfigs
 from recovery.errors import UsageError
-from recovery.gauges import Gauges
-from recovery.observer import BytesScanned, Event, Observer
 from recovery.stop_request import StopRequest
-from recovery.topic_configs import TopicConfigs
+from recovery.watch.events import BytesScanned, Event, Observer
+from recovery.watch.gauges import Gauges
 from tests.archive.goings import NOW_MS, gone_through
 from tests.spark.conftest import opened
 from tests.spark_cluster import settings
@@ -249,7 +249,7 @@ def test_records_of_others_are_refused(tmp_path: Path) -> None:
     """What somebody else puts among the kept scans is not executed."""
     import pickle
 
-    from recovery.archive.record import decode_record
+    from recovery.archive.check.record import decode_record
 
     class Harm:
         def __reduce__(self) -> tuple[Any, ...]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.archive.report import ArchiveReport
-from recovery.archive.tally import Tally
-from recovery.archive.verdict_rows import object_row
+from recovery.archive.check.report import ArchiveReport
+from recovery.archive.check.tally import Tally
+from recovery.archive.check.verdict_rows import object_row
 from recovery.cli.main import main
 from recovery.spark import archive
 from tests.archive.goings import gone_through

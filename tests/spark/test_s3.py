@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from recovery.archive.stores import open_store
+from recovery.archive.stores.stores import open_store
 from tests.archive.goings import gone_through
 from tests.s3_server import S3Server, in_environment
 from tests.spark.conftest import opened

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import datasource
 
-from recovery.archive.read_request import Selection
-from recovery.archive.record_columns import Corrupt, ReadOptions
-from recovery.archive.record_schema import Include
+from recovery.archive.records.read_request import Selection
+from recovery.archive.records.record_columns import Corrupt, ReadOptions
+from recovery.archive.records.record_schema import Include
 from recovery.errors import UsageError
 from recovery.spark.pushed_filters import narrowed
 from recovery.spark.source_options import SourceOptions

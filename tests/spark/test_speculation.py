@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.archive.partition_fold import PartitionVerdict
+from recovery.archive.check.partition_fold import PartitionVerdict
 from tests.spark.conftest import opened
 from tests.spark.test_archive import bad_rows, expected, run, tiered, topic_configs, tree_of
 from tests.spark_cluster import StandaloneCluster

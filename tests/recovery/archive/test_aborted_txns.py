@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from native.batch_headers import HEADER_ROW_DTYPE
-from recovery.archive.aborted_txns import AbortedTxns, collect_aborted
+from recovery.archive.records.aborted_txns import AbortedTxns, collect_aborted
 from segfmt import layout
 from segfmt.errors import FormatError
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from recovery.archive import read_plan
-from recovery.archive.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
-from recovery.archive.read_plan import choose_segments
-from recovery.archive.read_request import Selection
-from recovery.archive.record_columns import Corrupt, LeftOut, ReadOptions
-from recovery.archive.record_schema import Include
-from recovery.archive.segment_table import ArchivedPartition, SegmentTable
-from recovery.archive.tiered_layout import LocalTieredLayout
+from recovery.archive.layouts.tiered_layout import LocalTieredLayout
+from recovery.archive.records import read_plan
+from recovery.archive.records.read_plan import choose_segments
+from recovery.archive.records.read_request import Selection
+from recovery.archive.records.record_columns import Corrupt, LeftOut, ReadOptions
+from recovery.archive.records.record_schema import Include
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
 from recovery.errors import DamagedSegmentError
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError
@@ -156,7 +156,7 @@ class TestWhatIsWanted:
         self, tiered: TieredArchive, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened: list[str] = []
-        from recovery.archive.local_store import LocalStore
+        from recovery.archive.stores.local_store import LocalStore
 
         true_open = LocalStore.open
         monkeypatch.setattr(LocalStore, "open", lambda self, key: opened.append(key) or true_open(self, key))

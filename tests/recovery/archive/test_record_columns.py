@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.archive.log_windows import MOST_BATCH_BYTES
-from recovery.archive.record_columns import Corrupt, LeftOut, ReadOptions, SegmentView, read_segment
-from recovery.archive.record_schema import Include, arrow_schema
+from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
+from recovery.archive.records.record_columns import Corrupt, LeftOut, ReadOptions, SegmentView, read_segment
+from recovery.archive.records.record_schema import Include, arrow_schema
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt.compression import Codec, compress
 from segfmt.errors import FormatError

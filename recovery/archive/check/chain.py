@@ -1,0 +1,259 @@
+"""Segments that follow one another, checked as a partition's folder is: producers, transactions, epochs, offsets.
+
+In tiered storage each segment brings the producers and the leader epochs at its end. Here they become what a broker
+would have in the folder: a snapshot where the next segment begins, and the epochs of the last segment. What is missing
+or wrong of them is made anew from what stood before the segment; where that is not known, nothing is made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from recovery.archive.check.scanned import ScannedSegment
+from recovery.archive.layouts.layout import part_kind
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.check.facts import PartitionFacts
+from recovery.check.finding import Finding
+from recovery.check.folder_files import FolderFiles
+from recovery.check.partition import PartitionScrub
+from recovery.check.rules.indexes import check_transaction_index
+from recovery.load.leader_epochs import LeaderEpochs
+from recovery.load.model import FileStat
+from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    log_name,
+    offset_index_name,
+    snapshot_name,
+    time_index_name,
+    txn_index_name,
+)
+from segfmt.transaction_index import encode_transaction_index, view_transaction_index
+
+Write = Callable[[ArchivedSegment, PartKind, bytes], StoredObject]
+
+_NAMES = {
+    PartKind.LOG: log_name,
+    PartKind.OFFSET_INDEX: offset_index_name,
+    PartKind.TIME_INDEX: time_index_name,
+    PartKind.TXN_INDEX: txn_index_name,
+}
+
+
+class Chain:
+    """Segments of one partition, each beginning where the one before ends.
+
+    Args:
+        facts: of the partition.
+        files: of its folder, as far as they are known in front.
+        write: takes what was rebuilt; None: nothing is.
+
+    Attributes:
+        end_offset: behind the last segment; None where that is not known.
+    """
+
+    def __init__(self, facts: PartitionFacts, files: FolderFiles, write: Write | None) -> None:
+        self._files = files
+        self._scrub = PartitionScrub(facts, files)
+        self._write = write
+        self.end_offset: int | None = files.base_offsets[0] if files.base_offsets else None
+
+    def take(self, scanned: ScannedSegment) -> None:
+        """Take in the next segment."""
+        self.end_offset = scanned.end_offset
+        if scanned.result is None:
+            return
+        self._scrub.take(scanned.result)
+        if self._write is not None and scanned.end_offset is not None and scanned.result.task.has_indexes:
+            self._rebuild(scanned, self._write)
+
+    def finish(self) -> list[Finding]:
+        """Return the findings of the row as a whole."""
+        return self._scrub.finish()
+
+    @property
+    def checked_bytes(self) -> dict[str, int]:
+        """How much was looked at, by file name."""
+        return self._scrub.checked_bytes
+
+    # -- rebuilding ------------------------------------------------------------------------------------------
+
+    def _rebuild(self, scanned: ScannedSegment, write: Write) -> None:
+        made = {}
+        if PartKind.LOG not in damaged_parts(scanned):
+            made = self._rebuilt(scanned)
+        for kind, data in made.items():
+            scanned.rebuilt[kind] = write(scanned.segment, kind, data)
+        if PartKind.SNAPSHOT in made and scanned.end_offset is not None:
+            self._files.snapshots[scanned.end_offset] = made[PartKind.SNAPSHOT]
+
+    def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
+        """Return what is to be written in place of what is missing or wrong."""
+        made = {PartKind.TXN_INDEX: self._txn_index(scanned), PartKind.SNAPSHOT: self._snapshot(scanned)}
+        return {kind: data for kind, data in made.items() if data is not None}
+
+    def _txn_index(self, scanned: ScannedSegment) -> bytes | None:
+        """Return the transaction index, None where it is right, or not all is known."""
+        expected = self._scrub.rebuilt_aborts()
+        data = self._files.transaction_indexes.get(scanned.segment.base_offset)
+        if expected is None or scanned.end_offset is None or (data is None and not len(expected)):
+            return None
+        found = check_transaction_index(
+            txn_index_name(scanned.segment.base_offset),
+            view_transaction_index(data or b""),
+            expected,
+            end_offset=scanned.end_offset,
+            is_complete=True,
+            is_compacted=bool(scanned.result and scanned.result.has_compacted),
+        )
+        is_whole = data is not None and len(data) % expected.dtype.itemsize == 0
+        if is_whole and not any(one.severity == "damage" for one in found):
+            return None
+        return encode_transaction_index(expected)
+
+    def _snapshot(self, scanned: ScannedSegment) -> bytes | None:
+        """Return the snapshot at the segment's end, None where it is right, or not all is known."""
+        assert scanned.end_offset is not None
+        name = snapshot_name(scanned.end_offset)
+        wrong = {found.file for found in self._scrub.producer_findings}
+        if scanned.end_offset in self._files.snapshots and name not in wrong:
+            return None
+        return self._scrub.rebuilt_snapshot() or None
+
+
+class FolderChain(Chain):
+    """The segments of a plain copy: a folder, whose small files are known in front."""
+
+    def _snapshot(self, scanned: ScannedSegment) -> bytes | None:
+        """Return the snapshot where there is a wrong one: a broker keeps them of some segments alone."""
+        return super()._snapshot(scanned) if PartKind.SNAPSHOT in scanned.segment.parts else None
+
+
+class TieredChain(Chain):
+    """Segments of tiered storage, which bring their small files with them.
+
+    Args:
+        facts: of the partition.
+        base_offset: of the first segment.
+        snapshot: the producers at its start, None where they are not known.
+        write: takes what was rebuilt; None: nothing is.
+    """
+
+    def __init__(
+        self, facts: PartitionFacts, base_offset: int, snapshot: bytes | None, write: Write | None
+    ) -> None:
+        files = FolderFiles(base_offsets=[base_offset], epochs=None)
+        if snapshot is not None:
+            files.snapshots[base_offset] = snapshot
+        super().__init__(replace(facts, is_contiguous=True, had_clean_shutdown=False), files, write)
+        self._last_epoch: int | None = None
+        self._owners: dict[str, ScannedSegment] = {}
+        self._entries: tuple[LeaderEpochEntry, ...] | None = () if base_offset == 0 else None
+        self._entries_before: tuple[LeaderEpochEntry, ...] | None = self._entries
+
+    def take(self, scanned: ScannedSegment) -> None:
+        """Take in the next segment."""
+        base = scanned.segment.base_offset
+        if base != self._files.base_offsets[-1]:
+            self._files.base_offsets.append(base)
+        self._last_epoch = _last_epoch(scanned)
+        self._own(scanned)
+        self._entries_before, self._entries = self._entries, _epochs(scanned)
+        if self._entries is not None:
+            self._files.epochs = tuple(self._entries)
+        # A broker that recovers a tiered log knows of producers what its local segments say, and no more.
+        self._scrub.forget_before(base)
+        super().take(scanned)
+        for offset in [one for one in self._files.snapshots if one < base]:
+            del self._files.snapshots[offset]
+
+    def finish(self) -> list[Finding]:
+        """Give each finding to the segment that it concerns, and return none."""
+        for found in super().finish():
+            owner = self._owners.get(found.file, self._last_owner)
+            if found not in owner.findings and not (owner.result and found in owner.result.findings):
+                owner.findings.append(found)
+        return []
+
+    def snapshot_at(self, offset: int) -> bytes | None:
+        """Return the producers at *offset*, None where they are not known."""
+        return self._files.snapshots.get(offset)
+
+    def is_of_lineage(self, scanned: ScannedSegment) -> bool:
+        """Return whether a segment that begins where the chain ends has the chain's history, as far as it is known.
+
+        The epoch of the offset before it says so: Kafka's replicas that have a record of the same offset and epoch have
+        the same records before it. After an unclean election two leaders may have archived the same offsets.
+        """
+        before = _epoch_before(scanned)
+        return None in (before, self._last_epoch) or before == self._last_epoch
+
+    def _own(self, scanned: ScannedSegment) -> None:
+        """Note the segment's files by the names that a broker gives them."""
+        base, small = scanned.segment.base_offset, scanned.small
+        for kind, name_of in _NAMES.items():
+            # Files that are missing are said to be so already.
+            self._files.names[name_of(base)] = FileStat(size_bytes=_size(scanned.segment, kind))
+            self._owners[name_of(base)] = scanned
+        if PartKind.TXN_INDEX in small:
+            self._files.transaction_indexes[base] = small[PartKind.TXN_INDEX]
+        if scanned.end_offset is not None:
+            name = snapshot_name(scanned.end_offset)
+            self._files.names[name] = FileStat(size_bytes=_size(scanned.segment, PartKind.SNAPSHOT))
+            self._owners[name] = scanned
+            if PartKind.SNAPSHOT in small:
+                self._files.snapshots[scanned.end_offset] = small[PartKind.SNAPSHOT]
+        self._owners[LEADER_EPOCH_CHECKPOINT] = scanned
+        self._last_owner = scanned
+
+    def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
+        made = super()._rebuilt(scanned)
+        if PartKind.LEADER_EPOCHS in damaged_parts(scanned):
+            epochs = _rebuilt_epochs(scanned, self._entries_before)
+            if epochs is not None:
+                made[PartKind.LEADER_EPOCHS] = epochs
+                self._entries = self._files.epochs = read_leader_epoch_checkpoint(epochs)
+        return made
+
+
+def damaged_parts(scanned: ScannedSegment) -> set[PartKind | None]:
+    """Return the parts of a segment that something is wrong with, as far as its own files say."""
+    findings = [*scanned.findings, *(scanned.result.findings if scanned.result is not None else ())]
+    return {part_kind(found.file) for found in findings if found.severity == "damage"}
+
+
+def _epochs(scanned: ScannedSegment) -> tuple[LeaderEpochEntry, ...] | None:
+    """Return the lines that a segment came with, None where they are missing or wrong."""
+    data = scanned.small.get(PartKind.LEADER_EPOCHS)
+    is_wrong = PartKind.LEADER_EPOCHS in damaged_parts(scanned)
+    return None if data is None or is_wrong else read_leader_epoch_checkpoint(data)
+
+
+def _epoch_before(scanned: ScannedSegment) -> int | None:
+    """Return the leader epoch of the offset before a segment, None where it does not tell."""
+    base = scanned.segment.base_offset
+    before = [entry.epoch for entry in _epochs(scanned) or () if entry.start_offset < base]
+    return before[-1] if before else None
+
+
+def _last_epoch(scanned: ScannedSegment) -> int | None:
+    """Return the leader epoch of a segment's last batch, None where it has none."""
+    runs = scanned.result.epoch_runs if scanned.result is not None else []
+    return runs[-1].epoch if runs and runs[-1].epoch >= 0 else None
+
+
+def _rebuilt_epochs(scanned: ScannedSegment, before: tuple[LeaderEpochEntry, ...] | None) -> bytes | None:
+    """Return the leader epochs at the segment's end, None where those at its start are not known."""
+    if before is None or scanned.result is None:
+        return None
+    epochs = LeaderEpochs(before)
+    for run in scanned.result.epoch_runs:
+        if run.epoch >= 0:
+            epochs.observe(run.epoch, run.first_offset)
+    return encode_leader_epoch_checkpoint(epochs.entries)
+
+
+def _size(segment: ArchivedSegment, kind: PartKind) -> int:
+    found = segment.parts.get(kind)
+    return 0 if found is None else found.size_bytes

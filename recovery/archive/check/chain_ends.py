@@ -1,0 +1,73 @@
+"""Where the rows of segments that follow one another end in tiered storage: which of them a segment goes on with.
+
+After a change of leader several segments may cover the same offsets; each such row is a chain of its own. What no chain
+leads to is a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from recovery.archive.remote.lineage import OffsetRange, subtract_ranges
+from recovery.check.finding import Finding, Severity
+from segfmt.filenames import log_name
+
+
+class ChainEnds:
+    """The ends of a partition's chains, while its segments come in by base offset.
+
+    Args:
+        gone: first and last offsets of what is deleted or lies below the log start: where it is missing there is no
+            gap.
+
+    Attributes:
+        offsets: behind the last segment of each chain, in the order of their beginnings; None where not known.
+    """
+
+    def __init__(self, gone: Iterable[tuple[int, int]]) -> None:
+        self._gone = [OffsetRange(start_offset=first, end_offset=last) for first, last in gone]
+        self._is_end_known = True
+        self.offsets: list[int | None] = []
+
+    def find(self, base_offset: int, is_of: Callable[[int], bool] = lambda _: True) -> int | None:
+        """Return the place of the chain that a segment at *base_offset* goes on with, None without one.
+
+        Args:
+            base_offset: of the segment.
+            is_of: whether it has the history of the chain at a place. Where none has it that ends there, the segment
+                is another leader's if offsets behind its start are in others, too; else it is taken for the next one.
+        """
+        places = [place for place, end in enumerate(self.offsets) if end == base_offset]
+        found = next(filter(is_of, places), None)
+        if found is None and places and max(end for end in self.offsets if end is not None) == base_offset:
+            return places[0]
+        return found
+
+    def begin(self, base_offset: int) -> Finding | None:
+        """Begin a chain that no other one leads to; return what is to be said of its first segment's log."""
+        ends = [end for end in self.offsets if end is not None]
+        self.offsets.append(base_offset)
+        if ends and max(ends) < base_offset and self._is_end_known:
+            return self._gap(max(ends), base_offset)
+        if ends and max(ends) > base_offset:
+            words = (
+                f"it begins at {base_offset}, and offsets up to {max(ends) - 1} are in other segments, too"
+            )
+            return Finding(
+                file=log_name(base_offset), position=None, rule="overlap", detail=words, severity="note"
+            )
+        return None
+
+    def reach(self, place: int, end_offset: int | None) -> None:
+        """Let the chain at *place* end where its next segment does."""
+        self.offsets[place] = end_offset
+        self._is_end_known = end_offset is not None
+
+    def _gap(self, start: int, base: int) -> Finding:
+        """Return what is to be said of offsets that are missing before the segment at *base*."""
+        missing = subtract_ranges(OffsetRange(start_offset=start, end_offset=base - 1), self._gone)
+        words = f"offsets {start} to {base - 1} are missing before this segment"
+        if not missing:
+            words += ": they are deleted, or below the log start"
+        severity: Severity = "damage" if missing else "note"
+        return Finding(file=log_name(base), position=None, rule="offset-gap", detail=words, severity=severity)

@@ -1,0 +1,182 @@
+"""The map step over logs alone: small ones together, many in one call of a kernel, and one row for all that are sound.
+
+The kernel says of a log that it is sound, or nothing. What it does not call sound, and what is large or stored in
+another form than the broker's, goes through the scrub of the local engine, which alone says what is wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from native.log_checks import LOG_ROW_DTYPE, LogRows, check_logs
+from recovery.archive.check.logs.sound_logs import SoundLogs
+from recovery.archive.check.scanned import PartitionWork, ScannedSegment
+from recovery.archive.check.segment_map import SegmentMap
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.stores.archived import PartKind
+from recovery.archive.stores.segment_table import LETTERS
+from recovery.archive.stores.store import Store
+from recovery.read.partition_files import SLACK_BYTES
+from segfmt.remote_log_metadata import RemoteSegment
+
+MOST_SMALL_BYTES = 1 << 20
+"""A larger log is read in windows: its bytes cost more than it does itself."""
+_BUFFER_BYTES = 4 << 20
+_SEGMENTS_IN_A_ROW = 512
+
+_buffers = threading.local()
+
+
+class LogScan:
+    """Reads logs, and nothing beside them.
+
+    Args:
+        store: the archive.
+        layout: its layout.
+    """
+
+    def __init__(self, store: Store, layout: Layout) -> None:
+        self._store = store
+        self._layout = layout
+        self._closely = SegmentMap(store, layout, is_logs_only=True)
+
+    def scan(self, works: PartitionWork) -> Iterator[SoundLogs | tuple[ScannedSegment, bytes]]:
+        """Yield what is found in the logs of *works*: those that are sound together, each other one with its digest."""
+        for start in range(0, len(works), _SEGMENTS_IN_A_ROW):
+            yield from self._scan(works.between(start, min(start + _SEGMENTS_IN_A_ROW, len(works))))
+
+    def _scan(self, works: PartitionWork) -> Iterator[SoundLogs | tuple[ScannedSegment, bytes]]:
+        rows = self._rows(works)
+        for group in _groups(rows, np.flatnonzero(rows["is_sound"]).tolist()):
+            self._check(works, rows, group)
+        for place in np.flatnonzero(~rows["is_sound"]).tolist():
+            (work,) = works.between(place, place + 1)
+            scanned = self._closely.scan(work)
+            if scanned.result is not None:
+                scanned.result.pieces = []  # of producers: nobody asks
+            if not self._is_segment(work.segment.segment_id) or not _is_sound(scanned):
+                yield scanned, work.digest
+            else:
+                _enter(scanned, rows[place])
+        if rows["is_sound"].any():
+            yield _sound_logs(works, rows)
+
+    def _rows(self, works: PartitionWork) -> LogRows:
+        """Return a row for each segment; those that may be sound are called so until they were read."""
+        segments = works.segments
+        rows = np.zeros(len(segments), LOG_ROW_DTYPE)
+        rows["size_bytes"] = segments.part_bytes(PartKind.LOG)
+        rows["base_offset"] = segments.base_offsets
+        rows["next_base_offset"] = [-1 if one is None else one for one in segments.next_base_offsets]
+        if self._layout.has_plain_logs:
+            log = LETTERS[PartKind.LOG]
+            rows["is_sound"] = [
+                shape == log and self._is_segment(segment_id)
+                for shape, segment_id in zip(segments.shapes(), segments.segment_ids, strict=True)
+            ]
+            rows["is_sound"] &= rows["size_bytes"] <= MOST_SMALL_BYTES
+        return rows
+
+    def _is_segment(self, segment_id: str) -> bool:
+        """Return whether it is a segment, and nothing that lies beside those of a folder."""
+        return self._layout.has_own_epochs or not segment_id
+
+    def _check(self, works: PartitionWork, rows: LogRows, group: Sequence[int]) -> None:
+        """Read the logs at the places in *group* one behind the other, and enter which are sound."""
+        buffer = _buffer()
+        names, prefix = works.segments.objects.names, works.segments.objects.prefix
+        firsts = [end - 1 for end in works.segments.ends]  # of one object each
+        starts, read = [], []
+        position = SLACK_BYTES
+        for place in group:
+            size_bytes = int(rows["size_bytes"][place])
+            target = memoryview(buffer.data)[position : position + size_bytes + 1]
+            try:
+                count = self._store.read_into(prefix + names[firsts[place]], target)
+            except OSError:
+                continue  # who looks more closely says so
+            if count == size_bytes:
+                read.append(place)
+                starts.append(position)
+                position += size_bytes
+        rows["is_sound"][group] = False
+        logs = rows[read]
+        logs["start"] = starts
+        check_logs(buffer, logs)
+        if self._layout.has_own_epochs:
+            logs["is_sound"] &= logs["batch_count"] > 0
+        rows[read] = logs
+        for place in read if works.remote else ():
+            remote = works.remote.get(works.segments.segment_ids[place])
+            if remote is not None and not _is_as_told(rows[place], remote):
+                rows["is_sound"][place] = False
+
+
+def _sound_logs(works: PartitionWork, rows: LogRows) -> SoundLogs:
+    taken, found = works.take(np.flatnonzero(rows["is_sound"]).tolist()), rows[rows["is_sound"]]
+    return SoundLogs(
+        segments=taken.segments,
+        digests=taken.digests,
+        log_bytes=found["size_bytes"].copy(),
+        first_offsets=found["first_offset"].copy(),
+        last_offsets=found["last_offset"].copy(),
+        batch_counts=found["batch_count"].copy(),
+        has_compacted=found["has_compacted"].copy(),
+    )
+
+
+def _groups(rows: LogRows, places: Sequence[int]) -> Iterator[list[int]]:
+    """Yield *places*, as many at a time as go into the buffer."""
+    group: list[int] = []
+    size = 0
+    for place in places:
+        needed = int(rows["size_bytes"][place])
+        if group and size + needed > _BUFFER_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(place)
+        size += needed
+    if group:
+        yield group
+
+
+def _buffer() -> npt.NDArray[np.uint8]:
+    """Return this thread's buffer: what a group needs, the slack before it, and one byte more than it should have."""
+    buffer: npt.NDArray[np.uint8] | None = getattr(_buffers, "logs", None)
+    if buffer is None:
+        buffer = _buffers.logs = np.zeros(SLACK_BYTES + _BUFFER_BYTES + 1, np.uint8)
+    return buffer
+
+
+def _is_as_told(row: np.void, remote: RemoteSegment) -> bool:
+    """Return whether a log is what the metadata topic says of it."""
+    return (row["base_offset"], row["size_bytes"], row["last_offset"], row["max_timestamp_ms"]) == (
+        remote.start_offset,
+        remote.size_bytes,
+        remote.end_offset,
+        remote.max_timestamp_ms,
+    )
+
+
+def _is_sound(scanned: ScannedSegment) -> bool:
+    """Return whether nothing is to be said of a log that was looked at closely."""
+    result = scanned.result
+    if result is None or scanned.findings or result.findings or not result.is_whole:
+        return False
+    return result.has_compacted or not result.gaps
+
+
+def _enter(scanned: ScannedSegment, row: np.void) -> None:
+    """Enter what was found in a sound log."""
+    result = scanned.result
+    assert result is not None
+    row["is_sound"] = True
+    row["size_bytes"] = scanned.log_bytes
+    row["first_offset"] = -1 if result.first_offset is None else result.first_offset
+    row["last_offset"] = -1 if result.last_offset is None else result.last_offset
+    row["batch_count"] = result.batch_count
+    row["has_compacted"] = result.has_compacted

@@ -1,0 +1,153 @@
+"""Where the results of a run go: one prefix, in which nothing depends on which task, or which attempt, wrote it.
+
+    scans/<id>.parquet, scans/<id>.keys        what was found in segments, and whose: the next run reads them no more
+    verdicts/<run>/objects/part-<n>.parquet     one row for each object
+    verdicts/<run>/partitions/part-<n>.parquet  one row for each partition
+    verdicts/<run>/summary.json                the report of the run
+    recovered/<key>                            what was rebuilt, where the original would be
+    quarantine/<run>/<key>                     what was replaced in place
+
+Objects are made whole or not at all. Two attempts of one task make the same bytes by the same names; those of the
+first one stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+from recovery.archive.check.scan_rows import (
+    HEAD_OFFSET,
+    ScanRow,
+    batches_to_rows,
+    rows_to_batches,
+    scan_schema,
+)
+from recovery.archive.check.scanned import DIGEST_BYTES
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.stores.store import Store
+
+SCANS, VERDICTS, RECOVERED, QUARANTINE = "scans/", "verdicts/", "recovered/", "quarantine/"
+_MOST_SCAN_BYTES = 1 << 31
+
+
+class RebuiltOutput:
+    """Takes what was rebuilt into the output.
+
+    Args:
+        output: the store of the run's results.
+        layout: of the archive.
+    """
+
+    def __init__(self, output: Store, layout: Layout) -> None:
+        self._output = output
+        self._layout = layout
+
+    def __call__(self, segment: ArchivedSegment, kind: PartKind, data: bytes) -> StoredObject:
+        """Write a part of a segment."""
+        key = RECOVERED + key_of(segment, kind, self._layout)
+        if not self._output.create(key, data) and not holds(self._output, key, data):
+            self._output.replace(key, data)  # of an earlier run, when the segment was another one
+        return StoredObject(key=key, size_bytes=len(data))
+
+
+class InPlace:
+    """Takes what was rebuilt into the archive; what was there goes to quarantine first.
+
+    Args:
+        archive: the store of the archive.
+        output: the store of the run's results, with the quarantine.
+        layout: of the archive.
+        run: which run this is.
+    """
+
+    def __init__(self, archive: Store, output: Store, layout: Layout, run: str) -> None:
+        self._archive = archive
+        self._output = output
+        self._layout = layout
+        self._run = run
+
+    def __call__(self, segment: ArchivedSegment, kind: PartKind, data: bytes) -> StoredObject:
+        """Write a part of a segment."""
+        key = key_of(segment, kind, self._layout)
+        if holds(self._archive, key, data):
+            return StoredObject(key=key, size_bytes=len(data))  # an attempt before this one got so far
+        if not self._archive.create(key, data):
+            size = self._archive.stat(key).size_bytes
+            before = self._archive.read(key, most_bytes=size)
+            self._output.create(f"{QUARANTINE}{self._run}/{key}", before)
+            self._archive.replace(key, data)
+        return StoredObject(key=key, size_bytes=len(data))
+
+
+def key_of(segment: ArchivedSegment, kind: PartKind, layout: Layout) -> str:
+    """Return the key of a part, whether it is there or not."""
+    known = segment.parts.get(kind)
+    if known is not None:
+        return known.key
+    folder = next(iter(segment.parts.values())).key.rpartition("/")[0]
+    name = layout.name_of(segment, kind)
+    return f"{folder}/{name}" if folder else name
+
+
+def holds(store: Store, key: str, data: bytes) -> bool:
+    """Return whether an object is there and has these bytes."""
+    try:
+        return store.read(key, most_bytes=len(data) + 1) == data
+    except FileNotFoundError:
+        return False
+
+
+def keep_scans(output: Store, rows: Iterable[ScanRow]) -> Iterator[ScanRow]:
+    """Write *rows*, which are those of one task, and yield them without their records."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kept: list[ScanRow] = []
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink, scan_schema(), compression="none"
+    ) as writer:  # records are compressed already
+
+        def noted() -> Iterator[ScanRow]:
+            for row in rows:
+                kept.append(row._replace(record=b""))
+                yield row
+
+        for batch in rows_to_batches(noted()):
+            writer.write_batch(batch)
+    digests = b"".join(row.digest for row in kept if row.base_offset != HEAD_OFFSET)
+    name = _name_of(kept)
+    output.create(f"{SCANS}{name}.parquet", bytes(sink.getvalue()))
+    output.create(f"{SCANS}{name}.keys", digests)  # last: with it the scans count
+    yield from kept
+
+
+def _name_of(rows: Iterable[ScanRow]) -> str:
+    """Return a name for what the *rows* are about, the same for each attempt."""
+    identity = hashlib.blake2b(digest_size=16)
+    for row in rows:
+        identity.update(row.digest + row.prefix.encode("utf-8", "surrogateescape"))
+    return identity.hexdigest()
+
+
+def kept_digests(output: Store) -> Iterator[tuple[str, bytes]]:
+    """Yield the key of each file of scans and the digests of its segments, back to back."""
+    try:
+        objects = output.list_level(SCANS).objects
+    except FileNotFoundError:
+        return
+    sizes = {one.key: one.size_bytes for one in objects}
+    for key, size in sorted(sizes.items()):
+        if key.endswith(".keys") and size % DIGEST_BYTES == 0:
+            yield f"{key.removesuffix('.keys')}.parquet", output.read(key, most_bytes=size)
+
+
+def read_scans(output: Store, key: str) -> Iterator[ScanRow]:
+    """Yield the rows of one file of scans."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(pa.BufferReader(output.read(key, most_bytes=_MOST_SCAN_BYTES)))
+    yield from batches_to_rows(file.iter_batches(batch_size=256))

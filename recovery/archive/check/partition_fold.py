@@ -1,0 +1,258 @@
+"""The fold over one partition of an archive: its head, then its segments in order, then what was found.
+
+A plain copy is a folder, and is judged as the local engine judges it. Segments of tiered storage are put into chains: a
+segment goes on with the chain that ends where it begins. After a change of leader several may cover the same offsets;
+each such row is a chain of its own. What no chain leads to is a gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+
+from recovery.archive.check.chain import FolderChain, TieredChain, Write
+from recovery.archive.check.chain_ends import ChainEnds
+from recovery.archive.check.logs.sound_logs import SoundLogs
+from recovery.archive.check.scanned import PartitionHead, ScannedFolder, ScannedSegment
+from recovery.archive.layouts.layout import Layout, part_kind
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.check.finding import FileVerdict, Finding, findings_by_file
+from recovery.check.scrubbed_dir import kind_of
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectVerdict:
+    """What was found out about one object.
+
+    Attributes:
+        base_offset: of the segment that it belongs to; -1 for those that belong to none.
+        verdict: its path is the object's key.
+        rebuilt: the object that was written in its stead, None without one.
+    """
+
+    base_offset: int
+    segment_id: str
+    size_bytes: int
+    version: str
+    verdict: FileVerdict
+    rebuilt: StoredObject | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionVerdict:
+    """What was found out about a partition.
+
+    Attributes:
+        start_offset, end_offset: of what lies there, the end behind the last record; None where not known.
+        chain_count: rows of segments that follow one another.
+        sound: logs of which there is nothing to say; empty unless logs alone were looked at.
+    """
+
+    head: PartitionHead
+    objects: list[ObjectVerdict] = field(default_factory=list)
+    start_offset: int | None = None
+    end_offset: int | None = None
+    segment_count: int = 0
+    batch_count: int = 0
+    log_bytes: int = 0
+    chain_count: int = 0
+    sound: list[SoundLogs] = field(default_factory=list)
+
+
+class PartitionFold:
+    """Takes in what was scanned of one partition.
+
+    Args:
+        head: of the partition.
+        layout: of the archive.
+        folder: the small files of a plain copy; None in tiered storage.
+        write: takes what was rebuilt; None: nothing is.
+    """
+
+    def __init__(
+        self,
+        head: PartitionHead,
+        layout: Layout,
+        *,
+        folder: ScannedFolder | None = None,
+        write: Write | None = None,
+    ) -> None:
+        self._head = head
+        self._layout = layout
+        self._write = write
+        self._scanned: list[ScannedSegment] = []
+        self._chains: list[TieredChain] = []
+        self._ends = ChainEnds(head.gone)
+        self._folder = None if folder is None else FolderChain(head.facts, folder.files, write)
+        self._findings = list(head.findings)
+
+    def take(self, scanned: ScannedSegment) -> None:
+        """Take in the next segment, in the order of base offsets and ids."""
+        if self._folder is not None:
+            self._folder.take(scanned)
+        elif not is_partial(scanned.segment, self._head, self._layout):
+            place = self._chain_of(scanned)
+            self._chains[place].take(scanned)
+            self._ends.reach(place, scanned.end_offset)
+        scanned.small = {}
+        if scanned.result is not None:
+            scanned.result.pieces = []
+        self._scanned.append(scanned)
+
+    def add(self, finding: Finding) -> None:
+        """Take in a finding about the partition as a whole, or about the object that it names."""
+        self._findings.append(finding)
+
+    def finish(self) -> PartitionVerdict:
+        """Return what was found."""
+        for chain in self._chains:
+            chain.finish()
+        for scanned in self._scanned:
+            if (scanned.segment.base_offset, scanned.segment.segment_id) in self._head.unfinished:
+                _make_notes(scanned)
+        verdict = PartitionVerdict(head=self._head, chain_count=max(1, len(self._chains)))
+        for scanned in self._scanned:
+            verdict.segment_count += 1
+            verdict.log_bytes += scanned.log_bytes
+            if scanned.result is not None:
+                verdict.batch_count += scanned.result.batch_count
+        if self._scanned:
+            verdict.start_offset = self._scanned[0].segment.base_offset
+            ends = [one.end_offset for one in self._scanned if one.end_offset is not None]
+            verdict.end_offset = max(ends, default=None)
+        if self._folder is not None:
+            verdict.objects = self._of_folder(self._folder)
+        else:
+            verdict.objects = [one for scanned in self._scanned for one in self._of_segment(scanned)]
+        self._add_findings(verdict)
+        return verdict
+
+    # -- chains ----------------------------------------------------------------------------------------------
+
+    def _chain_of(self, scanned: ScannedSegment) -> int:
+        """Return the place of the chain that goes on with a segment, a new one where none does."""
+        base = scanned.segment.base_offset
+        place = self._ends.find(base, lambda place: self._chains[place].is_of_lineage(scanned))
+        if place is not None:
+            return place
+        found = self._ends.begin(base)
+        if found is not None:
+            scanned.findings.append(found)
+        known = (chain.snapshot_at(base) for chain in self._chains)
+        snapshot = next((data for data in known if data is not None), None)
+        self._chains.append(TieredChain(self._head.facts, base, snapshot, self._write))
+        return len(self._chains) - 1
+
+    # -- verdicts --------------------------------------------------------------------------------------------
+
+    def _of_folder(self, folder: FolderChain) -> list[ObjectVerdict]:
+        findings = folder.finish()
+        for scanned in self._scanned:
+            findings += scanned.findings
+        objects = {one.name: one for one in self._head.archived.objects}
+        owners = {
+            one.key: scanned
+            for scanned in self._scanned
+            for one in (*scanned.segment.parts.values(), *scanned.segment.snapshots.values())
+        }
+        by_file = findings_by_file(findings)
+        prefix = self._head.where.prefix
+        verdicts = []
+        for name in sorted({*objects, *by_file}):
+            found = objects.get(name, StoredObject(key=prefix + name, size_bytes=0))
+            owner = owners.get(found.key)
+            kind = part_kind(name)
+            verdicts.append(
+                ObjectVerdict(
+                    base_offset=-1 if owner is None else owner.segment.base_offset,
+                    segment_id="",
+                    size_bytes=found.size_bytes,
+                    version=found.version,
+                    verdict=FileVerdict(
+                        path=found.key,
+                        kind=kind_of(name),
+                        checked_bytes=folder.checked_bytes.get(name, 0),
+                        findings=tuple(by_file.get(name, ())),
+                    ),
+                    rebuilt=None if owner is None or kind is None else owner.rebuilt.get(kind),
+                )
+            )
+        return verdicts
+
+    def _of_segment(self, scanned: ScannedSegment) -> list[ObjectVerdict]:
+        segment, result = scanned.segment, scanned.result
+        findings = [*scanned.findings, *(result.findings if result is not None else ())]
+        by_kind: dict[PartKind, list[Finding]] = {}
+        for found in findings:
+            by_kind.setdefault(part_of(found.file), []).append(found)
+        checked = result.checked_bytes if result is not None else {}
+        verdicts = []
+        for kind in sorted({*segment.parts, *by_kind, *scanned.rebuilt}, key=lambda one: one.value):
+            one = segment.parts.get(kind)
+            if one is None:
+                key = self._head.where.prefix + self._layout.name_of(segment, kind)
+                one = StoredObject(key=key, size_bytes=0)
+            read = next((size for name, size in checked.items() if part_kind(name) is kind), one.size_bytes)
+            verdicts.append(
+                ObjectVerdict(
+                    base_offset=segment.base_offset,
+                    segment_id=segment.segment_id,
+                    size_bytes=one.size_bytes,
+                    version=one.version,
+                    verdict=FileVerdict(
+                        path=one.key,
+                        kind=kind.value,
+                        checked_bytes=read,
+                        findings=tuple(by_kind.get(kind, ())),
+                    ),
+                    rebuilt=scanned.rebuilt.get(kind),
+                )
+            )
+        return verdicts
+
+    def _add_findings(self, verdict: PartitionVerdict) -> None:
+        """Give the findings of the partition as a whole to the objects that they name, there or not."""
+        prefix = self._head.where.prefix
+        places = {one.verdict.path: place for place, one in enumerate(verdict.objects)}
+        for file, findings in findings_by_file(self._findings).items():
+            place = places.get(prefix + file)
+            if place is None:
+                verdict.objects.append(verdict_of_nothing(prefix + file, findings))
+                continue
+            one = verdict.objects[place]
+            both = replace(one.verdict, findings=(*one.verdict.findings, *findings))
+            verdict.objects[place] = replace(one, verdict=both)
+
+
+def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:
+    """Return whether a segment was never whole, so that others have its offsets, or there is a gap."""
+    is_unfinished = (segment.base_offset, segment.segment_id) in head.unfinished
+    return is_unfinished and PartKind.MANIFEST in layout.required_parts - segment.parts.keys()
+
+
+def verdict_of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:
+    """Return the verdict of an object that nobody has seen."""
+    return ObjectVerdict(
+        base_offset=-1,
+        segment_id="",
+        size_bytes=0,
+        version="",
+        verdict=FileVerdict(
+            path=key, kind=kind_of(key.rpartition("/")[2]), checked_bytes=0, findings=tuple(findings)
+        ),
+    )
+
+
+def _make_notes(scanned: ScannedSegment) -> None:
+    """Let nothing that is wrong with a segment count as damage."""
+    scanned.findings = [found.as_note() for found in scanned.findings]
+    if scanned.result is not None:
+        scanned.result.findings = [found.as_note() for found in scanned.result.findings]
+
+
+def part_of(file: str) -> PartKind:
+    """Return the part that a finding is about, by the name that the checks use."""
+    for kind in (PartKind.MANIFEST, PartKind.INDEXES):
+        if file == kind.value:
+            return kind
+    return part_kind(file) or PartKind.LOG

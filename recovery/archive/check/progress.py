@@ -1,0 +1,156 @@
+"""What a run over an archive tells its observers: the events of a scrub, the archive in the place of a log dir.
+
+A driver learns of whole tasks alone. So bytes and segments move as tasks finish, and a partition is finished with the
+task of its last segment: the resolution is that of tasks, and nothing is made up between them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from recovery.watch.events import (
+    BytesScanned,
+    LogDirFinished,
+    LogDirStarted,
+    PartitionFinished,
+    PartitionStarted,
+    Remark,
+    RunFinished,
+    RunStarted,
+    SegmentRecovered,
+)
+from recovery.watch.notifier import Notifier
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskShare:
+    """What one task is of the whole.
+
+    Attributes:
+        begun: prefix, segments and bytes of each partition whose first segment is in the task.
+        ended: prefixes of those whose last segment is.
+    """
+
+    log_bytes: int
+    segment_count: int
+    begun: tuple[tuple[str, int, int], ...] = ()
+    ended: tuple[str, ...] = ()
+
+
+class ArchiveProgress:
+    """Turns finished tasks into events.
+
+    Args:
+        notifier: of the observers.
+        url: of the archive.
+    """
+
+    def __init__(self, notifier: Notifier, url: str) -> None:
+        self._notify = notifier
+        self._url = url
+        self._left: deque[TaskShare] = deque()
+        self._log_count = self._finished_logs = 0
+        self._remaining_segments = 0
+        self._partition = ""
+        self._segment_counts: dict[str, int] = {}
+
+    def start(self) -> None:
+        """A run begins; the archive is being listed. Kafka's gauge is for threads: a driver has one wave at a time."""
+        self._notify(RunStarted(log_dirs=(self._url,), threads_per_dir=1, dry_run=True, is_scrub=True))
+
+    def surveyed(self, *, partition_count: int, segment_count: int, log_bytes: int) -> None:
+        """What is to be read is known."""
+        self._log_count = partition_count
+        self._notify(
+            LogDirStarted(
+                log_dir=self._url,
+                had_clean_shutdown=False,
+                log_count=partition_count,
+                segment_count=segment_count,
+                bytes_total=log_bytes,
+            )
+        )
+
+    def start_wave(self, shares: Iterable[TaskShare]) -> None:
+        """A wave of tasks begins."""
+        self._left = deque(shares)
+        self._remaining_segments = sum(share.segment_count for share in self._left)
+        self._show_remaining()
+
+    def finish_tasks(self, count: int) -> None:
+        """So many more tasks are finished; which ones is not known, so they are counted in their order."""
+        for _ in range(min(count, len(self._left))):
+            share = self._left.popleft()
+            for prefix, segment_count, log_bytes in share.begun:
+                self._partition = prefix
+                self._segment_counts[prefix] = segment_count
+                self._notify(
+                    PartitionStarted(
+                        log_dir=self._url,
+                        partition=prefix,
+                        thread_num=0,
+                        unflushed_segment_count=segment_count,
+                        recover_bytes=log_bytes,
+                    )
+                )
+            if share.log_bytes:
+                self._notify(
+                    BytesScanned(
+                        log_dir=self._url,
+                        partition=self._partition,
+                        thread_num=0,
+                        scanned_bytes=share.log_bytes,
+                    )
+                )
+            for prefix in share.ended:
+                self._finish_partition(prefix)
+            self._remaining_segments -= share.segment_count
+            self._show_remaining()
+
+    def finish_wave(self) -> None:
+        """All tasks of the wave are finished."""
+        self.finish_tasks(len(self._left))
+
+    def say(self, text: str) -> None:
+        """Tell the operator something."""
+        self._notify(Remark(text=text))
+
+    def finish(self, exit_code: int) -> None:
+        """The run is over."""
+        self._notify(LogDirFinished(log_dir=self._url, duration_ms=0))
+        self._notify(RunFinished(exit_code=exit_code))
+
+    def _finish_partition(self, prefix: str) -> None:
+        self._finished_logs += 1
+        self._notify(
+            PartitionFinished(
+                log_dir=self._url,
+                partition=prefix,
+                thread_num=0,
+                status="unchanged",
+                log_start_offset=0,
+                log_end_offset=0,
+                segment_count=self._segment_counts.pop(prefix, 0),
+                truncated_bytes=0,
+                truncated_batches=0,
+                duration_ms=0,
+                finished_count=self._finished_logs,
+                log_count=self._log_count,
+            )
+        )
+
+    def _show_remaining(self) -> None:
+        """Kafka's gauge for the one wave that a driver has in hand."""
+        self._notify(
+            SegmentRecovered(
+                log_dir=self._url,
+                partition="",
+                thread_num=0,
+                base_offset=0,
+                size_bytes=0,
+                valid_bytes=0,
+                remaining_segments=self._remaining_segments,
+            )
+        )

@@ -1,0 +1,78 @@
+"""What map and fold tell each other, as bytes: pickled, and read back with nothing but our own values.
+
+Records are kept in the output of a run, where others may be able to write. So what is read back may name only the
+classes in MODULES and what numpy needs for its arrays; anything else is refused, whatever it would do.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any, Final
+
+MODULES: Final = (
+    "native.producer_sequences",
+    "native.raw_scan",
+    "recovery.archive.stores.archived",
+    "recovery.archive.check.scanned",
+    "recovery.archive.stores.segment_table",
+    "recovery.archive.check.logs.sound_logs",
+    "recovery.archive.check.survey",
+    "recovery.check.rules.batches",
+    "recovery.check.folder_files",
+    "recovery.load.model",
+    "recovery.check.facts",
+    "recovery.check.task",
+    "recovery.check.finding",
+    "segfmt.checkpoint",
+    "segfmt.remote_log_metadata",
+)
+"""Whose classes may be in a record."""
+_OTHERS: Final = frozenset(
+    {
+        ("uuid", "UUID"),
+        ("uuid", "SafeUUID"),
+        ("numpy", "ndarray"),
+        ("numpy", "dtype"),
+        ("numpy.core.multiarray", "_reconstruct"),
+        ("numpy._core.multiarray", "_reconstruct"),
+        ("numpy._core.numeric", "_frombuffer"),
+        ("numpy.core.numeric", "_frombuffer"),
+    }
+)
+
+
+def encode_record(value: object) -> bytes:
+    """Return *value*, which is made of our own values, as bytes."""
+    return pickle.dumps(value, protocol=5)
+
+
+def decode_record(data: bytes) -> Any:  # noqa: ANN401 - what was encoded
+    """Return the value in *data*.
+
+    Raises:
+        pickle.UnpicklingError: it names something else than our values.
+    """
+    return _Reader(io.BytesIO(data)).load()
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class
+        found = _known.get((module, name))
+        if found is None:
+            found = _known[module, name] = _checked(module, name, super().find_class)
+        return found
+
+
+_known: dict[tuple[str, str], Any] = {}
+
+
+def _checked(module: str, name: str, find: Callable[[str, str], Any]) -> Any:  # noqa: ANN401 - a class
+    if (module, name) in _OTHERS:
+        return find(module, name)
+    if module in MODULES and "." not in name:
+        found = find(module, name)
+        if isinstance(found, type) and found.__module__ == module:
+            return found
+    raise pickle.UnpicklingError(f"a record of an archive's scan names {module}.{name}: it is not ours")

@@ -1,0 +1,118 @@
+"""What `archive verify` and `archive recover` have found: counts, the bad objects, the exit code, in text and JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field
+from typing import Any
+
+from recovery.archive.check.tally import Tally
+from recovery.archive.check.verdict_rows import lines_of
+from recovery.archive.layouts.walk import UnlistedPrefix
+from recovery.check.finding import Finding
+from recovery.printable import printable
+from recovery.problem import Note
+from recovery.quantity import bytes_text
+from segfmt.value_class import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class ArchiveReport:
+    """The result of one run over an archive.
+
+    Attributes:
+        command: verify or recover.
+        tally: all counts.
+        objects: rows of objects that are not sound, or were rebuilt; not all where there are very many.
+        left_out: how many of them are not among `objects`.
+        known_segments: segments that an earlier run had read and that have not changed.
+        metadata_findings: what is wrong with the metadata topic itself.
+        unlisted: prefixes that could not be listed.
+        output: where the results are; None where they were not kept.
+        signal_number: of the signal that ended the run early, 0 without one.
+        is_logs_only: whether nothing was looked at beside the logs.
+        notes: what was ignored, or stands for something else, in the settings.
+    """
+
+    command: str
+    url: str
+    layout: str
+    tally: Tally = field(default_factory=Tally)
+    objects: list[dict[str, Any]] = field(default_factory=list)
+    left_out: int = 0
+    known_segments: int = 0
+    metadata_findings: tuple[Finding, ...] = ()
+    unlisted: list[UnlistedPrefix] = field(default_factory=list)
+    output: str | None = None
+    run: str = ""
+    duration_ms: int = 0
+    signal_number: int = 0
+    is_logs_only: bool = False
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """130 or 143, 4, 2 or 0: the first that holds; see docs/cli.md."""
+        if self.signal_number:
+            return 128 + self.signal_number
+        if self.unlisted or self.tally.unchecked:
+            return 4
+        if any(found.severity == "damage" for found in self.metadata_findings):
+            return 2
+        left = self.tally.unsettled if self.command == "recover" else self.tally.damaged
+        return 2 if left else 0
+
+    def to_json(self) -> str:
+        """Return the report as one JSON object."""
+        found = {
+            "version": 1,
+            "command": f"archive {self.command}",
+            "archive": self.url,
+            "layout": self.layout,
+            "exitCode": self.exit_code,
+            "durationMs": self.duration_ms,
+            "run": self.run,
+            "output": self.output,
+            "logsOnly": self.is_logs_only,
+            "knownSegments": self.known_segments,
+            "summary": self.tally.to_json(),
+            "notes": [note.to_json() for note in self.notes],
+            "metadataFindings": [{"place": one.file} | one.to_json() for one in self.metadata_findings],
+            "unlisted": [{"prefix": one.prefix, "error": one.error} for one in self.unlisted],
+            "objects": self.objects,
+            "objectsLeftOut": self.left_out,
+        }
+        return json.dumps(found, indent=2, ensure_ascii=False)
+
+    def to_text(self) -> str:
+        """Return the report for a person."""
+        tally = self.tally
+        lines = [line for row in self.objects for line in lines_of(row)]
+        lines += [
+            f"{printable(one.file)}: {one.rule}: {printable(one.detail)}" for one in self.metadata_findings
+        ]
+        lines += [f"NOT LISTED {printable(one.prefix)}: {printable(one.error)}" for one in self.unlisted]
+        if self.left_out:
+            where = (
+                f"; all of them are in {self.output}/verdicts" if self.output else "; --output keeps them all"
+            )
+            lines.append(f"... and {self.left_out} more objects{where}")
+        known = f", {self.known_segments} of them known from an earlier run" if self.known_segments else ""
+        lines.append(
+            f"{printable(self.url)} ({self.layout}): {tally.partitions} partitions, {tally.segments} segments{known}, "
+            f"{tally.batches} batches, {bytes_text(tally.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
+        )
+        rebuilt = f", {tally.rebuilt} rebuilt" if self.command == "recover" else ""
+        kind = "logs, and nothing beside them" if self.is_logs_only else "objects"
+        lines.append(
+            f"{tally.objects} {kind}: {tally.valid} sound, {tally.damaged} damaged, "
+            f"{tally.unchecked} not checked{rebuilt}"
+        )
+        if tally.rules:
+            lines.append(
+                "by rule: " + ", ".join(f"{rule} {count}" for rule, count in sorted(tally.rules.items()))
+            )
+        lines += [f"note: {printable(note.text)}" for note in self.notes]
+        if self.output is not None:
+            lines.append(f"results: {printable(self.output)} (run {self.run})")
+        return "\n".join(lines)

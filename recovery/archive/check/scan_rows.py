@@ -1,0 +1,233 @@
+"""The rows between map and fold: one for each partition's head, one for each segment, sorted by prefix and offset.
+
+prefix, base_offset, segment_id    what rows are sorted by; the head of a partition comes first, at -1
+digest                             of the segment's objects; of a head, the run that it belongs to
+log_bytes                          of the segment's log
+record                             what was found (`recovery.archive.check.record`)
+
+Where logs alone are looked at, the sound ones among neighbours have one row: that of the first one, with the digests of
+all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recovery.archive.check.chain import Write
+from recovery.archive.check.logs.log_fold import LogFold
+from recovery.archive.check.logs.log_scan import LogScan
+from recovery.archive.check.logs.sound_logs import SoundLogs
+from recovery.archive.check.packing import PackedTask
+from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
+from recovery.archive.check.record import decode_record, encode_record
+from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedFolder, ScannedSegment
+from recovery.archive.check.segment_map import SegmentMap
+from recovery.archive.check.stored_folder import scan_folder
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.stores.store import Store
+from recovery.check.finding import Finding
+from recovery.check.task import Piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HEAD_OFFSET = -1
+ROWS_AT_A_TIME = 256
+"""In one Arrow batch: records of many producers are large."""
+
+
+class ScanRow(NamedTuple):
+    """One row."""
+
+    prefix: str
+    base_offset: int
+    segment_id: str
+    digest: bytes
+    log_bytes: int
+    record: bytes
+
+
+def scan_schema() -> pa.Schema:
+    """Return the Arrow schema of the rows."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("prefix", pa.string()),
+            ("base_offset", pa.int64()),
+            ("segment_id", pa.string()),
+            ("digest", pa.binary()),
+            ("log_bytes", pa.int64()),
+            ("record", pa.binary()),
+        ]
+    )
+
+
+def scan_task(
+    task: PackedTask,
+    store: Store,
+    layout: Layout,
+    *,
+    run: bytes,
+    write: Write | None = None,
+    is_logs_only: bool = False,
+) -> Iterator[ScanRow]:
+    """Do one task of the map: yield the rows of its heads and segments."""
+    for record in task.heads:
+        head: PartitionHead = decode_record(record)
+        folder = None if layout.has_own_epochs or is_logs_only else scan_folder(store, head)
+        yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
+    if is_logs_only:
+        yield from _log_rows(task, LogScan(store, layout))
+        return
+    segments = SegmentMap(store, layout, write=write)
+    for works in task.works:
+        for work in works:
+            yield _row(works.prefix, segments.scan(work), work.digest)
+
+
+def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
+    """Yield the rows of logs alone."""
+    for works in task.works:
+        for found in logs.scan(works):
+            if isinstance(found, SoundLogs):
+                yield ScanRow(
+                    prefix=works.prefix,
+                    base_offset=found.segments.base_offsets[0],
+                    segment_id=found.segments.segment_ids[0],
+                    digest=found.digests,
+                    log_bytes=int(found.log_bytes.sum()),
+                    record=encode_record(found),
+                )
+            else:
+                yield _row(works.prefix, *found)
+
+
+def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
+    """Return the row of a segment."""
+    if scanned.result is not None and not any(map(_tells, scanned.result.pieces)):
+        scanned.result.pieces = []
+    return ScanRow(
+        prefix=prefix,
+        base_offset=scanned.segment.base_offset,
+        segment_id=scanned.segment.segment_id,
+        digest=digest,
+        log_bytes=scanned.log_bytes,
+        record=encode_record(scanned),
+    )
+
+
+def _tells(piece: Piece) -> bool:
+    """Return whether the fold would notice that a piece is not there: most segments have few producers, many none."""
+    return piece.is_broken or piece.snapshot_offset is not None or len(piece.scan.producers) > 0
+
+
+def fold_rows(
+    rows: Iterable[ScanRow],
+    layout: Layout,
+    *,
+    run: bytes,
+    write: Write | None = None,
+    is_logs_only: bool = False,
+) -> Iterator[PartitionVerdict]:
+    """Fold sorted *rows*: yield the verdict of each partition.
+
+    Rows of other runs' heads, and of segments that are no longer there, are passed over; that a segment has no row is
+    said.
+    """
+    current: _Folding | None = None
+    for row in rows:
+        if current is None or row.prefix != current.prefix:
+            if current is not None:
+                yield from current.finish()
+            current = _Folding(row.prefix, layout, run, write, is_logs_only=is_logs_only)
+        current.take(row)
+    if current is not None:
+        yield from current.finish()
+
+
+class _Folding:
+    """One partition while its rows come in."""
+
+    def __init__(
+        self, prefix: str, layout: Layout, run: bytes, write: Write | None, *, is_logs_only: bool
+    ) -> None:
+        self.prefix = prefix
+        self._layout = layout
+        self._run = run
+        self._write = write
+        self._is_logs_only = is_logs_only
+        self._fold: PartitionFold | LogFold | None = None
+        self._wanted: set[bytes] = set()
+
+    def take(self, row: ScanRow) -> None:
+        if row.base_offset == HEAD_OFFSET:
+            if row.digest == self._run and self._fold is None:
+                self._begin(*decode_record(row.record))
+            return
+        if self._fold is None:
+            return
+        digests = _cut(row.digest)
+        known = [place for place, digest in enumerate(digests) if digest in self._wanted]
+        if not known:
+            return
+        self._wanted.difference_update(digests)
+        found: ScannedSegment | SoundLogs = decode_record(row.record)
+        if isinstance(found, ScannedSegment):
+            self._fold.take(found)
+        elif isinstance(self._fold, LogFold):
+            self._fold.take_sound(found.take(known))
+
+    def _begin(self, head: PartitionHead, folder: ScannedFolder | None) -> None:
+        if self._is_logs_only:
+            self._fold = LogFold(head, self._layout)
+        else:
+            self._fold = PartitionFold(head, self._layout, folder=folder, write=self._write)
+        self._wanted = set(_cut(head.digests))
+
+    def finish(self) -> Iterator[PartitionVerdict]:
+        if self._fold is None:
+            return  # a partition that is no longer there
+        if self._wanted:
+            words = f"{len(self._wanted)} segments have no record: their tasks were lost"
+            self._fold.add(
+                Finding(file="", position=None, rule="unreadable", detail=words, severity="unchecked")
+            )
+        yield self._fold.finish()
+
+
+def _cut(digests: bytes) -> list[bytes]:
+    """Return the digests that stand back to back in *digests*."""
+    return [digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)]
+
+
+def rows_to_batches(rows: Iterable[ScanRow]) -> Iterator[pa.RecordBatch]:
+    """Yield *rows* as Arrow batches."""
+    import pyarrow as pa
+
+    schema = scan_schema()
+    part: list[ScanRow] = []
+
+    def batch() -> Any:  # noqa: ANN401 - pa.RecordBatch
+        columns = zip(*part, strict=True)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)],
+            schema=schema,
+        )
+
+    for row in rows:
+        part.append(row)
+        if len(part) >= ROWS_AT_A_TIME:
+            yield batch()
+            part.clear()
+    if part:
+        yield batch()
+
+
+def batches_to_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[ScanRow]:
+    """Yield the rows in *batches*."""
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ScanRow._fields]
+        for values in zip(*columns, strict=True):
+            yield ScanRow(*values)

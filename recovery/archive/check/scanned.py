@@ -1,0 +1,247 @@
+"""What the map step is given of an archive, and what it gives to the fold. Values only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Self
+
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
+from recovery.check.facts import PartitionFacts
+from recovery.check.finding import Finding
+from recovery.check.folder_files import FolderFiles
+from recovery.check.task import SegmentResult, SegmentTask
+from recovery.check.tasks import other_task, segment_task, standing_of
+from recovery.load.model import LogSettings
+from segfmt.filenames import log_name, read_offset
+from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.value_class import dataclass
+
+DIGEST_BYTES = 16
+VERSION = 3
+"""Of the checks and of the records that are kept of them; a kept record of another version is made again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionHead:
+    """A partition, in front of its segments.
+
+    Attributes:
+        archived: what lies there. Its segments are told one by one, so here they are left out of tiered storage.
+        facts: what is known of it besides.
+        findings: of the inventory.
+        unfinished: base offsets and ids of segments whose copy or deletion is not finished: what is wrong with them is
+            worth a note, and no damage.
+        gone: first and last offsets, in order, of what is deleted or lies below the log start: where it is missing
+            there is no gap.
+        digests: of the segments that there are now, DIGEST_BYTES each, in their order.
+    """
+
+    archived: ArchivedPartition
+    facts: PartitionFacts
+    findings: tuple[Finding, ...] = ()
+    unfinished: frozenset[tuple[int, str]] = frozenset()
+    gone: tuple[tuple[int, int], ...] = ()
+    digests: bytes = b""
+
+    @property
+    def where(self) -> PartitionPrefix:
+        """Its prefix and names."""
+        return self.archived.where
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentWork:
+    """One segment to be read.
+
+    Attributes:
+        settings: of the log, which rebuilt indexes follow.
+        digest: of the segment, DIGEST_BYTES.
+        remote: what the metadata topic says of it, None where that is not known.
+    """
+
+    segment: ArchivedSegment
+    task: SegmentTask
+    settings: LogSettings
+    digest: bytes
+    remote: RemoteSegment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWork:
+    """Segments of one partition that are to be read: their works, made where they are needed.
+
+    Attributes:
+        prefix: of the partition.
+        facts: what is known of it.
+        settings: of the log.
+        unflushed_from: base offset of the first segment behind the recovery point; None in tiered storage, where each
+            segment is closed and stands for itself.
+        segments: of a plain copy also what is read beside its segments, with the log's name as id.
+        digests: of the segments, DIGEST_BYTES each.
+        remote: what the metadata topic says of them, as far as it does, by id.
+    """
+
+    prefix: str
+    facts: PartitionFacts
+    settings: LogSettings
+    unflushed_from: int | None = None
+    segments: SegmentTable = field(default_factory=SegmentTable)
+    digests: bytes = b""
+    remote: Mapping[str, RemoteSegment] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return how many segments there are."""
+        return len(self.segments)
+
+    def __iter__(self) -> Iterator[SegmentWork]:
+        """Yield the works."""
+        for place, segment in enumerate(self.segments):
+            yield SegmentWork(
+                segment=segment,
+                task=self._task(segment),
+                settings=self.settings,
+                digest=self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES],
+                remote=self.remote.get(segment.segment_id),
+            )
+
+    def between(self, start: int, stop: int) -> Self:
+        """Return the work on some neighbours."""
+        return self._of(self.segments[start:stop], self.digests[start * DIGEST_BYTES : stop * DIGEST_BYTES])
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the work on the segments at *places*, in their order."""
+        digests = (self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES] for place in places)
+        return self._of(self.segments.take(places), b"".join(digests))
+
+    def _of(self, segments: SegmentTable, digests: bytes) -> Self:
+        ids = segments.segment_ids if self.remote else ()
+        remote = {one: self.remote[one] for one in ids if one in self.remote}
+        return replace(self, segments=segments, digests=digests, remote=remote)
+
+    def _task(self, segment: ArchivedSegment) -> SegmentTask:
+        if self.unflushed_from is None:
+            return SegmentTask(
+                folder=self.facts.path,
+                base_offset=segment.base_offset,
+                log=log_name(segment.base_offset),
+                next_base_offset=None,
+                is_deep=self.facts.is_deep,
+                expiration_ms=self.facts.expiration_ms,
+            )
+        if segment.segment_id:
+            return other_task(self.facts, segment.segment_id)
+        return segment_task(
+            self.facts,
+            segment.base_offset,
+            next_base_offset=segment.next_base_offset,
+            unflushed_from=self.unflushed_from,
+            snapshot_offsets=_offsets_inside(segment),
+        )
+
+
+def _offsets_inside(segment: ArchivedSegment) -> tuple[int, ...]:
+    """Return the offsets of a plain segment's snapshots but for those at its start and its end, ascending."""
+    offsets = list(segment.snapshots)
+    if PartKind.SNAPSHOT in segment.parts:
+        offsets.append(read_offset(segment.parts[PartKind.SNAPSHOT].name))
+    end = segment.next_base_offset
+    return tuple(
+        offset for offset in sorted(offsets) if segment.base_offset < offset and (end is None or offset < end)
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class ScannedSegment:
+    """What was found in one segment.
+
+    Attributes:
+        result: of its log and indexes; None where the log cannot be opened.
+        small: the sound small files that it came with.
+        findings: of these, of its objects, and against the metadata.
+        rebuilt: what was rebuilt and written to the output, by part: key and bytes.
+        log_bytes: size of the log as a broker has it.
+    """
+
+    segment: ArchivedSegment
+    result: SegmentResult | None = None
+    small: dict[PartKind, bytes] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    rebuilt: dict[PartKind, StoredObject] = field(default_factory=dict)
+    log_bytes: int = 0
+    end_offset: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ScannedFolder:
+    """The small files of a plain copy's folder."""
+
+    files: FolderFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOptions:
+    """How segments are scanned.
+
+    Attributes:
+        url: of the archive.
+        layout: its name.
+        output: URL where results go; None: they stay within the run.
+        rebuilds: whether what is missing or wrong is rebuilt.
+        is_in_place: whether that replaces what is there.
+        keys: for encrypted segments.
+        is_deep: whether records are opened.
+        now_ms: by which producers expire in plain copies.
+        is_logs_only: whether nothing is looked at beside the logs.
+    """
+
+    url: str
+    layout: str
+    output: str | None = None
+    rebuilds: bool = False
+    is_in_place: bool = False
+    keys: AivenKeys = NO_KEYS
+    is_deep: bool = False
+    now_ms: int = 0
+    is_logs_only: bool = False
+
+    def digests(
+        self,
+        segments: SegmentTable,
+        facts: PartitionFacts,
+        settings: LogSettings,
+        *,
+        remote: Mapping[str, RemoteSegment],
+        unflushed_from: int | None = None,
+    ) -> bytes:
+        """Return DIGEST_BYTES for each of *segments*, which change with its objects and all else its record depends on.
+
+        Args:
+            segments: of one partition.
+            facts: of the partition.
+            settings: of its log.
+            remote: what the metadata topic says of them, by id.
+            unflushed_from: see `PartitionWork`.
+        """
+        rebuilds = (self.is_in_place, settings) if self.rebuilds else ()
+        depth = "logs" if self.is_logs_only else self.is_deep
+        known = facts.expiration_ms, facts.is_preallocated
+        same = f"{VERSION} {self.layout} {depth} {rebuilds} {known}\0{segments.objects.prefix}\0"
+        start = hashlib.blake2b(same.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
+        found = []
+        ids = zip(segments.base_offsets, segments.segment_ids, segments.next_base_offsets, strict=True)
+        for text, (base_offset, segment_id, following) in zip(segments.identities(), ids, strict=True):
+            one = start.copy()
+            one.update(text.encode("utf-8", "surrogateescape"))
+            if unflushed_from is not None:
+                tail, is_flushed, log_start_offset = standing_of(
+                    facts, base_offset, is_last=following is None, unflushed_from=unflushed_from
+                )
+                one.update(f"\0{tail.value} {is_flushed} {log_start_offset}".encode())
+            if segment_id in remote:
+                one.update(f"\0{remote[segment_id]}".encode("utf-8", "surrogateescape"))
+            found.append(one.digest())
+        return b"".join(found)

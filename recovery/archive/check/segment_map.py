@@ -1,0 +1,312 @@
+"""The map step over an archive: one segment, any order, any machine.
+
+The log and its indexes go through the scrub of the local engine. What tiered storage keeps beside each log, producers
+and leader epochs at its end, is checked here alone; what follows from the segments before it is the fold's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from native.crc32c import crc32c_of_bytes
+from recovery.archive.check.index_rebuild import rebuild_indexes
+from recovery.archive.check.scanned import ScannedSegment, SegmentWork
+from recovery.archive.layouts.layout import ArchivedFiles, Layout, part_kind
+from recovery.archive.stores.archived import OF_LOGS, ArchivedSegment, PartKind, StoredObject
+from recovery.archive.stores.store import Store
+from recovery.check.finding import Finding, Severity
+from recovery.check.rules.epochs import check_epochs
+from recovery.check.segment import scrub_segment
+from recovery.check.segment_files import OpenedLog
+from recovery.check.task import Reading
+from recovery.read.rate_limit import RateLimit
+from segfmt import layout as byte_layout
+from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.errors import DecryptionError, FormatError, MissingKeyError
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    log_name,
+    offset_index_name,
+    snapshot_name,
+    time_index_name,
+    txn_index_name,
+)
+from segfmt.kafka_uuid import format_uuid
+from segfmt.producer_snapshot import read_producer_snapshot
+from segfmt.remote_log_metadata import RemoteSegment
+
+_REBUILT_HERE = {PartKind.OFFSET_INDEX: offset_index_name, PartKind.TIME_INDEX: time_index_name}
+_SMALL = (PartKind.SNAPSHOT, PartKind.TXN_INDEX, PartKind.LEADER_EPOCHS)
+
+
+class SegmentMap:
+    """Scans segments of one archive.
+
+    Args:
+        store: the archive.
+        layout: its layout.
+        write: takes what was rebuilt, by segment and part, and returns the object; None: nothing is rebuilt.
+        on_bytes: told how many bytes of a log were read.
+        is_logs_only: whether nothing is looked at beside the logs.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        layout: Layout,
+        *,
+        write: Callable[[ArchivedSegment, PartKind, bytes], StoredObject] | None = None,
+        on_bytes: Callable[[int], None] = lambda _: None,
+        is_logs_only: bool = False,
+    ) -> None:
+        self._store = store
+        self._layout = layout
+        self._write = write
+        self._is_logs_only = is_logs_only
+        self._reading = Reading(limit=RateLimit(None), on_bytes=on_bytes, one_at_a_time=threading.Lock())
+
+    def scan(self, work: SegmentWork) -> ScannedSegment:
+        """Return what is found in a segment; nothing that is wrong with it is an error."""
+        scanned = ScannedSegment(segment=work.segment)
+        self._find_missing(scanned)
+        files = self._files(scanned)
+        if files is None:
+            return scanned
+        for kind, words in files.contradictions():
+            _find(scanned, self._canonical(scanned, kind), "object-size", words)
+        self._scrub(work, files, scanned)
+        if self._layout.has_own_epochs and not self._is_logs_only:
+            self._read_small(files, scanned)
+        for source, remote in (("metadata", work.remote), ("manifest", files.described())):
+            if remote is not None:
+                _check_description(scanned, source, remote, has_epochs=not self._is_logs_only)
+        if self._write is not None:
+            self._rebuild(work, files, scanned)
+        return scanned
+
+    def _find_missing(self, scanned: ScannedSegment) -> None:
+        required = (
+            self._layout.required_parts & OF_LOGS if self._is_logs_only else self._layout.required_parts
+        )
+        for kind in sorted(required - scanned.segment.parts.keys(), key=lambda one: one.value):
+            words = f"{self._layout.name_of(scanned.segment, kind)} is not there"
+            _find(scanned, self._canonical(scanned, kind), "missing-object", words)
+
+    def _files(self, scanned: ScannedSegment) -> ArchivedFiles | None:
+        try:
+            return self._layout.files(self._store, scanned.segment)
+        except FormatError as error:
+            _find(scanned, PartKind.MANIFEST.value, "manifest", str(error), position=error.position or None)
+        except FileNotFoundError:
+            pass  # said already
+        except OSError as error:
+            _find(scanned, PartKind.MANIFEST.value, "unreadable", str(error), severity="unchecked")
+        return None
+
+    # -- log and indexes -------------------------------------------------------------------------------------
+
+    def _scrub(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        log = work.segment.parts.get(PartKind.LOG)
+        if log is None:
+            return
+        scanned.log_bytes = files.log_bytes()
+        task = work.task
+        if self._is_logs_only:
+            task = replace(task, has_indexes=False, expiration_ms=None)
+        try:
+            result = scrub_segment(task, self._reading, _GuardedFiles(files, scanned))
+        except MissingKeyError as error:
+            _find(scanned, work.task.log, "missing-key", str(error), severity="unchecked")
+            return
+        except FormatError as error:
+            _find(scanned, work.task.log, "chunk", str(error), position=error.position or None)
+            return
+        except OSError as error:
+            _find(scanned, work.task.log, "unreadable", str(error), severity="unchecked")
+            return
+        scanned.result = result
+        if result.is_whole:
+            scanned.end_offset = (
+                work.task.base_offset if result.last_offset is None else result.last_offset + 1
+            )
+        is_empty = not result.batch_count and self._layout.has_own_epochs
+        if result.findings or is_empty:
+            self._look_again(log, scanned)
+        if is_empty and scanned.result is not None:
+            _find(scanned, work.task.log, "empty-log", "it holds no batch: no broker archives such a segment")
+
+    def _look_again(self, log: StoredObject, scanned: ScannedSegment) -> None:
+        """Say nothing against an object that was replaced while it was read."""
+        try:
+            now = self._store.stat(log.key)
+        except OSError as error:
+            _find(
+                scanned, log_name(scanned.segment.base_offset), "unreadable", str(error), severity="unchecked"
+            )
+            return
+        if log.version and now.version != log.version:
+            words = f"another object since it was listed ({log.size_bytes} bytes then, {now.size_bytes} now)"
+            scanned.result = None
+            scanned.end_offset = None
+            _find(scanned, log_name(scanned.segment.base_offset), "changing", words, severity="unchecked")
+
+    # -- what tiered storage keeps of each segment -----------------------------------------------------------
+
+    def _read_small(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        for kind in _SMALL:
+            name = self._canonical(scanned, kind)
+            try:
+                data = files.read_part(kind)
+                _check_small(kind, data, scanned)
+            except FileNotFoundError:
+                continue
+            except MissingKeyError as error:
+                _find(scanned, name, "missing-key", str(error), severity="unchecked")
+            except DecryptionError as error:
+                _find(scanned, name, "chunk", str(error))
+            except FormatError as error:
+                rule = "snapshot" if kind is PartKind.SNAPSHOT else "epoch-checkpoint"
+                _find(scanned, name, rule, str(error), position=error.position or None)
+            except OSError as error:
+                _find(scanned, name, "unreadable", str(error), severity="unchecked")
+            else:
+                scanned.small[kind] = data
+
+    def _canonical(self, scanned: ScannedSegment, kind: PartKind) -> str:
+        """Return the name that a broker gives a part."""
+        base = scanned.segment.base_offset
+        if kind is PartKind.LOG:
+            return log_name(base)
+        if kind in _REBUILT_HERE:
+            return _REBUILT_HERE[kind](base)
+        if kind is PartKind.TXN_INDEX:
+            return txn_index_name(base)
+        if kind is PartKind.SNAPSHOT:
+            return snapshot_name(base if scanned.end_offset is None else scanned.end_offset)
+        return LEADER_EPOCH_CHECKPOINT if kind is PartKind.LEADER_EPOCHS else kind.value
+
+    # -- rebuilding ------------------------------------------------------------------------------------------
+
+    def _rebuild(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        """Rebuild the offset and the time index where they are missing or wrong and the log is sound."""
+        assert self._write is not None
+        result = scanned.result
+        if result is None:
+            return
+        findings = [*scanned.findings, *result.findings]
+        bad = {part_kind(found.file) for found in findings if found.severity == "damage"}
+        wanted = {kind for kind in _REBUILT_HERE if kind in bad or kind not in _present(scanned.segment)}
+        if not wanted or not result.is_whole or PartKind.LOG in bad:
+            return
+        made = rebuild_indexes(
+            files.open(result.task.log),
+            base_offset=result.task.base_offset,
+            index_interval_bytes=work.settings.index_interval_bytes,
+            segment_index_bytes=work.settings.segment_index_bytes,
+        )
+        for kind in sorted(wanted, key=lambda one: one.value):
+            scanned.rebuilt[kind] = self._write(scanned.segment, kind, made[kind])
+
+
+class _GuardedFiles:
+    """Log and indexes of a segment; an index that cannot be restored is said to be damaged, and the log is read."""
+
+    def __init__(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+        self._files = files
+        self._scanned = scanned
+
+    def open(self, name: str) -> OpenedLog:
+        """Open the log."""
+        return self._files.open(name)
+
+    def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+        """Return the first bytes of an index and its size."""
+        try:
+            return self._files.read_index(name, take)
+        except MissingKeyError:
+            raise
+        except FormatError as error:
+            _find(self._scanned, name, "chunk", str(error))
+            return b"", 0
+
+
+def _present(segment: ArchivedSegment) -> set[PartKind]:
+    """Return the indexes that a segment comes with, in an object of their own or within another."""
+    if PartKind.INDEXES in segment.parts:
+        return set(_REBUILT_HERE)
+    return set(segment.parts)
+
+
+def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:
+    """Check a small file by itself.
+
+    Raises:
+        FormatError: it is malformed.
+    """
+    if kind is PartKind.SNAPSHOT:
+        read_producer_snapshot(data, crc32c=crc32c_of_bytes)
+        return
+    if kind is PartKind.TXN_INDEX:
+        entry_bytes = byte_layout.ABORTED_TXN_DTYPE.itemsize
+        if len(data) % entry_bytes:
+            at = len(data) // entry_bytes * entry_bytes
+            words = f"{len(data)} bytes are no multiple of {entry_bytes}"
+            _find(scanned, txn_index_name(scanned.segment.base_offset), "index-size", words, position=at)
+        return
+    entries = read_leader_epoch_checkpoint(data)
+    if scanned.result is None:
+        return
+    runs = [(scanned.result.task.log, run) for run in scanned.result.epoch_runs]
+    found = check_epochs(runs, entries, log_end_offset=scanned.end_offset, is_clean=False)
+    scanned.findings += found
+
+
+def _check_description(
+    scanned: ScannedSegment, source: str, remote: RemoteSegment, *, has_epochs: bool
+) -> None:
+    """Compare a segment with what the metadata topic, or its manifest, says of it."""
+    segment, result = scanned.segment, scanned.result
+    log = log_name(segment.base_offset)
+
+    def differs(words: str, *, position: int | None = None, severity: Severity = "damage") -> None:
+        _find(scanned, log, "metadata", f"{words} by the {source}", position=position, severity=severity)
+
+    if (remote.start_offset, format_uuid(remote.segment_id)) != (segment.base_offset, segment.segment_id):
+        differs(
+            f"named {segment.base_offset}-{segment.segment_id}, {remote.start_offset}-{format_uuid(remote.segment_id)}"
+        )
+    if scanned.log_bytes and scanned.log_bytes != remote.size_bytes:
+        differs(f"the log has {scanned.log_bytes} bytes, {remote.size_bytes}")
+    if result is None or not result.is_whole:
+        return
+    if result.last_offset is not None and result.last_offset != remote.end_offset:
+        # A roll may leave offsets behind the last batch to the segment, so the description may say more.
+        severity: Severity = "note" if result.last_offset < remote.end_offset else "damage"
+        differs(f"ends at offset {result.last_offset}, {remote.end_offset}", severity=severity)
+    if result.max_timestamp_ms != remote.max_timestamp_ms:
+        differs(f"the largest timestamp is {result.max_timestamp_ms}, {remote.max_timestamp_ms}")
+    if not has_epochs:
+        return
+    known = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
+    for run in result.epoch_runs:
+        at = [epoch for epoch, start in known if start <= run.first_offset]
+        if run.epoch >= 0 and (not at or at[-1] != run.epoch):
+            words = f"offset {run.first_offset} is of epoch {run.epoch}, {at[-1] if at else 'none'}"
+            differs(words, position=run.position)
+            return
+
+
+def _find(
+    scanned: ScannedSegment,
+    file: str,
+    rule: str,
+    detail: str,
+    *,
+    position: int | None = None,
+    severity: Severity = "damage",
+) -> None:
+    scanned.findings.append(
+        Finding(file=file, position=position, rule=rule, detail=detail, severity=severity)
+    )

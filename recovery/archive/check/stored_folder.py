@@ -1,0 +1,37 @@
+"""A partition's folder in an archive, read as one of a file system is."""
+
+from __future__ import annotations
+
+from recovery.archive.check.scanned import PartitionHead, ScannedFolder
+from recovery.archive.stores.archived import StoredObject
+from recovery.archive.stores.store import Store
+from recovery.check.folder_files import read_folder
+from recovery.load.model import FileStat
+
+
+class StoredFolder:
+    """The objects of a plain copy.
+
+    Args:
+        store: where they are.
+        objects: of the folder.
+    """
+
+    def __init__(self, store: Store, objects: list[StoredObject]) -> None:
+        self._store = store
+        self._objects = {one.name: one for one in objects}
+
+    def list(self) -> tuple[dict[str, FileStat], dict[str, str]]:
+        """Return the objects; a store has nothing else."""
+        return {name: FileStat(size_bytes=one.size_bytes) for name, one in self._objects.items()}, {}
+
+    def read(self, name: str, most_bytes: int) -> bytes:
+        """Return the first bytes of an object."""
+        return self._store.read(self._objects[name].key, most_bytes=most_bytes)
+
+
+def scan_folder(store: Store, head: PartitionHead) -> ScannedFolder:
+    """Read and check the small files of a plain copy."""
+    folder = StoredFolder(store, head.archived.objects)
+    files = read_folder(folder, is_live=False, is_metadata_log=head.facts.is_metadata_log)
+    return ScannedFolder(files=files)

@@ -1,0 +1,175 @@
+"""What is to be read of an archive: its partitions one after the other, each with its head and its segments' work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOptions
+from recovery.archive.inventory.entry import PartitionInventory, SegmentStatus
+from recovery.archive.inventory.inventory import RULES_OF_READING, take_inventory
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
+from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
+from recovery.archive.stores.archived import OF_LOGS, ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable
+from recovery.archive.stores.store import Store
+from recovery.broker.config import BrokerConfig
+from recovery.broker.topic_configs import TopicConfigs
+from recovery.check.tasks import unflushed_from
+from segfmt.errors import FileNameError
+from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, read_offset
+from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.value_class import dataclass
+
+NO_TOPIC_CONFIGS = TopicConfigs(broker=BrokerConfig.from_layers(()), records={}, overrides={})
+RemoteSegments = Callable[[PartitionPrefix], Mapping[str, RemoteSegment]]
+"""Returns what the metadata topic says of a partition's segments, by their ids."""
+Judge = Callable[[ArchivedPartition, Layout], PartitionInventory]
+"""Takes the inventory of one partition."""
+Unlisted = Callable[[], Iterable[tuple[PartitionPrefix, PartitionInventory]]]
+"""Returns the partitions that should be there, and are not."""
+_UNFINISHED = frozenset({SegmentStatus.COPY_STARTED, SegmentStatus.DELETE_STARTED, SegmentStatus.DELETED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyedPartition:
+    """One partition: what is known of it in front, and what is to be read."""
+
+    head: PartitionHead
+    works: PartitionWork
+
+
+def survey(
+    store: Store,
+    layout: Layout,
+    options: ScanOptions,
+    *,
+    is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+    topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
+    remote_segments: RemoteSegments = lambda _: {},
+    judge: Judge = take_inventory,
+    missing: Unlisted = tuple,
+) -> Iterator[SurveyedPartition | UnlistedPrefix]:
+    """Yield what lies in *store*, partition by partition, in the order of prefixes.
+
+    Raises:
+        OSError: the archive itself cannot be listed.
+    """
+    parent, copy = "", LogDirCopy()
+    is_first = True
+    for found in walk(store, layout, is_chosen=is_chosen):
+        if found.partition is None:
+            yield UnlistedPrefix(prefix=found.prefix, error=found.error)
+            continue
+        if is_first or found.parent != parent:
+            parent, is_first = found.parent, False
+            copy = LogDirCopy() if layout.has_own_epochs else read_log_dir_copy(store, found.siblings)
+        yield _surveyed(found, layout, options, copy, topic_configs, remote_segments, judge)
+    for where, inventory in missing():
+        placed = replace(where, prefix=f"{where.folder}-{where.topic_id}/")
+        facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
+        head = PartitionHead(
+            archived=ArchivedPartition(where=placed), facts=facts, findings=inventory.findings
+        )
+        settings = topic_configs.settings_of(where.topic)
+        works = PartitionWork(prefix=placed.prefix, facts=facts, settings=settings)
+        yield SurveyedPartition(head=head, works=works)
+
+
+def _surveyed(
+    found: Walked,
+    layout: Layout,
+    options: ScanOptions,
+    copy: LogDirCopy,
+    topic_configs: TopicConfigs,
+    remote_segments: RemoteSegments,
+    judge: Judge,
+) -> SurveyedPartition:
+    assert found.partition is not None
+    archived = found.partition
+    facts = copy.facts(
+        archived.where, is_deep=options.is_deep, is_tiered=layout.has_own_epochs, now_ms=options.now_ms
+    )
+    topic = archived.where.topic
+    settings = topic_configs.settings_of(topic)
+    config = topic_configs.config_of(topic)
+    facts = replace(
+        facts,
+        is_contiguous=facts.is_contiguous and "compact" not in config.cleanup_policy,
+        is_preallocated=config.preallocate,
+        expiration_ms=topic_configs.broker.producer_id_expiration_ms,
+        segment_index_bytes=config.segment_index_bytes if topic in topic_configs.overrides else None,
+    )
+    segments = archived.segments
+    remote: Mapping[str, RemoteSegment] = {}
+    if layout.has_own_epochs:
+        remote = remote_segments(archived.where)
+    else:
+        segments = _with_others(archived, is_metadata_log=facts.is_metadata_log)
+    if options.is_logs_only:
+        segments = segments.only(OF_LOGS)
+    first_unflushed = None if layout.has_own_epochs else unflushed_from(facts, archived.segments.base_offsets)
+    digests = options.digests(segments, facts, settings, remote=remote, unflushed_from=first_unflushed)
+    inventory = judge(archived, layout)
+    head = PartitionHead(
+        archived=_kept(archived, layout, options),
+        facts=facts,
+        findings=tuple(found for found in inventory.findings if found.rule not in RULES_OF_READING),
+        unfinished=frozenset(
+            (one.base_offset, one.segment_id) for one in inventory.entries if one.status in _UNFINISHED
+        ),
+        gone=tuple((one.start_offset, one.end_offset) for one in inventory.gone),
+        digests=digests,
+    )
+    works = PartitionWork(
+        prefix=archived.where.prefix,
+        facts=facts,
+        settings=settings,
+        unflushed_from=first_unflushed,
+        segments=segments,
+        digests=digests,
+        remote=remote,
+    )
+    return SurveyedPartition(head=head, works=works)
+
+
+def _kept(archived: ArchivedPartition, layout: Layout, options: ScanOptions) -> ArchivedPartition:
+    """Return what the fold has to know of a partition's objects in front of its segments."""
+    if layout.has_own_epochs:
+        return replace(archived, segments=SegmentTable())
+    if not options.is_logs_only:
+        return archived
+    # By the files of an offset the fold tells whether a segment is missing there.
+    snapshots = archived.segments.further_snapshots()
+    others = (
+        ObjectTable.of(archived.where.prefix, [*archived.others, *snapshots])
+        if snapshots
+        else archived.others
+    )
+    return replace(archived, segments=SegmentTable(), others=others)
+
+
+def _with_others(archived: ArchivedPartition, *, is_metadata_log: bool) -> SegmentTable:
+    """Return the segments of a folder, and behind them what is read like closed ones.
+
+    That is what a broker would put in place of others, and the metadata log's snapshots.
+    """
+    swaps, snapshots = [], []
+    for one in archived.others:
+        if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+            try:
+                base_offset = read_offset(one.name)
+            except FileNameError:
+                continue  # the fold says so
+            swaps.append(_other(base_offset, one))
+        elif is_metadata_log and one.name.endswith(KRAFT_SNAPSHOT_SUFFIX):
+            snapshots.append(_other(0, one))
+    others = [*swaps, *snapshots]
+    if not others:
+        return archived.segments
+    return SegmentTable.of(archived.where.prefix, [*archived.segments, *others])
+
+
+def _other(base_offset: int, log: StoredObject) -> ArchivedSegment:
+    return ArchivedSegment(base_offset=base_offset, segment_id=log.name, parts={PartKind.LOG: log})

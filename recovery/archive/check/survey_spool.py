@@ -1,0 +1,67 @@
+"""What was surveyed, kept on disk until it is worked on: the driver's memory does not grow with the archive."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from recovery.archive.check.record import decode_record, encode_record
+from recovery.archive.check.scanned import PartitionWork
+from recovery.archive.check.survey import SurveyedPartition
+from recovery.archive.stores.archived import PartKind
+
+_LENGTH_BYTES = 8
+
+
+class SpooledPartition(NamedTuple):
+    """One partition of the survey.
+
+    Attributes:
+        head: record of its head: it goes into a task as it is.
+        works: what is to be read.
+    """
+
+    head: bytes
+    works: PartitionWork
+
+
+class SurveySpool:
+    """Surveyed partitions in a temporary file, in their order.
+
+    Attributes:
+        partition_count, segment_count, log_bytes: of all of them.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="kafka-log-recovery-")  # noqa: SIM115 - closed on exit
+        self.partition_count = 0
+        self.segment_count = 0
+        self.log_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, partition: SurveyedPartition) -> None:
+        """Keep one more partition."""
+        self.partition_count += 1
+        self.segment_count += len(partition.works)
+        self.log_bytes += sum(partition.works.segments.part_bytes(PartKind.LOG))
+        for record in (encode_record(partition.head), encode_record(partition.works)):
+            self._file.write(len(record).to_bytes(_LENGTH_BYTES, "big"))
+            self._file.write(record)
+
+    def __iter__(self) -> Iterator[SpooledPartition]:
+        self._file.seek(0)
+        while head := self._record():
+            yield SpooledPartition(head, decode_record(self._record()))
+
+    def _record(self) -> bytes:
+        """Return the next record, nothing at the end."""
+        return self._file.read(int.from_bytes(self._file.read(_LENGTH_BYTES), "big"))

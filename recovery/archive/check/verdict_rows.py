@@ -1,0 +1,208 @@
+"""Verdicts as rows: one for each object, one for each partition; as Arrow tables for Parquet, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from recovery.archive.check.logs.sound_logs import SoundLogs
+from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.stores.archived import PartitionPrefix, PartKind
+from recovery.check.finding import Finding
+from recovery.printable import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_REBUILT_KINDS: Final = frozenset({"index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint"})
+_OF_BYTES: Final = frozenset(
+    {"checksum", "batch-length", "torn-batch", "trailing-bytes", "chunk", "object-size", "record"}
+)
+_REBUILD: Final = "run `archive recover`: it is rebuilt from the log"
+_KEEP_ASIDE: Final = (
+    "restore the object from another copy; until then keep it aside, so that no reader trusts it"
+)
+_NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
+
+
+def remedy(kind: str, found: Finding) -> str:
+    """Return what to do about a finding in an archive."""
+    if found.severity == "damage" and kind in _REBUILT_KINDS and found.rule not in _NO_REBUILD:
+        return _REBUILD
+    if found.severity == "damage" and kind == "log" and found.rule in _OF_BYTES:
+        return _KEEP_ASIDE
+    return found.remedy
+
+
+def object_row(partition: PartitionVerdict, one: ObjectVerdict) -> dict[str, Any]:
+    """Return the row of one object."""
+    where, verdict = partition.head.where, one.verdict
+    first = verdict.first
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "topicId": where.topic_id,
+        "baseOffset": None if one.base_offset < 0 else one.base_offset,
+        "segmentId": one.segment_id,
+        "key": verdict.path,
+        "kind": verdict.kind,
+        "sizeBytes": one.size_bytes,
+        "version": one.version,
+        "valid": verdict.is_valid,
+        "rule": None if first is None else first.rule,
+        "firstBadPosition": None if first is None else first.position,
+        "detail": None if first is None else first.detail,
+        "remedy": None if first is None else remedy(verdict.kind, first),
+        "bytesChecked": verdict.checked_bytes,
+        "rebuilt": None if one.rebuilt is None else one.rebuilt.key,
+        "findings": [
+            {
+                "rule": found.rule,
+                "severity": found.severity,
+                "position": found.position,
+                "detail": found.detail,
+                "remedy": remedy(verdict.kind, found),
+            }
+            for found in verdict.findings
+        ],
+    }
+
+
+def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
+    """Return the row of one partition."""
+    where = partition.head.where
+    valid = [one.verdict.is_valid for one in partition.objects]
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "topicId": where.topic_id,
+        "prefix": where.prefix,
+        "segments": partition.segment_count,
+        "batches": partition.batch_count,
+        "logBytes": partition.log_bytes,
+        "startOffset": partition.start_offset,
+        "endOffset": partition.end_offset,
+        "chains": partition.chain_count,
+        "objects": len(partition.objects) + sum(map(len, partition.sound)),
+        "damaged": valid.count(False),
+        "unchecked": valid.count(None),
+        "rebuilt": sum(one.rebuilt is not None for one in partition.objects),
+    }
+
+
+def object_schema() -> pa.Schema:
+    """Return the Arrow schema of the rows of objects."""
+    import pyarrow as pa
+
+    finding = pa.struct(
+        [
+            ("rule", pa.string()),
+            ("severity", pa.string()),
+            ("position", pa.int64()),
+            ("detail", pa.string()),
+            ("remedy", pa.string()),
+        ]
+    )
+    return pa.schema(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("topicId", pa.string()),
+            ("baseOffset", pa.int64()),
+            ("segmentId", pa.string()),
+            ("key", pa.string()),
+            ("kind", pa.string()),
+            ("sizeBytes", pa.int64()),
+            ("version", pa.string()),
+            ("valid", pa.bool_()),
+            ("rule", pa.string()),
+            ("firstBadPosition", pa.int64()),
+            ("detail", pa.string()),
+            ("remedy", pa.string()),
+            ("bytesChecked", pa.int64()),
+            ("rebuilt", pa.string()),
+            ("findings", pa.list_(finding)),
+        ]
+    )
+
+
+def partition_schema() -> pa.Schema:
+    """Return the Arrow schema of the rows of partitions."""
+    import pyarrow as pa
+
+    texts, ints = ("topic", "topicId", "prefix"), ("partition",)
+    names = (
+        "topic",
+        "partition",
+        "topicId",
+        "prefix",
+        "segments",
+        "batches",
+        "logBytes",
+        "startOffset",
+        "endOffset",
+        "chains",
+        "objects",
+        "damaged",
+        "unchecked",
+        "rebuilt",
+    )
+    return pa.schema(
+        [
+            (name, pa.string() if name in texts else pa.int32() if name in ints else pa.int64())
+            for name in names
+        ]
+    )
+
+
+def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
+    """Return the rows of sound logs of some partitions: what `object_row` would say of each."""
+    import pyarrow as pa
+
+    logs = [sound.segments.logs() for _, sound in found]
+    counts = np.array([len(one) for one in logs], np.int64)
+    total = int(counts.sum())
+
+    def of_partitions(values: Sequence[str | int], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(counts)), counts)))
+
+    def joined(columns: Iterable[Iterable[str | int]], kind: pa.DataType) -> pa.Array:
+        return pa.array(list(chain.from_iterable(columns)), kind)
+
+    schema = object_schema()
+    no_findings = pa.array([], schema.field("findings").type.value_type)
+    known = {
+        "topic": of_partitions([where.topic for where, _ in found], pa.string()),
+        "partition": of_partitions([where.partition for where, _ in found], pa.int32()),
+        "topicId": of_partitions([where.topic_id for where, _ in found], pa.string()),
+        "baseOffset": joined((sound.segments.base_offsets for _, sound in found), pa.int64()),
+        "segmentId": joined((sound.segments.segment_ids for _, sound in found), pa.string()),
+        "key": joined(([one.prefix + name for name in one.names] for one in logs), pa.string()),
+        "kind": pa.repeat(PartKind.LOG.value, total),
+        "sizeBytes": joined((one.sizes_bytes for one in logs), pa.int64()),
+        "version": joined((one.versions for one in logs), pa.string()),
+        "valid": pa.repeat(True, total),
+        "bytesChecked": joined((sound.log_bytes.tolist() for _, sound in found), pa.int64()),
+        "findings": pa.ListArray.from_arrays(pa.array(np.zeros(total + 1, np.int32)), no_findings),
+    }
+    columns = [known.get(field.name, pa.nulls(total, field.type)) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def lines_of(row: dict[str, Any]) -> list[str]:
+    """Return a line for each finding of an object's row."""
+    words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}
+    lines = []
+    for found in row["findings"]:
+        at = "" if found["position"] is None else f" at byte {found['position']}"
+        remedy_words = "" if found["severity"] == "note" else f" Remedy: {found['remedy']}."
+        lines.append(
+            f"{words[found['severity']]} {printable(row['key'])}{at}: {found['rule']}: "
+            f"{printable(found['detail'])}.{remedy_words}"
+        )
+    if row["rebuilt"] is not None:
+        lines.append(f"rebuilt {printable(row['rebuilt'])}")
+    return lines

@@ -1,0 +1,1 @@
+"""What is expected against what was listed: names and sizes alone. Begin with `run`."""

@@ -1,0 +1,142 @@
+"""What brokers know of the partitions of an archive: the metadata topic, log start offsets, leader epochs.
+
+All of it from log dirs, or copies of them; any part of it may be missing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from uuid import UUID
+
+from recovery.archive.inventory.entry import Expectation, PartitionInventory
+from recovery.archive.inventory.inventory import take_inventory
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.remote.remote_cache import RemoteLogCache
+from recovery.archive.remote.remote_metadata import MetadataProblem, RemoteMetadata, read_remote_metadata
+from recovery.archive.remote.replicas import Replicas, topic_id_of
+from recovery.archive.stores.archived import PartitionPrefix, PartKind
+from recovery.archive.stores.segment_table import ArchivedPartition
+from recovery.archive.stores.store import Store
+from recovery.archive.stores.stores import open_store
+from recovery.check.finding import Finding
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_log_metadata import RemotePartition, RemoteSegment
+from segfmt.remote_names import LocalTieredFolder, format_aiven_folder
+
+_HIDING = frozenset({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
+
+
+class Expectations:
+    """What is known of an archive's partitions besides their objects. May be asked by several threads.
+
+    Args:
+        metadata: what the metadata topic says; its owner closes it.
+        log_dirs: where `log-start-offset-checkpoint` and the folders of the partitions may be.
+    """
+
+    def __init__(self, metadata: RemoteMetadata | None = None, log_dirs: Sequence[Store] = ()) -> None:
+        self._metadata = metadata
+        self._replicas = Replicas(log_dirs)
+        self._seen: set[tuple[UUID, int]] = set()
+        self._last: tuple[tuple[UUID, int], RemoteLogCache] | None = None
+        self._lock = threading.Lock()
+
+    def of(self, where: PartitionPrefix) -> Expectation:
+        """Return what is known of one partition."""
+        topic_id = topic_id_of(where)
+        replica = None if topic_id is None else self._replicas.of(where)
+        cache = None
+        if self._metadata is not None and topic_id is not None:
+            cache = self._cache(topic_id, where.partition)
+        return Expectation(
+            cache=cache,
+            epochs=None if replica is None else replica.epochs or None,
+            log_start_offset=None if replica is None else replica.log_start_offset,
+            hides_records=self._metadata is not None
+            and not _HIDING.isdisjoint(self._metadata.problem_counts),
+        )
+
+    def remote_segments(self, where: PartitionPrefix) -> Mapping[str, RemoteSegment]:
+        """Return what the metadata topic says of a partition's segments, by their ids as text."""
+        topic_id = topic_id_of(where)
+        if self._metadata is None or topic_id is None:
+            return {}
+        cache = self._cache(topic_id, where.partition)
+        return {format_uuid(one): segment for one, segment in cache.segments.items()}
+
+    def judge(self, archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
+        """Return the inventory of a partition that was listed."""
+        topic_id = topic_id_of(archived.where)
+        if topic_id is not None:
+            with self._lock:
+                self._seen.add((topic_id, archived.where.partition))
+        return take_inventory(archived, layout, self.of(archived.where))
+
+    def unlisted(
+        self, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True
+    ) -> Iterator[tuple[PartitionPrefix, PartitionInventory]]:
+        """Yield the partitions that the metadata topic knows and that `judge` was never given.
+
+        Those of which all segments are deleted are left out. Their prefix is where the layout would have put them,
+        below the folder that the others are in. Plain copies are of no remote segments, so nothing is missed of them.
+        """
+        if self._metadata is None or not layout.has_own_epochs:
+            return
+        for owner in self._metadata.partitions():
+            where = PartitionPrefix(
+                prefix=_prefix(owner, layout),
+                topic=owner.topic,
+                partition=owner.partition,
+                topic_id=format_uuid(owner.topic_id),
+                folder=f"{owner.topic}-{owner.partition}",
+            )
+            if (owner.topic_id, owner.partition) in self._seen or not is_chosen(where):
+                continue
+            found = self.judge(ArchivedPartition(where=where), layout)
+            if found.entries:
+                yield where, found
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return what is wrong with the metadata topic itself, as far as its records were looked at."""
+        return tuple(
+            Finding(
+                file=one.place,
+                position=None,
+                rule="metadata-topic",
+                detail=f"{one.rule}: {one.detail}"
+                + ("" if one.offset is None else f" (offset {one.offset})"),
+                severity="damage" if one.rule in _HIDING else "note",
+            )
+            for one in self._problems()
+        )
+
+    def _problems(self) -> Sequence[MetadataProblem]:
+        return () if self._metadata is None else self._metadata.problems
+
+    def _cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
+        """Return what a broker knows of a partition; the last one is asked for twice."""
+        assert self._metadata is not None
+        last = self._last
+        if last is None or last[0] != (topic_id, partition):
+            last = self._last = (topic_id, partition), self._metadata.cache(topic_id, partition)
+        return last[1]
+
+
+def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations:
+    """Return what the log dirs at the URLs *metadata* know of an archive; its files go when *stack* is closed.
+
+    Raises:
+        OSError: a log dir cannot be listed.
+    """
+    stores = [open_store(url) for url in metadata]
+    if not stores:
+        return Expectations()
+    return Expectations(stack.enter_context(read_remote_metadata(stores)), stores)
+
+
+def _prefix(owner: RemotePartition, layout: Layout) -> str:
+    if PartKind.MANIFEST in layout.required_parts:
+        return format_aiven_folder(owner.topic, owner.topic_id, owner.partition)
+    return f"{LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)}/"

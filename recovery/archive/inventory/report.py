@@ -1,0 +1,219 @@
+"""What `archive inventory` has found: segments by status and topic, what is wrong, as text, JSON and rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from recovery.archive.inventory.entry import InventoryEntry, PartitionInventory
+from recovery.archive.layouts.walk import UnlistedPrefix
+from recovery.archive.stores.archived import PartitionPrefix
+from recovery.check.finding import Finding
+from recovery.printable import printable
+from recovery.quantity import bytes_text
+from segfmt.value_class import dataclass
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_FINDINGS = 10_000
+"""In a report; the others are counted."""
+
+
+_MOST_NOTES = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicInventory:
+    """The segments of one topic.
+
+    Attributes:
+        statuses, places: counts of segments.
+        size_bytes: of the objects that are there.
+    """
+
+    partitions: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+
+    def add(self, inventory: PartitionInventory) -> None:
+        """Count one partition."""
+        self.partitions += 1
+        self.segments += len(inventory.entries)
+        self.size_bytes += sum(one.size_bytes for one in inventory.entries)
+        self.statuses.update(one.status.value for one in inventory.entries)
+        self.places.update(one.place.value for one in inventory.entries)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as a JSON object."""
+        return {
+            "partitions": self.partitions,
+            "segments": self.segments,
+            "sizeBytes": self.size_bytes,
+            "statuses": dict(sorted(self.statuses.items())),
+            "places": dict(sorted(self.places.items())),
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class InventoryReport:
+    """The result of an inventory.
+
+    Attributes:
+        has_metadata: whether a metadata topic was at hand.
+        topics: counts by topic and its id.
+        findings: prefix and finding; not all where there are very many.
+        left_out: how many findings are not among them.
+        rules: findings by rule and severity.
+        output: where the rows of segments are; None where they were not kept.
+    """
+
+    url: str
+    layout: str
+    has_metadata: bool = False
+    topics: dict[tuple[str, str], TopicInventory] = field(default_factory=dict)
+    findings: list[tuple[str, Finding]] = field(default_factory=list)
+    left_out: int = 0
+    rules: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unlisted: list[UnlistedPrefix] = field(default_factory=list)
+    output: str | None = None
+    duration_ms: int = 0
+
+    def add(self, where: PartitionPrefix, inventory: PartitionInventory) -> None:
+        """Count one partition."""
+        self.topics.setdefault((where.topic, where.topic_id), TopicInventory()).add(inventory)
+        self.add_findings(where.prefix, inventory.findings)
+
+    def add_findings(self, prefix: str, findings: tuple[Finding, ...]) -> None:
+        """Count what is wrong below a prefix."""
+        for found in findings:
+            self.rules[found.severity, found.rule] += 1
+            if len(self.findings) < MOST_FINDINGS:
+                self.findings.append((prefix, found))
+            else:
+                self.left_out += 1
+
+    @property
+    def exit_code(self) -> int:
+        """4, 2 or 0: the first that holds; see docs/cli.md."""
+        if self.unlisted or any(severity == "unchecked" for severity, _ in self.rules):
+            return 4
+        return 2 if any(severity == "damage" for severity, _ in self.rules) else 0
+
+    def to_json(self) -> str:
+        """Return the report as one JSON object."""
+        found = {
+            "version": 1,
+            "command": "archive inventory",
+            "archive": self.url,
+            "layout": self.layout,
+            "exitCode": self.exit_code,
+            "durationMs": self.duration_ms,
+            "metadata": self.has_metadata,
+            "output": self.output,
+            "topics": [
+                {"topic": topic, "topicId": topic_id} | one.to_json()
+                for (topic, topic_id), one in sorted(self.topics.items())
+            ],
+            "rules": [
+                {"rule": rule, "severity": severity, "count": count}
+                for (severity, rule), count in sorted(self.rules.items())
+            ],
+            "unlisted": [{"prefix": one.prefix, "error": one.error} for one in self.unlisted],
+            "findings": [
+                {
+                    "key": prefix + found.file,
+                    "rule": found.rule,
+                    "severity": found.severity,
+                    "detail": found.detail,
+                    "remedy": found.remedy,
+                }
+                for prefix, found in self.findings
+            ],
+            "findingsLeftOut": self.left_out,
+        }
+        return json.dumps(found, indent=2, ensure_ascii=False)
+
+    def to_text(self) -> str:
+        """Return the report for a person."""
+        words = {"damage": "WRONG", "unchecked": "NOT CHECKED", "note": "note"}
+        notes = [one for one in self.findings if one[1].severity == "note"]
+        shown = [one for one in self.findings if one[1].severity != "note"] + notes[:_MOST_NOTES]
+        lines = [
+            f"{words[found.severity]} {printable(prefix + found.file)}: {found.rule}: {printable(found.detail)}."
+            + (f" Remedy: {found.remedy}." if found.severity == "damage" else "")
+            for prefix, found in shown
+        ]
+        if len(notes) > _MOST_NOTES:
+            lines.append(f"... and {len(notes) - _MOST_NOTES} more notes (--format json has them)")
+        lines += [f"NOT LISTED {printable(one.prefix)}: {printable(one.error)}" for one in self.unlisted]
+        if self.left_out:
+            lines.append(f"... and {self.left_out} more findings")
+        for (topic, topic_id), one in sorted(self.topics.items()):
+            statuses = ", ".join(f"{count} {status}" for status, count in sorted(one.statuses.items()))
+            name = f"{printable(topic)} {topic_id}".rstrip()
+            lines.append(
+                f"{name}: {one.partitions} partitions, {one.segments} segments ({statuses or 'none'}), "
+                f"{bytes_text(one.size_bytes)}"
+            )
+        total = sum(one.segments for one in self.topics.values())
+        size = sum(one.size_bytes for one in self.topics.values())
+        known = (
+            "compared with the metadata topic"
+            if self.has_metadata
+            else "by names alone (--metadata knows more)"
+        )
+        lines.append(
+            f"{printable(self.url)} ({self.layout}): {total} segments, {bytes_text(size)}, {known}, "
+            f"in {self.duration_ms / 1000:.1f} s"
+        )
+        if self.output is not None:
+            lines.append(f"rows of all segments: {printable(self.output)}")
+        return "\n".join(lines)
+
+
+def segment_row(where: PartitionPrefix, entry: InventoryEntry) -> dict[str, Any]:
+    """Return the row of one segment."""
+    return {
+        "topic": where.topic,
+        "partition": where.partition,
+        "topicId": where.topic_id,
+        "prefix": where.prefix,
+        "baseOffset": entry.base_offset,
+        "endOffset": entry.end_offset,
+        "segmentId": entry.segment_id,
+        "status": entry.status.value,
+        "place": entry.place.value,
+        "objects": sorted(kind.value for kind in entry.present),
+        "sizeBytes": entry.size_bytes,
+        "leaderEpochs": [
+            {"epoch": one.epoch, "startOffset": one.start_offset} for one in entry.leader_epochs
+        ],
+    }
+
+
+def segment_schema() -> pa.Schema:
+    """Return the Arrow schema of the rows of segments."""
+    import pyarrow as pa
+
+    epoch = pa.struct([("epoch", pa.int32()), ("startOffset", pa.int64())])
+    return pa.schema(
+        [
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("topicId", pa.string()),
+            ("prefix", pa.string()),
+            ("baseOffset", pa.int64()),
+            ("endOffset", pa.int64()),
+            ("segmentId", pa.string()),
+            ("status", pa.string()),
+            ("place", pa.string()),
+            ("objects", pa.list_(pa.string())),
+            ("sizeBytes", pa.int64()),
+            ("leaderEpochs", pa.list_(epoch)),
+        ]
+    )

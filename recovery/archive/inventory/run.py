@@ -1,0 +1,130 @@
+"""The inventory of an archive: listed here, partition by partition, and compared with what brokers know of it.
+
+Nothing but names and sizes is looked at, so no Spark is needed: listing is what takes the time, and it goes on in many
+requests at once.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from recovery.archive.inventory.entry import PartitionInventory
+from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.inventory.report import InventoryReport, segment_row, segment_schema
+from recovery.archive.layouts.layouts import AUTO, layout_of, refuse_nothing
+from recovery.archive.layouts.walk import UnlistedPrefix, walk
+from recovery.archive.parquet import to_parquet
+from recovery.archive.stores.archived import PartitionPrefix
+from recovery.archive.stores.store import Store
+from recovery.archive.stores.stores import open_archive, open_store
+from recovery.check.choice import PartitionChoice
+from recovery.extras import ARCHIVE, load
+from recovery.stop_request import StopRequest
+
+_ROWS_IN_A_FILE = 100_000
+
+
+class SegmentRows:
+    """Rows of segments, written to the output in files of a bounded size.
+
+    Args:
+        output: where they go.
+        prefix: of their keys.
+    """
+
+    def __init__(self, output: Store, prefix: str) -> None:
+        self._output = output
+        self._prefix = prefix
+        self._rows: list[dict[str, Any]] = []
+        self._files = 0
+
+    def add(self, where: PartitionPrefix, inventory: PartitionInventory) -> None:
+        """Take the rows of one partition."""
+        self._rows += [segment_row(where, entry) for entry in inventory.entries]
+        if len(self._rows) >= _ROWS_IN_A_FILE:
+            self.write()
+
+    def write(self) -> None:
+        """Write what there is."""
+        if self._rows:
+            data = to_parquet(self._rows, segment_schema())
+            self._output.create(f"{self._prefix}part-{self._files:05d}.parquet", data)
+            self._files += 1
+            self._rows = []
+
+
+def inventory(
+    url: str,
+    *,
+    layout: str = AUTO,
+    metadata: Sequence[str] = (),
+    files_from: str | None = None,
+    output: str | None = None,
+    choice: PartitionChoice | None = None,
+    stop: StopRequest | None = None,
+) -> InventoryReport:
+    """Return what lies in the archive at *url*, and what should.
+
+    Args:
+        url: of the archive.
+        layout: its name, or auto.
+        metadata: URLs of log dirs with partitions of `__remote_log_metadata`; none: names alone tell.
+        files_from: path of a list of its objects, which is then not listed.
+        output: URL where a row for each segment goes, as Parquet.
+        choice: of the partitions that are looked at; None: all.
+        stop: lets somebody else end it.
+
+    Raises:
+        UsageError: the archive has no layout that is known, nothing in it, or nothing of what is chosen; a package is
+            missing.
+        OSError: the archive, or a log dir, cannot be listed.
+        InterruptedRecoveryError: *stop* was asked for.
+    """
+    is_chosen = PartitionChoice() if choice is None else choice
+    started_s = time.monotonic()
+    if output is not None:
+        load(f"--output {output}", "pyarrow", extras=ARCHIVE)
+    store = open_archive(url, files_from)
+    named = layout_of(store, layout)
+    report = InventoryReport(url=store.url, layout=named.name)
+    rows = None
+    if output is not None:
+        prefix = f"inventory/{uuid.uuid4().hex}/segments/"
+        rows = SegmentRows(open_store(output), prefix)
+        report.output = f"{output.rstrip('/')}/{prefix.rstrip('/')}"
+    with ExitStack() as stack:
+        expectations = open_expectations(metadata, stack)
+        report.has_metadata = bool(metadata)
+        for found in walk(store, named, is_chosen=is_chosen):
+            if stop is not None:
+                stop.check()
+            if found.partition is None:
+                report.unlisted.append(UnlistedPrefix(prefix=found.prefix, error=found.error))
+                continue
+            _take(report, rows, found.partition.where, expectations.judge(found.partition, named))
+        for where, missing in expectations.unlisted(named, is_chosen=is_chosen):
+            _take(report, rows, where, missing)
+        if not report.unlisted:
+            is_chosen.refuse_missing(store.url)
+            if not report.topics:
+                refuse_nothing(store, named)
+        report.add_findings("", expectations.findings())
+    if rows is not None:
+        rows.write()
+    report.duration_ms = round((time.monotonic() - started_s) * 1000)
+    return report
+
+
+def _take(
+    report: InventoryReport,
+    rows: SegmentRows | None,
+    where: PartitionPrefix,
+    found: PartitionInventory,
+) -> None:
+    report.add(where, found)
+    if rows is not None:
+        rows.add(where, found)

@@ -1,0 +1,180 @@
+"""What the Aiven plugin has stored, back into the bytes of the segment: decrypted, then decompressed.
+
+Each segment has a data key of its own (AES-256), in its manifest, encrypted with an RSA key pair that the operator has.
+Each chunk, and each index that is not empty, is `IV (12) | ciphertext | tag (16)` of AES-GCM; in there a chunk may be a
+zstd frame. Nothing comes out that the tag does not prove, and no chunk is decompressed to more than its size.
+
+Needs the extra `archive` (cryptography), for encrypted segments alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+from recovery.archive.layouts.rsa_oaep import RsaPrivateKey, decrypt_oaep
+from recovery.errors import UsageError
+from recovery.extras import ARCHIVE, needed_for
+from segfmt.aiven_manifest import (
+    ENCRYPTION_BYTES,
+    IV_BYTES,
+    AivenEncryption,
+    AivenIndexKind,
+    AivenManifest,
+)
+from segfmt.compression import Codec, decompress
+from segfmt.errors import (
+    BufferUnderflowError,
+    ContentTooLargeError,
+    DecompressionError,
+    DecryptionError,
+    MissingKeyError,
+)
+from segfmt.value_class import dataclass
+
+MOST_CHUNK_BYTES = 512 << 20
+"""A larger chunk is not decompressed; the plugin's have 4 MiB if nobody changes that."""
+_DATA_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AivenKeys:
+    """The operator's RSA keys, by the ids that manifests call them by.
+
+    Pickled with what reads the archive, so whoever can see the tasks of a cluster can see them.
+    """
+
+    by_id: Mapping[str, RsaPrivateKey]
+
+
+NO_KEYS = AivenKeys(by_id={})
+
+
+def load_aiven_keys(paths: Mapping[str, str | Path]) -> AivenKeys:
+    """Return the keys in the PEM files *paths*, by key id.
+
+    Raises:
+        UsageError: a file that cannot be read, or holds no RSA private key (PKCS #8, without a password); or
+            `cryptography` is not installed.
+    """
+    return AivenKeys(by_id={key_id: _load_key(key_id, Path(path)) for key_id, path in paths.items()})
+
+
+def restore_chunk(data: bytes, manifest: AivenManifest, number: int, keys: AivenKeys = NO_KEYS) -> bytes:
+    """Return chunk *number* of the segment.
+
+    Args:
+        data: the chunk as it is stored, `stored_bytes` of it.
+        manifest: of the segment.
+        number: 0 for the first chunk.
+        keys: what encrypted segments need.
+
+    Raises:
+        BufferUnderflowError: *data* has another size: the object is cut off.
+        MissingKeyError: the segment is encrypted with a key that is not in *keys*.
+        DecryptionError: the tag is not that of the bytes: they were changed, or the key is another one.
+        DecompressionError: no zstd frame, or one that holds more or less than the chunk.
+        ContentTooLargeError: a compressed chunk of more than `MOST_CHUNK_BYTES`.
+    """
+    chunk = manifest.chunk(number)
+    if manifest.is_compressed and chunk.original_bytes > MOST_CHUNK_BYTES:
+        raise ContentTooLargeError(
+            f"chunk {number} has {chunk.original_bytes} bytes, {MOST_CHUNK_BYTES} are decompressed at most"
+        )
+    if len(data) != chunk.stored_bytes:
+        raise BufferUnderflowError(
+            f"position {chunk.stored_position}: {len(data)} of the {chunk.stored_bytes} bytes of chunk {number}",
+            position=len(data),
+        )
+    if manifest.encryption is not None:
+        data = _decrypt(data, manifest.encryption, keys, f"chunk {number}")
+    if manifest.is_compressed:
+        data = decompress(Codec.ZSTD, data, max_bytes=chunk.original_bytes)
+    if len(data) != chunk.original_bytes:
+        raise DecompressionError(
+            f"chunk {number} holds {len(data)} bytes, the manifest says {chunk.original_bytes}"
+        )
+    return data
+
+
+def restore_index(
+    data: bytes, manifest: AivenManifest, kind: AivenIndexKind, keys: AivenKeys = NO_KEYS
+) -> bytes | None:
+    """Return an index, the snapshot or the leader epochs of the segment; None where there is none.
+
+    Args:
+        data: the whole `.indexes` object.
+        manifest: of the segment.
+        kind: which one.
+        keys: what encrypted segments need.
+
+    Raises:
+        BufferUnderflowError: the object ends within it.
+        MissingKeyError, DecryptionError: as `restore_chunk`.
+    """
+    place = manifest.index(kind)
+    if place is None:
+        return None
+    stored = data[place.position : place.position + place.size_bytes]
+    if len(stored) != place.size_bytes:
+        raise BufferUnderflowError(
+            f"position {place.position}: {len(stored)} of the {place.size_bytes} bytes of the {kind.value} index",
+            position=len(data),
+        )
+    if manifest.encryption is None or not stored:
+        return stored
+    return _decrypt(stored, manifest.encryption, keys, f"the {kind.value} index")
+
+
+def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, what: str) -> bytes:
+    key = keys.by_id.get(encryption.key_id)
+    if key is None:
+        raise MissingKeyError(
+            f"encrypted with the RSA key {encryption.key_id!r}, which was not given: --aiven-key ID=FILE, or the "
+            "option aivenKeys of the data source"
+        )
+    if len(data) < ENCRYPTION_BYTES:
+        raise DecryptionError(f"{what}: {len(data)} bytes, encrypted ones have {ENCRYPTION_BYTES} at least")
+    with needed_for("an encrypted segment", extras=ARCHIVE):
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    cipher = AESGCM(_data_key(key, encryption.encrypted_data_key))
+    try:
+        return cipher.decrypt(data[:IV_BYTES], data[IV_BYTES:], encryption.aad)
+    except InvalidTag as error:
+        raise DecryptionError(f"{what}: the tag is not that of the bytes: they were changed") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _data_key(key: RsaPrivateKey, encrypted: bytes) -> bytes:
+    """Return the data key of a segment; it takes milliseconds, and each chunk needs it."""
+    data_key = decrypt_oaep(key, encrypted)
+    if len(data_key) != _DATA_KEY_BYTES:
+        raise DecryptionError(f"a data key of {len(data_key)} bytes, expected {_DATA_KEY_BYTES}")
+    return data_key
+
+
+def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
+    with needed_for(f"--aiven-key {key_id}={path}", extras=ARCHIVE):
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise UsageError(
+            f"{path}: no private key that can be read, for {key_id!r}: {error}; give a PEM file (PKCS #8) without "
+            "password"
+        ) from error
+    if not isinstance(key, RSAPrivateKey):
+        raise UsageError(f"{path}: no RSA key, for {key_id!r}")
+    numbers = key.private_numbers()
+    return RsaPrivateKey(
+        modulus=numbers.public_numbers.n,
+        prime_p=numbers.p,
+        prime_q=numbers.q,
+        exponent_p=numbers.dmp1,
+        exponent_q=numbers.dmq1,
+        coefficient=numbers.iqmp,
+    )

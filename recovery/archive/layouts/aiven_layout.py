@@ -1,0 +1,212 @@
+"""The Aiven plugin's objects: a log in chunks, all indexes in one object, and a manifest that describes both.
+
+The manifest is uploaded last, so a segment without one was never whole.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, restore_chunk, restore_index
+from recovery.archive.layouts.grouping import group_by_segment
+from recovery.archive.layouts.layout import part_kind
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
+from recovery.archive.stores.store import Store
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.check.segment_files import OpenedLog
+from segfmt.aiven_manifest import AivenIndexKind, AivenManifest, read_aiven_manifest
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.remote_names import read_aiven_topic_folder
+
+MOST_MANIFEST_BYTES = 16 << 20
+_SUFFIXES = {PartKind.LOG: ".log", PartKind.INDEXES: ".indexes", PartKind.MANIFEST: ".rsm-manifest"}
+_KINDS = {suffix: kind for kind, suffix in _SUFFIXES.items()}
+_INDEXES = {
+    PartKind.OFFSET_INDEX: AivenIndexKind.OFFSET,
+    PartKind.TIME_INDEX: AivenIndexKind.TIMESTAMP,
+    PartKind.TXN_INDEX: AivenIndexKind.TRANSACTION,
+    PartKind.SNAPSHOT: AivenIndexKind.PRODUCER_SNAPSHOT,
+    PartKind.LEADER_EPOCHS: AivenIndexKind.LEADER_EPOCH,
+}
+_CHUNKS_KEPT = 2
+"""Restored chunks in memory: a window of the scrub may lie over the end of one."""
+
+
+class AivenLayout:
+    """Keys `<prefix><topic>-<topic id>/<partition>/<start offset>-<segment id>.<part>`.
+
+    Args:
+        keys: RSA keys for encrypted segments.
+    """
+
+    name = "aiven"
+    required_parts = frozenset(_SUFFIXES)
+    has_own_epochs = True
+    has_plain_logs = False
+
+    def __init__(self, keys: AivenKeys = NO_KEYS) -> None:
+        self._keys = keys
+
+    def partition_at(self, path: str) -> PartitionPrefix | None:
+        """Return the partition whose objects lie below *path*."""
+        above, _, number = path.rpartition("/")
+        found = read_aiven_topic_folder(above.rpartition("/")[2])
+        if found is None or not number.isascii() or not number.isdigit():
+            return None
+        return PartitionPrefix(
+            prefix=f"{path}/",
+            topic=found[0],
+            partition=int(number),
+            topic_id=format_uuid(found[1]),
+            folder=f"{found[0]}-{int(number)}",
+        )
+
+    def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
+        """Group the objects below a partition's prefix by start offset and segment id."""
+        return group_by_segment(where, objects, _KINDS)
+
+    def files(self, store: Store, segment: ArchivedSegment) -> AivenFiles:
+        """Return the files of a segment, once its manifest is read."""
+        return AivenFiles(store, segment, self._keys)
+
+    def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
+        """Return the name of an object, or one for a file that is rebuilt from what lies in an object."""
+        suffix = _SUFFIXES.get(kind, f".{kind.value}")
+        return f"{segment.base_offset:020d}-{segment.segment_id}{suffix}"
+
+
+class AivenFiles:
+    """The files of one segment, as they were before the plugin stored them."""
+
+    def __init__(self, store: Store, segment: ArchivedSegment, keys: AivenKeys) -> None:
+        self._store = store
+        self._segment = segment
+        self._keys = keys
+        found = self._object(PartKind.MANIFEST)
+        self._manifest = read_aiven_manifest(store.read(found.key, most_bytes=MOST_MANIFEST_BYTES))
+        self._indexes: bytes | None = None
+
+    def open(self, _name: str) -> OpenedLog:
+        """Open the log: its chunks are restored as they are read."""
+        return ChunkedLog(self._store.open(self._object(PartKind.LOG).key), self._manifest, self._keys)
+
+    def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+        """Return an index and its size."""
+        kind = part_kind(name)
+        data = self.read_part(PartKind.LOG if kind is None else kind)
+        take(len(data))
+        return data, len(data)
+
+    def read_part(self, kind: PartKind) -> bytes:
+        """Return an index, the snapshot or the leader epochs."""
+        index = _INDEXES.get(kind)
+        data = (
+            None if index is None else restore_index(self._all_indexes(), self._manifest, index, self._keys)
+        )
+        if data is None:
+            raise FileNotFoundError(errno.ENOENT, f"the segment has no {kind.value}")
+        return data
+
+    def log_bytes(self) -> int:
+        """Return the size of the segment, from the manifest."""
+        return self._manifest.original_size_bytes
+
+    def described(self) -> RemoteSegment | None:
+        """Return what the manifest says of the segment."""
+        return self._manifest.segment
+
+    def contradictions(self) -> list[tuple[PartKind, str]]:
+        """Return where the manifest says something else than the listing."""
+        expected = {
+            PartKind.LOG: self._manifest.stored_log_bytes,
+            PartKind.INDEXES: self._manifest.stored_indexes_bytes,
+        }
+        parts = self._segment.parts
+        return [
+            (kind, f"{parts[kind].size_bytes} bytes, the manifest says {size}")
+            for kind, size in expected.items()
+            if kind in parts and parts[kind].size_bytes != size
+        ]
+
+    def _all_indexes(self) -> bytes:
+        if self._indexes is None:
+            found = self._object(PartKind.INDEXES)
+            self._indexes = self._store.read(found.key, most_bytes=5 * MOST_SMALL_FILE_BYTES)
+        return self._indexes
+
+    def _object(self, kind: PartKind) -> StoredObject:
+        found = self._segment.parts.get(kind)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, f"the segment has no {kind.value}")
+        return found
+
+
+class ChunkedLog:
+    """A log read through its chunks, forwards.
+
+    Args:
+        stored: the object.
+        manifest: of the segment.
+        keys: what encrypted segments need.
+    """
+
+    def __init__(self, stored: OpenedLog, manifest: AivenManifest, keys: AivenKeys) -> None:
+        self._stored = stored
+        self._manifest = manifest
+        self._keys = keys
+        self._chunks: dict[int, bytes] = {}
+
+    @property
+    def end_position(self) -> int:
+        """Size of the log."""
+        return self._manifest.original_size_bytes
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were.
+
+        Raises:
+            FormatError: a chunk cannot be restored.
+            OSError: the object cannot be read.
+        """
+        done, wanted = 0, max(0, min(len(target), self.end_position - position))
+        while done < wanted:
+            chunk = self._manifest.chunk_of(position + done)
+            data = np.frombuffer(self._chunk(chunk.number), np.uint8)
+            part = data[position + done - chunk.original_position :][: wanted - done]
+            target[done : done + part.size] = part
+            done += part.size
+        return done
+
+    def approach(self, position: int) -> None:
+        """Have what stands behind *position* read ahead."""
+        if position < self.end_position:
+            self._stored.approach(self._manifest.chunk_of(position).stored_position)
+
+    def leave(self, position: int) -> None:
+        """Forget what stands before *position*."""
+        if position < self.end_position:
+            self._stored.leave(self._manifest.chunk_of(position).stored_position)
+
+    def close(self) -> None:
+        """Give the object back."""
+        self._stored.close()
+
+    def _chunk(self, number: int) -> bytes:
+        known = self._chunks.get(number)
+        if known is None:
+            chunk = self._manifest.chunk(number)
+            # A manifest may claim any size; the object has the bytes that it has.
+            there = max(0, min(chunk.stored_bytes, self._stored.end_position - chunk.stored_position))
+            stored = np.zeros(there, np.uint8)
+            count = self._stored.read_at(stored, chunk.stored_position)
+            known = restore_chunk(stored[:count].tobytes(), self._manifest, number, self._keys)
+            while len(self._chunks) >= _CHUNKS_KEPT:
+                del self._chunks[min(self._chunks)]
+            self._chunks[number] = known
+        return known

@@ -1,0 +1,51 @@
+"""Objects whose names hold a start offset and a segment's id, put together to segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from recovery.archive.stores.archived import PartitionPrefix, PartKind
+from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, ObjectTable, SegmentTable
+from segfmt.remote_names import SEGMENT_NAME_CHARS, read_segment_name
+
+
+def group_by_segment(
+    where: PartitionPrefix, objects: ObjectTable, kinds: Mapping[str, PartKind]
+) -> ArchivedPartition:
+    """Return the partition that *objects* make up.
+
+    Args:
+        where: the partition.
+        objects: below its prefix, in the order of their names: those of a segment are neighbours.
+        kinds: of parts, by the suffix of a name.
+    """
+    letters = {suffix: LETTERS[kind] for suffix, kind in kinds.items()}
+    base_offsets: list[int] = []
+    segment_ids: list[str] = []
+    ends: list[int] = []
+    taken: list[int] = []
+    found: list[str] = []
+    others: list[int] = []
+    current, known = "", None
+    for place, name in enumerate(objects.names):
+        letter, segment = letters.get(name[SEGMENT_NAME_CHARS:]), name[:SEGMENT_NAME_CHARS]
+        if letter is not None and segment != current:
+            current, known = segment, read_segment_name(segment)
+            if known is not None:
+                base_offsets.append(known[0])
+                segment_ids.append(known[1])
+                ends.append(len(taken))
+        if letter is None or known is None:
+            others.append(place)
+        else:
+            taken.append(place)
+            found.append(letter)
+    segments = SegmentTable(
+        base_offsets=base_offsets,
+        segment_ids=segment_ids,
+        next_base_offsets=[None] * len(base_offsets),
+        ends=[*ends[1:], len(taken)] if ends else [],
+        kinds="".join(found),
+        objects=objects.take(taken),
+    )
+    return ArchivedPartition(where=where, segments=segments, others=objects.take(others))

@@ -1,0 +1,203 @@
+"""A log as windows of whole batches with the verdict on each checksum, and the stretches between them that are none.
+
+Memory is bounded: a window has 4 MiB, or one batch of as many bytes as the caller allows. Nothing that the file says of
+itself makes memory without its bytes being there.
+
+Behind damage, reading goes on at the next sound batch that is found, by the batch's own length, by the lengths
+behind it, or by an entry of the offset index.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Generator, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from native.batch_checksums import compare_checksums
+from native.batch_headers import HeaderRows, HeaderWalk, WalkEnd, walk_headers
+from recovery.check.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
+from recovery.check.segment_files import OpenedLog
+from segfmt import layout
+from segfmt.value_class import dataclass
+
+WINDOW_BYTES = 4 << 20
+MOST_BATCH_BYTES = 128 << 20
+"""Of one batch, as it stands in the log and opened, unless the caller allows other sizes."""
+_MOST_PROBES, _MOST_SEARCHES = 64, 100
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWindow:
+    """Whole batches.
+
+    Attributes:
+        octets: uint8, shape (n,); begins with the first batch. Only until the next window is asked for.
+        rows: of its batches, at least one.
+        is_valid: bool, shape (n,): whether their checksums are right.
+    """
+
+    octets: npt.NDArray[np.uint8]
+    rows: HeaderRows
+    is_valid: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class BadStretch:
+    """Bytes in which no batch can be told.
+
+    Attributes:
+        rule: one of `recovery.check.finding.REMEDIES`.
+        is_damage: False for what a killed broker leaves at the end of the last segment.
+    """
+
+    position: int
+    end_position: int
+    rule: str
+    detail: str
+    is_damage: bool = True
+
+
+class LogWindows:
+    """The windows of one log.
+
+    Args:
+        log: opened; the caller closes it.
+        base_offset: of the segment; no batch below it is looked for behind damage.
+        index_positions: returns the positions in the offset index; asked behind damage alone.
+        is_last: no segment follows: what is cut off at its end, or zeros, is no damage.
+        most_batch_bytes: a longer batch is not read.
+    """
+
+    def __init__(
+        self,
+        log: OpenedLog,
+        *,
+        base_offset: int,
+        index_positions: Callable[[], Sequence[int]] = tuple,
+        is_last: bool = False,
+        most_batch_bytes: int = MOST_BATCH_BYTES,
+    ) -> None:
+        self._log = log
+        self._end = log.end_position
+        self._base_offset = base_offset
+        self._index_positions = index_positions
+        self._is_last = is_last
+        self._most_batch_bytes = most_batch_bytes
+        self._buffer = np.empty(0, np.uint8)
+        self._stretch: BadStretch | None = None
+        self._searches = 0
+
+    def __iter__(self) -> Iterator[BatchWindow | BadStretch]:
+        """Yield windows and stretches in order of position.
+
+        Raises:
+            OSError: the log cannot be read, or became shorter.
+        """
+        position, wanted = 0, WINDOW_BYTES
+        while position < self._end:
+            octets = self._read(position, wanted)
+            walk = walk_headers(octets, position=position, end_position=self._end)
+            behind = yield from self._compare(octets, walk.rows)
+            if behind is None and walk.end is WalkEnd.NEED_BYTES and walk.position == position:
+                wanted = _next_size(octets)
+                if wanted <= self._most_batch_bytes:
+                    continue
+                behind = self._pass_over_large(position, wanted)
+            elif behind is None:
+                behind = self._end_walk(walk)
+            if self._stretch is not None:
+                yield self._stretch
+                self._stretch = None
+            position, wanted = behind, WINDOW_BYTES
+
+    def _read(self, position: int, wanted: int) -> npt.NDArray[np.uint8]:
+        size = min(wanted, self._end - position)
+        self._log.leave(position)
+        self._log.approach(position)
+        usual = min(WINDOW_BYTES, self._end)
+        if len(self._buffer) != max(size, usual):
+            self._buffer = np.empty(max(size, usual), np.uint8)
+        octets = self._buffer[:size]
+        if self._log.read_at(octets, position) < size:
+            raise OSError(errno.EIO, "the log became shorter while it was read")
+        return octets
+
+    def _compare(
+        self, octets: npt.NDArray[np.uint8], rows: HeaderRows
+    ) -> Generator[BatchWindow, None, int | None]:
+        """Yield the batches whose lengths can be relied on; return where to go on behind others, None without.
+
+        A batch whose checksum is wrong has the right length if a sound one follows, or the end.
+        """
+        if not len(rows):
+            return None
+        is_valid = compare_checksums(octets, rows)
+        is_doubtful = ~is_valid
+        is_doubtful[:-1] &= ~is_valid[1:]
+        if not is_doubtful.any():
+            yield BatchWindow(octets, rows, is_valid)
+            return None
+        bad, origin = int(np.argmax(is_doubtful)), int(rows["position"][0])
+        if bad:
+            yield BatchWindow(octets, rows[:bad], is_valid[:bad])
+        position = int(rows["position"][bad])
+        behind = position + int(rows["size_bytes"][bad])
+        if behind == self._end or self._is_sound(behind):
+            yield BatchWindow(octets[position - origin :], rows[bad : bad + 1], is_valid[bad : bad + 1])
+            return behind
+        return self._search(position, "checksum", "checksum mismatch", rows[bad + 1 :])
+
+    def _pass_over_large(self, position: int, size_bytes: int) -> int:
+        if not is_sound_large_batch(self._log, position, size_bytes):
+            return self._search(position, "checksum", "checksum mismatch")
+        words = f"a batch of {size_bytes} bytes, {self._most_batch_bytes} are allowed"
+        self._stretch = BadStretch(position, position + size_bytes, "too-large", words)
+        return position + size_bytes
+
+    def _end_walk(self, walk: HeaderWalk) -> int:
+        """Return where to go on behind the batches of a window."""
+        position, left = walk.position, self._end - walk.position
+        if walk.end in (WalkEnd.NEED_BYTES, WalkEnd.FULL) or not left:
+            return position
+        if walk.end is WalkEnd.END:
+            words = f"{left} bytes that are no batch"
+            self._stretch = BadStretch(position, self._end, "trailing-bytes", words, not self._is_last)
+            return self._end
+        if walk.end is WalkEnd.TORN:
+            return self._search(position, "torn-batch", "the batch reaches beyond the end of the log")
+        return self._search(position, "batch-length", "a batch length that cannot be")
+
+    def _search(self, position: int, rule: str, words: str, rest: HeaderRows | None = None) -> int:
+        """Note damage at *position*, and return where the next sound batch begins; the end without one."""
+        self._searches += 1
+        behind = self._find_sound(position, rest) if self._searches <= _MOST_SEARCHES else self._end
+        is_damage = True
+        if behind == self._end and self._is_last and rule != "checksum":
+            is_damage = rule != "torn-batch" and not is_zero_range(self._log, position, self._end)
+        self._stretch = BadStretch(position, behind, rule, words, is_damage)
+        return behind
+
+    def _find_sound(self, position: int, rest: HeaderRows | None) -> int:
+        candidates: set[int] = set()
+        if rest is not None:
+            candidates.update((rest["position"] + rest["size_bytes"])[:_MOST_PROBES].tolist())
+        indexed = np.asarray(self._index_positions(), np.int64)
+        candidates.update(indexed[indexed > position][:_MOST_PROBES].tolist())
+        return next((found for found in sorted(candidates) if self._is_sound(found)), self._end)
+
+    def _is_sound(self, position: int) -> bool:
+        return is_sound_batch(
+            self._log,
+            position,
+            self._end,
+            base_offset=self._base_offset,
+            most_bytes=self._most_batch_bytes,
+        )
+
+
+def _next_size(octets: npt.NDArray[np.uint8]) -> int:
+    """Return the size of the batch that does not fit into the window."""
+    length = octets[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES].tobytes()
+    return layout.LOG_OVERHEAD_BYTES + int.from_bytes(length, "big", signed=True)

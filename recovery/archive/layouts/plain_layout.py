@@ -1,0 +1,130 @@
+"""Plain copies: of log dirs, of folders of them, or of single partitions; named as the broker names them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from recovery.archive.layouts.layout import PlainFiles
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.stores.segment_table import (
+    FURTHER_SNAPSHOT,
+    LETTERS,
+    ArchivedPartition,
+    ObjectTable,
+    SegmentTable,
+)
+from recovery.archive.stores.store import Store
+from segfmt.errors import FileNameError
+from segfmt.filenames import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    FolderState,
+    format_offset,
+    log_name,
+    offset_index_name,
+    read_folder_name,
+    snapshot_name,
+    time_index_name,
+    txn_index_name,
+)
+from segfmt.java_text import parse_long
+
+_NAMES = {
+    PartKind.LOG: log_name,
+    PartKind.OFFSET_INDEX: offset_index_name,
+    PartKind.TIME_INDEX: time_index_name,
+    PartKind.TXN_INDEX: txn_index_name,
+}
+_LOG, _SNAPSHOT = LETTERS[PartKind.LOG], LETTERS[PartKind.SNAPSHOT]
+_LETTERS = {
+    LOG_SUFFIX: _LOG,
+    INDEX_SUFFIX: LETTERS[PartKind.OFFSET_INDEX],
+    TIME_INDEX_SUFFIX: LETTERS[PartKind.TIME_INDEX],
+    TXN_INDEX_SUFFIX: LETTERS[PartKind.TXN_INDEX],
+    SNAPSHOT_SUFFIX: _SNAPSHOT,
+}
+
+
+class PlainLayout:
+    """Folders `<topic>-<partition>`, at any depth."""
+
+    name = "plain"
+    required_parts = frozenset({PartKind.LOG})
+    has_own_epochs = False
+    has_plain_logs = True
+
+    def partition_at(self, path: str) -> PartitionPrefix | None:
+        """Return the partition whose folder is at *path*; those that wait for their deletion are none."""
+        folder = path.rpartition("/")[2]
+        try:
+            found = read_folder_name(folder)
+        except FileNameError:
+            return None
+        if found.state is FolderState.DELETE or found.partition < 0:
+            return None
+        return PartitionPrefix(prefix=f"{path}/", topic=found.topic, partition=found.partition, folder=folder)
+
+    def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
+        """Group the files of a partition's folder; each snapshot belongs to the segment that ends at it."""
+        found = _by_offset(objects.names)
+        bases = sorted(offset for offset, parts in found.items() if _LOG in parts)
+        offsets = sorted(offset for offset, parts in found.items() if _SNAPSHOT in parts)
+        taken: list[int] = []
+        followings = [*bases[1:], None][: len(bases)]
+        kinds, ends = [], []
+        first = 0
+        for base, following in zip(bases, followings, strict=True):
+            for kind, place in found[base].items():
+                if kind != _SNAPSHOT:
+                    kinds.append(kind)
+                    taken.append(place)
+            last = len(offsets) if following is None else bisect_right(offsets, following)
+            own = offsets[first:last]
+            end = following if following is not None else (own[-1] if own and own[-1] > base else None)
+            kinds += [_SNAPSHOT if offset == end else FURTHER_SNAPSHOT for offset in own]
+            taken += [found[offset][_SNAPSHOT] for offset in own]
+            ends.append(len(taken))
+            first = last
+        segments = SegmentTable(
+            base_offsets=bases,
+            segment_ids=[""] * len(bases),
+            next_base_offsets=followings,
+            ends=ends,
+            kinds="".join(kinds),
+            objects=objects.take(taken),
+        )
+        rest = sorted(set(range(len(objects))).difference(taken))
+        return ArchivedPartition(where=where, segments=segments, others=objects.take(rest))
+
+    def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
+        """Return the files of a segment."""
+        return PlainFiles(store, segment)
+
+    def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
+        """Return the name that a broker gives a part."""
+        if kind is PartKind.SNAPSHOT:
+            end = segment.next_base_offset
+            return snapshot_name(segment.base_offset if end is None else end)
+        return _NAMES[kind](segment.base_offset)
+
+
+def _by_offset(names: Sequence[str]) -> dict[int, dict[str, int]]:
+    """Return the places of the files in *names* by offset and kind, of those that are named as Kafka names them."""
+    found: dict[int, dict[str, int]] = {}
+    current, parts = "", None
+    for place, name in enumerate(names):
+        start = name.partition(".")[0]
+        letter = _LETTERS.get(name[len(start) :])
+        if letter is None:
+            continue
+        if start != current:
+            current, parts, offset = start, None, parse_long(start)
+            if offset is not None and format_offset(offset) == start:
+                parts = found.setdefault(offset, {})
+        if parts is not None:
+            parts[letter] = place
+    return found

@@ -1,0 +1,56 @@
+"""Kafka's LocalTieredStorage: plain copies of a segment's files, with the segment's id in their names."""
+
+from __future__ import annotations
+
+from recovery.archive.layouts.grouping import group_by_segment
+from recovery.archive.layouts.layout import PlainFiles
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
+from recovery.archive.stores.store import Store
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_names import read_local_tiered_folder
+
+_SUFFIXES = {
+    PartKind.LOG: ".log",
+    PartKind.OFFSET_INDEX: ".index",
+    PartKind.TIME_INDEX: ".timeindex",
+    PartKind.TXN_INDEX: ".txnindex",
+    PartKind.SNAPSHOT: ".snapshot",
+    PartKind.LEADER_EPOCHS: ".leader_epoch_checkpoint",
+}
+_KINDS = {suffix: kind for kind, suffix in _SUFFIXES.items()}
+
+
+class LocalTieredLayout:
+    """Folders `<topic>-<partition>-<topic id>` of files `<start offset>-<segment id>.<part>`."""
+
+    name = "local-tiered"
+    required_parts = frozenset(_SUFFIXES) - {PartKind.TXN_INDEX}
+    has_own_epochs = True
+    has_plain_logs = True
+
+    def partition_at(self, path: str) -> PartitionPrefix | None:
+        """Return the partition whose folder is at *path*."""
+        folder = path.rpartition("/")[2]
+        found = read_local_tiered_folder(folder)
+        if found is None:
+            return None
+        return PartitionPrefix(
+            prefix=f"{path}/",
+            topic=found.topic,
+            partition=found.partition,
+            topic_id=format_uuid(found.topic_id),
+            folder=folder,
+        )
+
+    def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
+        """Group the files of a partition's folder by start offset and segment id."""
+        return group_by_segment(where, objects, _KINDS)
+
+    def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
+        """Return the files of a segment."""
+        return PlainFiles(store, segment)
+
+    def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
+        """Return the name that LocalTieredStorage gives a part."""
+        return f"{segment.base_offset:020d}-{segment.segment_id}{_SUFFIXES[kind]}"

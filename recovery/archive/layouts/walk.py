@@ -1,0 +1,115 @@
+"""The partitions of an archive, one after the other; listed some prefixes ahead, side by side.
+
+Memory follows the partitions that are listed ahead, never the archive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.stores.archived import PartitionPrefix, StoredObject
+from recovery.archive.stores.segment_table import ArchivedPartition
+from recovery.archive.stores.store import Level, Store
+from recovery.threads import PoolAhead
+from segfmt.value_class import dataclass
+
+LISTED_AHEAD = 16
+"""Listings on their way at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walked:
+    """One partition of an archive, or a prefix that could not be listed.
+
+    Attributes:
+        parent: the prefix above the partition's, and the objects directly in it: a log dir's own files.
+        error: why the prefix could not be listed; there is no partition then.
+    """
+
+    prefix: str
+    partition: ArchivedPartition | None = None
+    parent: str = ""
+    siblings: Sequence[StoredObject] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlistedPrefix:
+    """A prefix that could not be listed."""
+
+    prefix: str
+    error: str
+
+
+def walk(
+    store: Store, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True
+) -> Iterator[Walked]:
+    """Yield the partitions in *store* in the order of their prefixes.
+
+    Raises:
+        OSError: the archive itself cannot be listed.
+    """
+    root = layout.partition_at(store.url.rstrip("/"))
+    if root is not None:
+        where = replace(root, prefix="")
+        if not is_chosen(where):
+            return
+        yield _walked(layout, where, store.list_level(""), "", ())
+        return
+    with PoolAhead(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:
+        yield from _below(_Walk(store, layout, pool, is_chosen), "", store.list_level(""))
+
+
+class _Walk:
+    def __init__(
+        self,
+        store: Store,
+        layout: Layout,
+        pool: PoolAhead,
+        is_chosen: Callable[[PartitionPrefix], bool],
+    ) -> None:
+        self.layout = layout
+        self.is_chosen = is_chosen
+        self._store = store
+        self._pool = pool
+
+    def list(self, prefix: str) -> Future[Level]:
+        return self._pool.submit(self._store.list_level, prefix)
+
+
+def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked]:
+    pending: deque[tuple[str, Future[Level]]] = deque()
+    prefixes = iter(level.prefixes)
+    while True:
+        while len(pending) < LISTED_AHEAD and (prefix := next(prefixes, None)) is not None:
+            where = walk.layout.partition_at(prefix.rstrip("/"))
+            if where is None or walk.is_chosen(where):
+                pending.append((prefix, walk.list(prefix)))
+        if not pending:
+            return
+        prefix, listing = pending.popleft()
+        try:
+            found = listing.result()
+        except OSError as error:
+            yield Walked(prefix=prefix, parent=parent, error=str(error))
+            continue
+        where = walk.layout.partition_at(prefix.rstrip("/"))
+        if where is None:
+            yield from _below(walk, prefix, found)
+        else:
+            yield _walked(walk.layout, where, found, parent, level.objects)
+
+
+def _walked(
+    layout: Layout, where: PartitionPrefix, level: Level, parent: str, siblings: Sequence[StoredObject]
+) -> Walked:
+    return Walked(
+        prefix=where.prefix,
+        partition=layout.partition(where, level.objects),
+        parent=parent,
+        siblings=siblings,
+    )

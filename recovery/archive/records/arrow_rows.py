@@ -1,0 +1,188 @@
+"""Batches and records as Arrow record batches of one schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from native.record_rows import Rows
+from recovery.archive.records import arrow_columns
+from recovery.archive.records.batch_heads import BatchHeads
+from recovery.archive.records.record_units import MOST_ROWS, ListedRecords
+from segfmt import layout
+from segfmt.compression import Codec
+
+CHECKSUM_FAULT = "checksum: the stored checksum is not that of the bytes"
+_MOST_HEADERS = 1 << 20
+"""In one Arrow batch, unless one record has more."""
+_CODECS = pa.array([codec.name.lower() for codec in Codec] + ["unknown"] * (8 - len(Codec)), pa.string())
+_NO_TIMESTAMP_TYPE = -1
+
+_Values = npt.NDArray[Any]
+_Place = slice | npt.NDArray[np.int64]
+
+
+class ArrowRows:
+    """Makes the columns of a schema for one partition.
+
+    Args:
+        schema: of columns that `record_schema` knows, in any order; nullable or not is the caller's matter.
+        topic, partition: of the segment.
+    """
+
+    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
+        self._schema = schema
+        self._topic = topic
+        self._partition = partition
+
+    def batches(self, heads: BatchHeads) -> pa.RecordBatch:
+        """Return a row for each batch."""
+        columns = {**_OF_BATCHES, **_OF_BOTH}
+        return self._make(len(heads), lambda name, kind: columns[name](heads, slice(None), kind))
+
+    def records(self, listed: ListedRecords) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each record."""
+        rows = listed.rows
+        if "headers" not in self._schema.names:
+            yield self._records(rows, listed.heads)
+            return
+        totals = np.cumsum(rows["header_count"], dtype=np.int64)
+        start = 0
+        while start < len(rows):
+            before = int(totals[start - 1]) if start else 0
+            end = max(start + 1, int(np.searchsorted(totals, before + _MOST_HEADERS, side="right")))
+            yield self._records(rows[start:end], listed.heads)
+            start = end
+
+    def counted(self, heads: BatchHeads) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each record of batches that were not opened, whose offsets have no gaps."""
+        counts = heads.rows["record_count"].astype(np.int64)
+        ends = np.cumsum(counts)
+        for start in range(0, int(ends[-1]) if len(ends) else 0, MOST_ROWS):
+            numbers = np.arange(start, min(start + MOST_ROWS, int(ends[-1])))
+            place = np.searchsorted(ends, numbers, side="right")
+            yield self._counted(heads, place, numbers - (ends - counts)[place])
+
+    def placeholder(
+        self, heads: BatchHeads | None, position: int, size_bytes: int, fault: str
+    ) -> pa.RecordBatch:
+        """Return the one row that stands for a batch that cannot be read, or for bytes that are no batch."""
+        known: dict[str, Any] = {
+            "position": position,
+            "size_bytes": size_bytes,
+            "crc_valid": False,
+            "fault": fault,
+        }
+        known |= {"topic": self._topic, "partition": self._partition}
+        if heads is not None:
+            known["crc_valid"] = bool(heads.is_valid[0])
+            known["offset"] = int(heads.rows["base_offset"][0])
+        return self._make(1, lambda name, kind: pa.array([known.get(name)], kind))
+
+    def _records(self, rows: Rows, heads: BatchHeads) -> pa.RecordBatch:
+        place = rows["unit"]
+
+        def column(name: str, kind: pa.DataType) -> pa.Array:
+            if name in _OF_RECORDS:
+                return _OF_RECORDS[name](rows, kind)
+            return _OF_BOTH[name](heads, place, kind)
+
+        return self._make(len(rows), column)
+
+    def _counted(
+        self, heads: BatchHeads, place: npt.NDArray[np.int64], deltas: npt.NDArray[np.int64]
+    ) -> pa.RecordBatch:
+        def column(name: str, kind: pa.DataType) -> pa.Array:
+            if name == "offset":
+                return arrow_columns.integers(heads.rows["base_offset"][place] + deltas, kind)
+            if name == "timestamp":
+                return arrow_columns.timestamps(heads.rows["max_timestamp_ms"][place], kind)
+            if name == "sequence":
+                base = heads.rows["base_sequence"][place].astype(np.int64)
+                return arrow_columns.integers(np.where(base < 0, -1, (base + deltas) & 0x7FFFFFFF), kind)
+            return _OF_BOTH[name](heads, place, kind)
+
+        return self._make(len(place), column)
+
+    def _make(self, count: int, column: Callable[[str, pa.DataType], pa.Array]) -> pa.RecordBatch:
+        arrays = []
+        for wanted in self._schema:
+            if wanted.name == "topic":
+                arrays.append(arrow_columns.constants(self._topic, count, wanted.type))
+            elif wanted.name == "partition":
+                arrays.append(arrow_columns.constants(self._partition, count, wanted.type))
+            else:
+                arrays.append(column(wanted.name, wanted.type))
+        if not arrays:  # a count of rows is all that was asked for
+            return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _field(name: str) -> Callable[[BatchHeads, _Place, pa.DataType], pa.Array]:
+    return lambda heads, place, kind: arrow_columns.integers(heads.rows[name][place], kind)
+
+
+def _timestamp_type(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
+    types = np.where(heads.rows["magic"] == layout.MAGIC_V0, _NO_TIMESTAMP_TYPE, heads.is_stamped)
+    return arrow_columns.integers(types[place], kind)
+
+
+def _fault(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
+    is_valid = heads.is_valid[place]
+    if is_valid.all():
+        return pa.nulls(len(is_valid), kind)
+    return pa.array([CHECKSUM_FAULT], kind).take(pa.array(np.zeros(len(is_valid), np.int32), mask=is_valid))
+
+
+def _codec(heads: BatchHeads, place: _Place, _kind: pa.DataType) -> pa.Array:
+    codes = heads.rows["attributes"][place] & layout.COMPRESSION_CODEC_MASK
+    return _CODECS.take(pa.array(codes.astype(np.int32)))
+
+
+def _base_offset(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
+    return arrow_columns.integers(heads.rows["base_offset"][place], kind, nulls=heads.is_wrapper[place])
+
+
+def _record_count(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
+    counts: _Values = np.where(heads.is_v2, heads.rows["record_count"], 1)[place]
+    return arrow_columns.integers(counts, kind, nulls=heads.is_wrapper[place])
+
+
+_OF_BOTH: Final[dict[str, Callable[[BatchHeads, _Place, pa.DataType], pa.Array]]] = {
+    "position": _field("position"),
+    "crc_valid": lambda heads, place, _: arrow_columns.flags(heads.is_valid[place]),
+    "timestamp_type": _timestamp_type,
+    "leader_epoch": _field("leader_epoch"),
+    "producer_id": _field("producer_id"),
+    "producer_epoch": _field("producer_epoch"),
+    "is_transactional": lambda heads, place, _: arrow_columns.flags(
+        (heads.has(layout.TRANSACTIONAL_MASK) & heads.is_v2)[place]
+    ),
+    "is_control": lambda heads, place, _: arrow_columns.flags(heads.is_control[place]),
+    "aborted": lambda heads, place, _: arrow_columns.flags(heads.is_aborted[place]),
+    "fault": _fault,
+}
+_OF_BATCHES: Final[dict[str, Callable[[BatchHeads, _Place, pa.DataType], pa.Array]]] = {
+    "base_offset": _base_offset,
+    "last_offset": _field("last_offset"),
+    "size_bytes": _field("size_bytes"),
+    "magic": _field("magic"),
+    "codec": _codec,
+    "max_timestamp": lambda heads, place, kind: arrow_columns.timestamps(
+        heads.rows["max_timestamp_ms"][place], kind
+    ),
+    "base_sequence": _field("base_sequence"),
+    "record_count": _record_count,
+}
+_OF_RECORDS: Final[dict[str, Callable[[Rows, pa.DataType], pa.Array]]] = {
+    "offset": lambda rows, kind: arrow_columns.integers(rows["offset"], kind),
+    "timestamp": lambda rows, kind: arrow_columns.timestamps(rows["timestamp_ms"], kind),
+    "key": lambda rows, _: arrow_columns.binaries(rows, "key"),
+    "value": lambda rows, _: arrow_columns.binaries(rows, "value"),
+    "headers": arrow_columns.headers,
+    "sequence": lambda rows, kind: arrow_columns.integers(rows["sequence"], kind),
+}

@@ -1,0 +1,106 @@
+"""What brokers know of an archive, by their log dirs: where logs begin, and which remote segments are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from recovery.archive.layouts.layout import ArchivedFiles, Layout
+from recovery.archive.layouts.plain_layout import PlainLayout
+from recovery.archive.records.stable_offset import last_stable_offset
+from recovery.archive.remote.lineage import derive_epochs, trace_lineage
+from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
+from recovery.archive.remote.replicas import Replicas
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.stores.store import Store
+from segfmt.kafka_uuid import format_uuid, read_uuid
+from segfmt.layout import ABORTED_TXN_DTYPE
+from segfmt.transaction_index import Entries, check_transaction_index, view_transaction_index
+
+
+class LocalLog:
+    """The segments of a partition that a broker has itself: transactions of archived segments may end there.
+
+    Args:
+        store: the log dir.
+        layout: of its folders.
+        segments: of the partition, at least one.
+    """
+
+    def __init__(self, store: Store, layout: Layout, segments: Sequence[ArchivedSegment]) -> None:
+        self._store = store
+        self._layout = layout
+        self._segments = segments
+
+    def last_stable_offset(self, name: str) -> int | None:
+        """Return the last stable offset of the log, None where no transaction is open."""
+        return last_stable_offset(self._segments, self._files, name)
+
+    def aborted(self) -> Entries:
+        """Return the aborted transactions whose markers are there."""
+        found = [np.empty(0, ABORTED_TXN_DTYPE)]
+        for segment in self._segments:
+            if PartKind.TXN_INDEX in segment.parts:
+                data = self._files(segment).read_part(PartKind.TXN_INDEX)
+                check_transaction_index(data, segment.base_offset)
+                found.append(view_transaction_index(data))
+        return np.concatenate(found)
+
+    def _files(self, segment: ArchivedSegment) -> ArchivedFiles:
+        return self._layout.files(self._store, segment)
+
+
+class BrokerView:
+    """What the log dirs of brokers, or copies of them, say. A context manager.
+
+    Args:
+        stores: one a log dir; `__remote_log_metadata` is read there, if it is there.
+    """
+
+    def __init__(self, stores: Iterable[Store]) -> None:
+        log_dirs = tuple(stores)
+        self._replicas = Replicas(log_dirs)
+        self._metadata: RemoteMetadata = read_remote_metadata(log_dirs)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._metadata.close()
+
+    def log_start_offset(self, where: PartitionPrefix) -> int | None:
+        """Return where the log of a partition begins, None where that is not known."""
+        replica = self._replicas.of(where)
+        return None if replica is None else replica.log_start_offset
+
+    def lineage(self, where: PartitionPrefix) -> list[str] | None:
+        """Return the ids of the segments that a broker reads, in order; None where it knows of none at all."""
+        if not where.topic_id:
+            return None
+        cache = self._metadata.cache(read_uuid(where.topic_id), where.partition)
+        if not cache.segments and not cache.deleted:
+            return None
+        replica = self._replicas.of(where)
+        known = () if replica is None else replica.epochs
+        lineage = trace_lineage(
+            cache,
+            known or derive_epochs(cache.segments.values()),
+            log_start_offset=None if replica is None else replica.log_start_offset,
+        )
+        return [format_uuid(segment.segment_id) for segment in lineage.segments]
+
+    def local_log(self, where: PartitionPrefix) -> LocalLog | None:
+        """Return what is left of a partition in the log dirs, None where there is nothing."""
+        replica = self._replicas.of(where)
+        if replica is None:
+            return None
+        layout = PlainLayout()
+        local = replace(where, prefix=replica.prefix, topic_id="", folder=replica.prefix.rstrip("/"))
+        partition = layout.partition(local, replica.store.list_level(replica.prefix).objects)
+        return LocalLog(replica.store, layout, partition.segments) if partition.segments else None

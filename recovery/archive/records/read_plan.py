@@ -1,0 +1,234 @@
+"""Reading records, first half: which segments are read, and by which task.
+
+Each offset is read from one segment, as a broker reads it. Copies of one start offset may be there several times in
+tiered storage, and after a change of leaders segments may overlap: of equal start offsets the whole one is taken, of
+these the largest, and a segment is read up to where the next one begins. With the metadata topic at hand, the lineage
+of the partition says it instead (`recovery.archive.remote.lineage`).
+
+Batches are listed as they lie there, every copy of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.layouts.walk import Walked, walk
+from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.read_request import PlannedSegments, ReadRequest, SegmentRun
+from recovery.archive.records.record_schema import Include
+from recovery.archive.records.stable_offset import last_stable_offset
+from recovery.archive.stores.archived import PartitionPrefix, PartKind
+from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
+from recovery.archive.stores.store import Store
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
+from segfmt.transaction_index import encode_transaction_index
+
+MOST_FOLLOWING = 8
+"""Segments behind a task's that it knows of, for their transaction indexes. The first that is not empty nearly always
+tells all; a task that must look further lists the partition."""
+_READ_PARTS = frozenset(
+    {
+        PartKind.LOG,
+        PartKind.OFFSET_INDEX,
+        PartKind.TIME_INDEX,
+        PartKind.TXN_INDEX,
+        PartKind.INDEXES,
+        PartKind.MANIFEST,
+    }
+)
+_TXN_INDEX_PARTS = frozenset({PartKind.TXN_INDEX, PartKind.INDEXES, PartKind.MANIFEST})
+
+
+def plan_reads(
+    store: Store,
+    layout: Layout,
+    request: ReadRequest,
+    broker: BrokerView | None = None,
+    *,
+    on_seen: Callable[[PartitionPrefix], None] = lambda _: None,
+) -> Iterator[tuple[SegmentRun, ...]]:
+    """Yield the tasks that read what is wanted, each with runs of about so many bytes.
+
+    Args:
+        store: the archive.
+        layout: its layout.
+        request: what is wanted.
+        broker: what the log dirs say of it, None where they are not at hand.
+        on_seen: told of each partition that is there, wanted or not.
+
+    Raises:
+        OSError: the archive, or a prefix that is wanted, cannot be listed.
+        UsageError, FormatError: see `last_stable_offset`.
+    """
+
+    def is_wanted(where: PartitionPrefix) -> bool:
+        on_seen(where)
+        return request.selection.has(where)
+
+    runs: list[SegmentRun] = []
+    task_bytes = request.selection.task_bytes
+    left_bytes = task_bytes
+    for found in walk(store, layout, is_chosen=is_wanted):
+        if found.partition is None:
+            raise OSError(errno.EIO, f"{found.prefix}: cannot be listed: {found.error}")
+        partition = _PlannedPartition(store, layout, request, found, broker)
+        places: list[int] = []
+        for place, size_bytes in partition.wanted():
+            if size_bytes > left_bytes and (runs or places):
+                runs += partition.runs(places)
+                yield tuple(runs)
+                runs, places, left_bytes = [], [], task_bytes
+            places.append(place)
+            left_bytes -= size_bytes
+        runs += partition.runs(places)
+    if runs:
+        yield tuple(runs)
+
+
+def choose_segments(
+    partition: ArchivedPartition, layout: Layout, lineage: Collection[str] | None = None
+) -> PlannedSegments:
+    """Return the segments that are read for records, each up to where the next one begins.
+
+    Args:
+        partition: as it lies there.
+        layout: its layout.
+        lineage: the ids of those that a broker reads, None where that is not known.
+    """
+    segments, required = partition.segments, layout.required_parts
+    are_whole = [parts_in(shape) >= required for shape in segments.shapes()]
+    ranks = list(zip(are_whole, segments.part_bytes(PartKind.LOG), segments.segment_ids, strict=True))
+    chosen: dict[int, int] = {}
+    for place in _with_logs(segments):
+        if lineage is not None and segments.segment_ids[place] not in lineage:
+            continue
+        base_offset = segments.base_offsets[place]
+        if base_offset not in chosen or ranks[place] > ranks[chosen[base_offset]]:
+            chosen[base_offset] = place
+    bases = sorted(chosen)
+    places = [chosen[base] for base in bases]
+    return PlannedSegments(
+        segments=segments.take(places),
+        end_offsets=[*bases[1:], None][: len(bases)],
+        has_last=bool(places) and not (segments.segment_ids[places[-1]] and are_whole[places[-1]]),
+    )
+
+
+def _with_logs(segments: SegmentTable) -> list[int]:
+    """Return the places of the segments that have a log."""
+    letter = LETTERS[PartKind.LOG]
+    return [place for place, shape in enumerate(segments.shapes()) if letter in shape]
+
+
+class _PlannedPartition:
+    """The segments of one partition that may be read, and what each run of them must know."""
+
+    def __init__(
+        self, store: Store, layout: Layout, request: ReadRequest, found: Walked, broker: BrokerView | None
+    ) -> None:
+        assert found.partition is not None
+        partition, self._where, self._request = found.partition, found.partition.where, request
+        if request.options.include is Include.BATCHES:
+            self.planned = _all_segments(partition)
+        else:
+            lineage = None if broker is None else broker.lineage(self._where)
+            self.planned = choose_segments(partition, layout, None if lineage is None else set(lineage))
+        self._start_offset = _log_start_offset(store, layout, found, broker)
+        local = None if broker is None else broker.local_log(self._where)
+        self._last_stable_offset = None
+        if request.options.is_committed and self.planned and local is not None:
+            self._last_stable_offset = local.last_stable_offset(self._where.folder)
+        elif request.options.is_committed and self.planned:
+            self._last_stable_offset = last_stable_offset(
+                self.planned.segments, lambda segment: layout.files(store, segment), self._where.folder
+            )
+        self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
+        segments = self.planned.segments.without_versions()
+        self._indexed = _with_txn_indexes(segments) if request.needs_aborted else []
+        self._indexes = segments.take(self._indexed).only(_TXN_INDEX_PARTS)
+        self.planned = replace(self.planned, segments=segments.only(_READ_PARTS))
+
+    def wanted(self) -> Iterator[tuple[int, int]]:
+        """Yield place and bytes of the segments that may have rows that are wanted, by their names."""
+        options, segments = self._request.options, self.planned.segments
+        lowest = options.lowest_offset
+        if options.include is Include.RECORDS:
+            lowest = max((one for one in (lowest, self._start_offset) if one is not None), default=None)
+        rows = zip(
+            segments.base_offsets,
+            self.planned.end_offsets,
+            segments.part_bytes(PartKind.LOG),
+            strict=True,
+        )
+        for place, (base_offset, end_offset, size_bytes) in enumerate(rows):
+            if lowest is not None and end_offset is not None and end_offset <= lowest:
+                continue
+            if options.highest_offset is not None and base_offset > options.highest_offset:
+                continue
+            yield place, size_bytes
+
+    def runs(self, places: Sequence[int]) -> list[SegmentRun]:
+        """Return the run of the segments in *places*, none of no segments."""
+        if not places:
+            return []
+        behind = bisect_right(self._indexed, places[-1])
+        segments = self.planned.take(places)
+        return [
+            SegmentRun(
+                where=self._where,
+                segments=segments,
+                start_offset=self._start_offset if self._request.options.include is Include.RECORDS else None,
+                last_stable_offset=self._last_stable_offset,
+                following=self._indexes[behind : behind + MOST_FOLLOWING],
+                follows_more=len(self._indexed) > behind + MOST_FOLLOWING,
+                local_aborted=self._aborted_within(segments),
+            )
+        ]
+
+    def _aborted_within(self, segments: PlannedSegments) -> bytes:
+        """Return the entries of the broker's own indexes that reach into *segments*."""
+        entries = self._local_aborted
+        if entries is None:
+            return b""
+        is_within = entries["last_offset"] >= segments.segments.base_offsets[0]
+        if (end_offset := segments.end_offsets[-1]) is not None:
+            is_within &= entries["first_offset"] < end_offset
+        return encode_transaction_index(entries[is_within])
+
+
+def _all_segments(partition: ArchivedPartition) -> PlannedSegments:
+    """Return all copies of all segments."""
+    segments = partition.segments.take(_with_logs(partition.segments))
+    following = dict(itertools.pairwise(sorted(set(segments.base_offsets))))
+    return PlannedSegments(
+        segments=segments,
+        end_offsets=[following.get(base_offset) for base_offset in segments.base_offsets],
+        has_last=bool(segments) and not segments.segment_ids[-1],
+    )
+
+
+def _log_start_offset(store: Store, layout: Layout, found: Walked, broker: BrokerView | None) -> int | None:
+    """Return where the partition's log begins, by the checkpoint of the log dir, or of the copy of one."""
+    assert found.partition is not None
+    where = found.partition.where
+    if broker is not None and (known := broker.log_start_offset(where)) is not None:
+        return known
+    beside = [one for one in found.siblings if one.name == LOG_START_OFFSET_CHECKPOINT]
+    if layout.has_own_epochs or not beside:
+        return None
+    checkpoint = read_offset_checkpoint(store.read(beside[0].key, most_bytes=MOST_SMALL_FILE_BYTES))
+    return checkpoint.get((where.topic, where.partition))
+
+
+def _with_txn_indexes(segments: SegmentTable) -> list[int]:
+    """Return the places of the segments that may have aborted transactions in their index, by the listing."""
+    letter = LETTERS[PartKind.INDEXES]  # the manifest tells
+    rows = zip(segments.shapes(), segments.part_bytes(PartKind.TXN_INDEX), strict=True)
+    return [place for place, (shape, size_bytes) in enumerate(rows) if size_bytes or letter in shape]

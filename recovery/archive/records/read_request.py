@@ -1,0 +1,134 @@
+"""What is asked of an archive's records, and how that is divided into tasks. Values only, picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Self, overload
+
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
+from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
+from recovery.archive.stores.segment_table import SegmentTable
+from segfmt.value_class import dataclass
+
+TASK_BYTES = 256 << 20
+"""Of logs, as they lie in the archive; a task has some seconds of work then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which segments are wanted at all.
+
+    Attributes:
+        topics, partitions: None for all.
+        task_bytes: about as much is read by a task.
+        uses_time_index: pass over segments whose time index ends below `ReadOptions.lowest_timestamp_ms`.
+    """
+
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+    task_bytes: int = TASK_BYTES
+    uses_time_index: bool = True
+
+    def has(self, where: PartitionPrefix) -> bool:
+        """Return whether a partition is wanted."""
+        return (self.topics is None or where.topic in self.topics) and (
+            self.partitions is None or where.partition in self.partitions
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegment:
+    """One segment to be read.
+
+    Attributes:
+        end_offset: records from here on are another segment's; None for the last one.
+        is_last: nothing follows in the archive, and its end may be what a killed broker or copy has left.
+    """
+
+    segment: ArchivedSegment
+    end_offset: int | None = None
+    is_last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSegments(Sequence[PlannedSegment]):
+    """Segments of one partition to be read, as columns.
+
+    Attributes:
+        end_offsets: see `PlannedSegment`.
+        has_last: whether that is so of the last one.
+    """
+
+    segments: SegmentTable
+    end_offsets: Sequence[int | None]
+    has_last: bool
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.segments)
+
+    @overload
+    def __getitem__(self, place: int) -> PlannedSegment: ...
+    @overload
+    def __getitem__(self, place: slice) -> Self: ...
+    def __getitem__(self, place: int | slice) -> PlannedSegment | Self:
+        """Return one segment, or some of them."""
+        places = range(len(self))[place]
+        if isinstance(places, range):
+            return self.take(places)
+        return PlannedSegment(
+            segment=self.segments[places],
+            end_offset=self.end_offsets[places],
+            is_last=self.has_last and places == len(self) - 1,
+        )
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the segments at *places*, ascending."""
+        return type(self)(
+            segments=self.segments.take(places),
+            end_offsets=[self.end_offsets[place] for place in places],
+            has_last=self.has_last and bool(places) and places[-1] == len(self) - 1,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRun:
+    """Segments of one partition that follow one another.
+
+    Attributes:
+        start_offset: the log start offset, None where it is not known.
+        last_stable_offset: see `SegmentView`.
+        following: the next segments behind it that may have a transaction index, as many as go with a task; with what
+            that is read from.
+        follows_more: there are further ones.
+        local_aborted: entries of transaction indexes (as in a file) that the broker has itself.
+    """
+
+    where: PartitionPrefix
+    segments: PlannedSegments
+    start_offset: int | None = None
+    last_stable_offset: int | None = None
+    following: SegmentTable = field(default_factory=SegmentTable)
+    follows_more: bool = False
+    local_aborted: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """What is asked for: the same for all tasks. A task is some `SegmentRun`s.
+
+    Attributes:
+        url: of the archive.
+        layout: its name.
+        keys: for encrypted segments.
+        needs_aborted: whether anybody asks which transactions were aborted.
+    """
+
+    url: str
+    layout: str
+    keys: AivenKeys = NO_KEYS
+    options: ReadOptions
+    selection: Selection
+    needs_aborted: bool

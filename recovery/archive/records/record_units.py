@@ -1,0 +1,189 @@
+"""Batches opened, so that a kernel can list their records: what is compressed is decompressed, some MiB at a time.
+
+Kafka: DefaultRecordBatch.iterator, AbstractLegacyRecordBatch.DeepRecordsIterator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from native.machine_code import address_of
+from native.record_rows import UNIT_DTYPE, RowFault, Rows, UnitKind, list_records
+from recovery.archive.records.batch_heads import BatchHeads
+from segfmt import layout
+from segfmt.compression import Codec, codec_of, decompress
+from segfmt.errors import (
+    ContentTooLargeError,
+    DecompressionError,
+    FormatError,
+    InvalidRecordError,
+    UnsupportedCodecError,
+)
+from segfmt.message_set import read_message
+from segfmt.value_class import dataclass
+
+MOST_ROWS = 1 << 16
+"""Records listed at a time."""
+MOST_HEADERS = 1 << 20
+"""Of one record."""
+_OPENED_BYTES = 8 << 20
+"""Batches are opened until they have so many bytes, then their records are listed."""
+
+_FAULT_WORDS = {
+    RowFault.CUT_OFF: "a record ends within a field",
+    RowFault.LONG_VARINT: "a record has a varint that does not end",
+    RowFault.BAD_SIZE: "a record has another size than its fields",
+    RowFault.BAD_HEADER_COUNT: "a record announces more headers than can be",
+    RowFault.NULL_HEADER_KEY: "a record has a header without key",
+    RowFault.BYTES_LEFT: "bytes are left behind the last record",
+    RowFault.BAD_COUNT: "a negative record count",
+    RowFault.BAD_MESSAGE: "a message whose fields cannot be",
+    RowFault.NESTED_WRAPPER: "a compressed message inside a compressed message",
+    RowFault.EMPTY_WRAPPER: "a compressed message without messages in it",
+    RowFault.WRAPPER_OFFSET: "the offset of a compressed message is below that of its last message",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BadBatch:
+    """A batch whose records cannot be read.
+
+    Attributes:
+        heads: of it alone.
+        rule: one of `recovery.check.finding.REMEDIES`.
+    """
+
+    heads: BatchHeads
+    rule: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRecords:
+    """Records of some batches.
+
+    Attributes:
+        rows: RECORD_ROW_DTYPE, shape (n,); their addresses hold until the next are asked for.
+        heads: of the batches; `rows["unit"]` counts them.
+    """
+
+    rows: Rows
+    heads: BatchHeads
+
+
+def open_batches(
+    octets: npt.NDArray[np.uint8],
+    origin: int,
+    heads: BatchHeads,
+    *,
+    most_batch_bytes: int,
+    most_headers: int | None,
+) -> Iterator[ListedRecords | BadBatch]:
+    """Yield the records of batches in their order.
+
+    Args:
+        octets: uint8, shape (n,): a part of a log that holds all of them. Not written.
+        origin: position of its first byte in the log.
+        heads: of the batches.
+        most_batch_bytes: a batch that opens to more is a bad one.
+        most_headers: a record with more makes its batch a bad one; None where headers do not matter.
+    """
+    units = _plain_units(octets, origin, heads)
+    starts = heads.rows["position"] - origin
+    begin, opened_bytes = 0, 0
+    opened: list[npt.NDArray[np.uint8]] = []
+    for place in np.flatnonzero(heads.is_compressed & (heads.rows["record_count"] != 0)).tolist():
+        if opened_bytes >= _OPENED_BYTES:
+            yield from _list(units[begin:place], heads.at(slice(begin, place)), most_headers)
+            opened, opened_bytes, begin = [], 0, place
+        start = int(starts[place])
+        batch = octets[start : start + int(heads.rows["size_bytes"][place])]
+        try:
+            content = _open(units[place : place + 1], batch, heads.rows[place], most_batch_bytes)
+        except FormatError as error:
+            yield from _list(units[begin:place], heads.at(slice(begin, place)), most_headers)
+            yield BadBatch(heads.at(slice(place, place + 1)), _rule_of(error), str(error))
+            opened, opened_bytes, begin = [], 0, place + 1
+            continue
+        opened.append(content)  # kept as long as there are rows with addresses in it
+        opened_bytes += content.size
+    yield from _list(units[begin:], heads.at(slice(begin, None)), most_headers)
+
+
+def _plain_units(octets: npt.NDArray[np.uint8], origin: int, heads: BatchHeads) -> Rows:
+    """Return the units of all batches as if none was compressed."""
+    rows, is_v2 = heads.rows, heads.is_v2
+    units = np.zeros(len(rows), UNIT_DTYPE)
+    starts = rows["position"] - origin
+    skipped = np.where(is_v2, layout.RECORDS_POSITION, 0)
+    units["address"] = address_of(octets) + starts + skipped
+    units["size_bytes"] = rows["size_bytes"] - skipped
+    units["base_offset"] = rows["base_offset"]
+    units["stamp_ms"] = rows["max_timestamp_ms"]
+    units["record_count"] = rows["record_count"]
+    units["base_sequence"] = rows["base_sequence"]
+    units["kind"] = np.where(is_v2, int(UnitKind.RECORDS), int(UnitKind.MESSAGES))
+    units["is_stamped"] = heads.is_stamped & is_v2
+    if is_v2.any():
+        fields = (starts[is_v2] + layout.BASE_TIMESTAMP_POSITION)[:, None] + np.arange(8)
+        units["base_timestamp_ms"][is_v2] = octets[fields].view(">i8").ravel()
+    return units
+
+
+def _open(unit: Rows, batch: npt.NDArray[np.uint8], row: np.void, most_bytes: int) -> npt.NDArray[np.uint8]:
+    """Decompress *batch* and have *unit* (one of them) say so."""
+    if int(row["magic"]) >= layout.MAGIC_V2:
+        codec = codec_of(int(row["attributes"]))
+        packed = batch[layout.RECORDS_POSITION :].tobytes()
+        content = np.frombuffer(
+            decompress(codec, packed, magic=int(row["magic"]), max_bytes=most_bytes), np.uint8
+        )
+    else:
+        content = _open_wrapper(unit, batch, most_bytes)
+    unit["address"] = address_of(content)
+    unit["size_bytes"] = content.size
+    return content
+
+
+def _open_wrapper(unit: Rows, batch: npt.NDArray[np.uint8], most_bytes: int) -> npt.NDArray[np.uint8]:
+    """Decompress a message set. Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator."""
+    wrapper = read_message(batch)
+    if wrapper.magic not in (layout.MAGIC_V0, layout.MAGIC_V1):
+        raise InvalidRecordError(f"compressed message of magic {wrapper.magic}")
+    if wrapper.codec is Codec.ZSTD:
+        raise InvalidRecordError(f"magic {wrapper.magic} cannot be compressed with zstd")
+    if wrapper.value is None:
+        raise InvalidRecordError("compressed message without value")
+    if wrapper.magic == layout.MAGIC_V1 and wrapper.offset != 0:  # some librdkafka wrote wrappers of offset 0
+        unit["kind"] = int(UnitKind.RELATIVE_MESSAGES)
+    unit["is_stamped"] = wrapper.is_log_append_time
+    content = decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=most_bytes)
+    return np.frombuffer(content, np.uint8)
+
+
+def _list(units: Rows, heads: BatchHeads, most_headers: int | None) -> Iterator[ListedRecords | BadBatch]:
+    for part in list_records(units, most_rows=MOST_ROWS):
+        rows, swollen = part.rows, np.empty(0, np.int32)
+        if most_headers is not None:
+            swollen = np.unique(rows["unit"][rows["header_count"] > most_headers])
+        if len(swollen):
+            rows = rows[~np.isin(rows["unit"], swollen)]
+        if len(rows):
+            yield ListedRecords(rows, heads)
+        for place in swollen.tolist():
+            words = f"a record with more than {most_headers} headers"
+            yield BadBatch(heads.at(slice(place, place + 1)), "too-large", words)
+        if part.bad_unit >= 0:
+            bad = heads.at(slice(part.bad_unit, part.bad_unit + 1))
+            yield BadBatch(bad, "record", _FAULT_WORDS[part.fault])
+
+
+def _rule_of(error: FormatError) -> str:
+    if isinstance(error, ContentTooLargeError):
+        return "too-large"
+    if isinstance(error, UnsupportedCodecError):
+        return "codec"
+    return "compression" if isinstance(error, DecompressionError) else "record"

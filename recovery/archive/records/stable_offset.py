@@ -1,0 +1,120 @@
+"""The last stable offset of an archived partition: where the first transaction begins that is open at its end.
+
+The snapshot at the end of the last segment says which are. Where there is none, or it is malformed, the one before it
+is taken and the batches behind it are gone through.
+
+Kafka: ProducerStateManager.firstUnstableOffset, UnifiedLog.lastStableOffset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from native.batch_headers import HeaderRows
+from native.crc32c import crc32c_of_bytes
+from recovery.archive.layouts.layout import ArchivedFiles
+from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.errors import UsageError
+from segfmt import layout
+from segfmt.errors import FormatError
+from segfmt.filenames import log_name
+from segfmt.producer_snapshot import read_producer_snapshot
+
+MOST_SCANNED_BYTES = 4 << 30
+"""Of logs behind the last snapshot; it is the driver that reads them."""
+
+
+def last_stable_offset(
+    segments: Sequence[ArchivedSegment], files_of: Callable[[ArchivedSegment], ArchivedFiles], where: str
+) -> int | None:
+    """Return the last stable offset, None where no transaction is open.
+
+    Args:
+        segments: of the partition, in their order, without those that other ones replace.
+        files_of: opens the files of one.
+        where: the partition's name, for messages.
+
+    Raises:
+        UsageError: too much would have to be read for want of snapshots.
+        FormatError, OSError: a segment cannot be read.
+    """
+    transactions = OpenTransactions()
+    scanned: list[ArchivedSegment] = []
+    from_offset: int | None = None
+    for segment in reversed(segments):
+        ends_there = segment.next_base_offset is not None or bool(segment.segment_id)
+        if ends_there and transactions.read_snapshot(files_of(segment), PartKind.SNAPSHOT):
+            break
+        scanned.append(segment)
+        if not ends_there and transactions.read_snapshot(files_of(segment), PartKind.SNAPSHOT):
+            from_offset = _offset_of(segment)  # the end of an active segment is behind its snapshots
+            break
+    if sum(segment.log_bytes for segment in scanned) > MOST_SCANNED_BYTES:
+        raise UsageError(
+            f"{where}: {len(scanned)} segments have no producer snapshot, and which transactions are open would have "
+            "to be found in their logs: rebuild the snapshots by `archive recover`, or read with "
+            "isolation=read_uncommitted"
+        )
+    for segment in reversed(scanned):
+        log = files_of(segment).open(log_name(segment.base_offset))
+        try:
+            for found in LogWindows(log, base_offset=segment.base_offset, is_last=True):
+                if isinstance(found, BatchWindow):
+                    rows = found.rows[found.is_valid]
+                    transactions.take(
+                        rows if from_offset is None else rows[rows["base_offset"] >= from_offset]
+                    )
+        finally:
+            log.close()
+    return transactions.first_offset
+
+
+class OpenTransactions:
+    """Where the open transaction of each producer begins."""
+
+    def __init__(self) -> None:
+        self._begins: dict[int, int] = {}
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest of them, None without one."""
+        return min(self._begins.values(), default=None)
+
+    def read_snapshot(self, files: ArchivedFiles, kind: PartKind) -> bool:
+        """Take over what a snapshot says; return False without a sound one."""
+        try:
+            entries = read_producer_snapshot(files.read_part(kind), crc32c=crc32c_of_bytes)
+        except (FileNotFoundError, FormatError):
+            return False
+        is_open = entries["current_txn_first_offset"] >= 0
+        self._begins = dict(
+            zip(
+                entries["producer_id"][is_open].tolist(),
+                entries["current_txn_first_offset"][is_open].tolist(),
+                strict=True,
+            )
+        )
+        return True
+
+    def take(self, rows: HeaderRows) -> None:
+        """Go through batches (HEADER_ROW_DTYPE, in their order)."""
+        of_txns = (rows["magic"] >= layout.MAGIC_V2) & (rows["attributes"] & layout.TRANSACTIONAL_MASK != 0)
+        rows = rows[of_txns]
+        is_marker = rows["attributes"] & layout.CONTROL_MASK != 0
+        for producer_id in np.unique(rows["producer_id"]).tolist():
+            own = rows["producer_id"] == producer_id
+            markers = np.flatnonzero(own & is_marker)
+            behind = int(markers[-1]) + 1 if len(markers) else 0
+            if len(markers):
+                self._begins.pop(producer_id, None)
+            data = np.flatnonzero(own[behind:] & ~is_marker[behind:])
+            if len(data):
+                self._begins.setdefault(producer_id, int(rows["base_offset"][behind + int(data[0])]))
+
+
+def _offset_of(segment: ArchivedSegment) -> int:
+    """Return the offset of the snapshot that goes with a plain segment."""
+    return int(segment.parts[PartKind.SNAPSHOT].name.partition(".")[0])

@@ -1,0 +1,83 @@
+"""What a copy of a log dir says of its partitions: its checkpoints and its marker, as far as they were copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+from recovery.archive.stores.archived import PartitionPrefix, StoredObject
+from recovery.archive.stores.store import Store
+from recovery.check.facts import PartitionFacts
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.errors import FormatError
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from segfmt.value_class import dataclass
+
+_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirCopy:
+    """The files of a log dir beside the folders.
+
+    Attributes:
+        offsets: the lines of each offset checkpoint, by file name; none where it is missing or malformed.
+        problems: name and reason of each that is malformed or cannot be read.
+    """
+
+    had_clean_shutdown: bool = False
+    offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    problems: tuple[tuple[str, str], ...] = ()
+
+    def facts(self, where: PartitionPrefix, *, is_deep: bool, is_tiered: bool, now_ms: int) -> PartitionFacts:
+        """Return what is known of a partition below it.
+
+        Without that checkpoint everything counts as flushed: a copy of some folders alone.
+        """
+        was_cleaned = self._offset(CLEANER_OFFSET_CHECKPOINT, where) is not None
+        return PartitionFacts(
+            path=where.prefix.rstrip("/"),
+            folder=where.folder,
+            topic=where.topic,
+            partition=where.partition,
+            is_live=False,
+            had_clean_shutdown=self.had_clean_shutdown,
+            recovery_point=self._offset(RECOVERY_POINT_CHECKPOINT, where),
+            log_start_offset=self._offset(LOG_START_OFFSET_CHECKPOINT, where),
+            high_watermark=self._offset(REPLICATION_OFFSET_CHECKPOINT, where),
+            is_contiguous=is_tiered or (where.topic not in _COMPACTED_TOPICS and not was_cleaned),
+            is_metadata_log=where.topic == CLUSTER_METADATA_TOPIC,
+            is_deep=is_deep,
+            now_ms=now_ms,
+            is_archived=RECOVERY_POINT_CHECKPOINT not in self.offsets,
+        )
+
+    def _offset(self, checkpoint: str, where: PartitionPrefix) -> int | None:
+        return self.offsets.get(checkpoint, {}).get((where.topic, where.partition))
+
+
+def read_log_dir_copy(store: Store, objects: Sequence[StoredObject]) -> LogDirCopy:
+    """Return what the *objects* beside the partitions' folders say."""
+    by_name = {one.name: one for one in objects}
+    offsets, problems = {}, []
+    for name in OFFSET_CHECKPOINTS:
+        if name not in by_name:
+            continue
+        try:
+            offsets[name] = read_offset_checkpoint(
+                store.read(by_name[name].key, most_bytes=MOST_SMALL_FILE_BYTES)
+            )
+        except (OSError, FormatError) as error:
+            problems.append((by_name[name].key, str(error)))
+    return LogDirCopy(
+        had_clean_shutdown=CLEAN_SHUTDOWN_FILE in by_name, offsets=offsets, problems=tuple(problems)
+    )

@@ -1,0 +1,325 @@
+"""What `__remote_log_metadata` says, read offline from log dirs or an archive of them.
+
+The topic's partitions are plain logs. Their records are put into a temporary file of SQLite as they are, by the
+partition that they tell of, and are played (`remote_cache`) when that partition is asked for: memory follows the
+largest partition and the number of partitions, not that of segments. A partition is told of in one metadata partition
+alone, so the order of its records is kept.
+
+What is damaged is a `MetadataProblem`, never an error: a torn tail, a bad batch, records that are missing or do not
+parse, records that Kafka would drop.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+from uuid import UUID
+
+from recovery.archive.remote.log_batches import LogDamage, LoggedBatch, read_batches
+from recovery.archive.remote.remote_cache import RemoteLogCache
+from recovery.archive.stores.archived import StoredObject
+from recovery.archive.stores.store import Store
+from segfmt.errors import FormatError
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_log_metadata import (
+    FRAME_VERSION,
+    TOPIC,
+    RemoteApiKey,
+    RemotePartition,
+    RemoteSegment,
+    RemoteSegmentUpdate,
+    read_remote_log_metadata,
+)
+from segfmt.value_class import dataclass
+
+MOST_PROBLEMS = 1000
+"""So many are kept; the rest is counted."""
+_MOST_CONTENT_BYTES = 64 << 20
+_ROWS_AT_A_TIME = 4096
+_FOLDER = re.compile(re.escape(TOPIC) + r"-(0|[1-9][0-9]{0,9})/")
+_LOG = re.compile(r"([0-9]{20})\.log")
+_OWNER_ID_BYTES = 16 + 4
+"""Topic id and partition, behind the topic's name."""
+
+Rule = Literal[
+    "torn-tail", "damaged-batch", "missing-records", "malformed-record", "dropped-record", "unreadable"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataProblem:
+    """Something in the metadata topic that cannot be taken as it is.
+
+    Attributes:
+        rule: torn-tail and dropped-record are no damage; the others may hide what became of segments.
+        place: the object, or the metadata partition.
+        offset: of the record or the batch in the metadata partition, None where it is not known.
+    """
+
+    rule: Rule
+    place: str
+    detail: str
+    offset: int | None = None
+
+
+class RemoteMetadata:
+    """The records of `__remote_log_metadata` by the partition that they tell of. A context manager.
+
+    May be asked by several threads.
+
+    Args:
+        folder: where its temporary file lies; the system's folder for such files by default. It takes some
+            200 bytes a record.
+
+    Attributes:
+        problems: what was found so far, the first `MOST_PROBLEMS` of it.
+        problem_counts: all of it, by rule.
+        record_count: records that were read.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="kafka-log-recovery-", dir=folder)
+        self._database = sqlite3.connect(
+            str(Path(self._folder.name, "remote-metadata.sqlite")),
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        self._lock = threading.Lock()
+        for statement in (
+            "PRAGMA journal_mode=OFF",
+            "PRAGMA synchronous=OFF",
+            "PRAGMA locking_mode=EXCLUSIVE",
+            "CREATE TABLE records (number INTEGER PRIMARY KEY, owner INTEGER, log_offset INTEGER, value BLOB)",
+        ):
+            self._database.execute(statement)
+        self._owners: dict[bytes, int] = {}
+        self._numbers: dict[RemotePartition, int] = {}
+        self._partitions: dict[tuple[UUID, int], list[int]] = {}
+        self._told: set[tuple[UUID, int]] = set()
+        self._rows: list[tuple[int, int, bytes]] = []
+        self._is_indexed = False
+        self.problems: list[MetadataProblem] = []
+        self.problem_counts: Counter[Rule] = Counter()
+        self.record_count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._database.close()
+        self._folder.cleanup()
+
+    # -- filling -----------------------------------------------------------------------
+
+    def add(self, value: bytes, offset: int, place: str = TOPIC) -> None:
+        """Take in the value of the next record.
+
+        Args:
+            value: as it is in the log.
+            offset: of the record in its metadata partition.
+            place: for messages: where it was read.
+        """
+        self.record_count += 1
+        name = _owner_bytes(value)
+        owner = None if name is None else self._owners.get(name)
+        if owner is None:
+            try:
+                owner = self._number(value)
+            except FormatError as error:
+                self.report("malformed-record", place, str(error), offset)
+                return
+            if name is not None:
+                self._owners[name] = owner
+        self._rows.append((owner, offset, value))
+        if len(self._rows) >= _ROWS_AT_A_TIME:
+            self._flush()
+
+    def report(self, rule: Rule, place: str, detail: str, offset: int | None = None) -> None:
+        """Note a problem."""
+        self.problem_counts[rule] += 1
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(MetadataProblem(rule=rule, place=place, detail=detail, offset=offset))
+
+    def _number(self, value: bytes) -> int:
+        """Return the number of the partition that a record tells of; a new one for one that is new."""
+        record = read_remote_log_metadata(value)
+        if record.owner is None:
+            raise FormatError("a snapshot record, which belongs to no partition")
+        number = self._numbers.setdefault(record.owner, len(self._numbers))
+        of_id = self._partitions.setdefault((record.owner.topic_id, record.owner.partition), [])
+        if number not in of_id:
+            of_id.append(number)
+        return number
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._database.execute("BEGIN")
+            self._database.executemany(
+                "INSERT INTO records (owner, log_offset, value) VALUES (?, ?, ?)", self._rows
+            )
+            self._database.execute("COMMIT")
+            self._rows.clear()
+            self._is_indexed = False
+
+    # -- asking ------------------------------------------------------------------------
+
+    def partitions(self) -> list[RemotePartition]:
+        """Return the partitions that any record tells of, by topic, partition and id."""
+        return sorted(self._numbers, key=lambda one: (one.topic, one.partition, one.topic_id.bytes))
+
+    def topics(self) -> list[tuple[str, UUID]]:
+        """Return the topics that any record tells of, with their ids."""
+        return sorted(
+            {(one.topic, one.topic_id) for one in self._numbers}, key=lambda one: (one[0], one[1].bytes)
+        )
+
+    def cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
+        """Return what a broker knows of a partition; nothing of one that no record tells of."""
+        cache = RemoteLogCache()
+        is_new = (topic_id, partition) not in self._told
+        self._told.add((topic_id, partition))
+        for offset, value in self._values(self._partitions.get((topic_id, partition), [])):
+            problem = _apply(cache, value)
+            if problem is not None and is_new:
+                self.report(*problem, offset)
+        return cache
+
+    def segments(self, topic_id: UUID, partition: int) -> list[RemoteSegment]:
+        """Return the segments of a partition that are not deleted, by their start offsets."""
+        found = self.cache(topic_id, partition).segments.values()
+        return sorted(found, key=lambda one: (one.start_offset, one.end_offset, one.segment_id.bytes))
+
+    def _values(self, owners: Sequence[int]) -> list[tuple[int, bytes]]:
+        with self._lock:
+            self._flush()
+            if not self._is_indexed:
+                self._database.execute("DROP INDEX IF EXISTS by_owner")
+                self._database.execute("CREATE INDEX by_owner ON records (owner)")
+                self._is_indexed = True
+            rows: list[tuple[int, int, bytes]] = []
+            for owner in owners:  # more than one only if a topic with one id had two names
+                rows += self._database.execute(
+                    "SELECT number, log_offset, value FROM records WHERE owner = ? ORDER BY number", (owner,)
+                )
+        return [(offset, value) for _, offset, value in sorted(rows)]
+
+
+def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) -> RemoteMetadata:
+    """Return what the metadata topic in *stores* says.
+
+    Args:
+        stores: log dirs, of one broker or of several, or copies of them; or a folder of a metadata partition itself. Of
+            a metadata partition that is there more than once the copy that reaches furthest is read.
+        folder: for the temporary file.
+
+    Raises:
+        OSError: a store cannot be listed. What cannot be read in it is a problem.
+    """
+    metadata = RemoteMetadata(folder)
+    try:
+        for _, (store, logs) in sorted(_find_partitions(stores).items()):
+            _read_partition(metadata, store, logs)
+    except BaseException:
+        metadata.close()
+        raise
+    return metadata
+
+
+def _find_partitions(stores: Iterable[Store]) -> dict[int, tuple[Store, list[StoredObject]]]:
+    found: dict[int, tuple[Store, list[StoredObject]]] = {}
+    for store in stores:
+        level = store.list_level("")
+        own = _FOLDER.fullmatch(f"{store.url.rstrip('/').rpartition('/')[2]}/")
+        places = [
+            (int(named[1]), prefix) for prefix in level.prefixes if (named := _FOLDER.fullmatch(prefix))
+        ]
+        for partition, prefix in [(int(own[1]), "")] if own else places:
+            objects = level.objects if prefix == "" else store.list_level(prefix).objects
+            logs = sorted((one for one in objects if _LOG.fullmatch(one.name)), key=lambda one: one.name)
+            if logs and (partition not in found or _reach(logs) > _reach(found[partition][1])):
+                found[partition] = store, logs
+    return found
+
+
+def _reach(logs: Sequence[StoredObject]) -> tuple[str, int]:
+    """Return what grows with the log's end: where its last segment begins, and how large that is."""
+    return logs[-1].name, logs[-1].size_bytes
+
+
+def _read_partition(metadata: RemoteMetadata, store: Store, logs: Sequence[StoredObject]) -> None:
+    next_offset = 0
+    for number, one in enumerate(logs):
+        place = f"{store.url}/{one.key}"
+
+        def report(damage: LogDamage, place: str = place, is_last: bool = number == len(logs) - 1) -> None:
+            rule: Rule = "torn-tail" if damage.is_torn and is_last else "damaged-batch"
+            metadata.report(rule, place, f"position {damage.position}: {damage.detail}")
+
+        try:
+            log = store.open(one.key)
+            try:
+                for batch in read_batches(log, report):
+                    next_offset = _take_batch(metadata, batch, next_offset, place)
+            finally:
+                log.close()
+        except OSError as error:
+            metadata.report("unreadable", place, str(error))
+
+
+def _take_batch(metadata: RemoteMetadata, batch: LoggedBatch, next_offset: int, place: str) -> int:
+    """Take in the records of a batch; return the offset behind it."""
+    if batch.base_offset > next_offset:
+        words = (
+            f"offsets {next_offset} to {batch.base_offset - 1} are missing: segments they tell of are unknown"
+        )
+        metadata.report("missing-records", place, words, next_offset)
+    if batch.is_control or batch.last_offset < next_offset:
+        return max(next_offset, batch.last_offset + 1)
+    try:
+        for offset, value in batch.values(most_bytes=_MOST_CONTENT_BYTES):
+            if offset >= next_offset and value is not None:
+                metadata.add(value, offset, place)
+    except FormatError as error:
+        words = f"position {batch.position}: {error}"
+        metadata.report("damaged-batch", place, words, batch.base_offset)
+    return batch.last_offset + 1
+
+
+def _apply(cache: RemoteLogCache, value: bytes) -> tuple[Rule, str, str] | None:
+    """Play a record; return what is wrong with it."""
+    try:
+        record = read_remote_log_metadata(value)
+    except FormatError as error:
+        return "malformed-record", TOPIC, str(error)
+    dropped = cache.apply(record)
+    if dropped is None or record.owner is None:
+        return None
+    place = f"{record.owner.topic}-{record.owner.partition}"
+    if isinstance(record, RemoteSegment | RemoteSegmentUpdate):
+        return "dropped-record", place, f"segment {format_uuid(record.segment_id)}: {dropped.value}"
+    return "dropped-record", place, dropped.value
+
+
+def _owner_bytes(value: bytes) -> bytes | None:
+    """Return the bytes that name the record's partition, without reading the rest; None where they are not plain."""
+    if len(value) < 5 or value[0] != FRAME_VERSION or value[1] > RemoteApiKey.PARTITION_DELETE or value[2]:
+        return None
+    size, position = value[3], 4
+    if size > 0x7F:
+        size, position = size & 0x7F | value[4] << 7, 5
+        if value[4] > 0x7F:
+            return None
+    return value[3 : position + size - 1 + _OWNER_ID_BYTES]

@@ -1,0 +1,108 @@
+"""The replicas of partitions in the log dirs of brokers, or in copies of them, and which of them counts.
+
+A partition's folder counts if its `partition.metadata` has the id of the archived topic: another topic of that name may
+have come since. Names of plain copies have no id, so there any folder of that name counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from recovery.archive.stores.archived import PartitionPrefix
+from recovery.archive.stores.store import Store
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
+from segfmt.errors import FormatError
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
+from segfmt.kafka_uuid import read_uuid
+from segfmt.partition_metadata import read_partition_metadata
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """A partition in a log dir.
+
+    Attributes:
+        store: the log dir.
+        prefix: of the partition's folder.
+        log_start_offset: by the log dir's checkpoint; None where it has no line for it.
+        epochs: of its checkpoint; none where that is missing or malformed.
+    """
+
+    store: Store
+    prefix: str
+    log_start_offset: int | None
+    epochs: tuple[LeaderEpochEntry, ...]
+
+
+def topic_id_of(where: PartitionPrefix) -> UUID | None:
+    """Return the topic's id, None where the layout's names have none or it is malformed."""
+    try:
+        return read_uuid(where.topic_id)
+    except FormatError:
+        return None
+
+
+class Replicas:
+    """What log dirs have of partitions.
+
+    Args:
+        log_dirs: of one broker or of several.
+    """
+
+    def __init__(self, log_dirs: Iterable[Store]) -> None:
+        self._log_dirs = [(store, _log_starts(store)) for store in log_dirs]
+
+    def of(self, where: PartitionPrefix) -> Replica | None:
+        """Return the replica that counts, None where no log dir has one.
+
+        It is the one whose last epoch is the latest; of these the one that knows the most epochs: a follower that
+        began anew, as after an unclean election, has forgotten what was before. This one answers all questions.
+        """
+        topic_id = topic_id_of(where)
+        if topic_id is None and where.topic_id:
+            return None
+        found = [self._replica(store, starts, where, topic_id) for store, starts in self._log_dirs]
+        known = [one for one in found if one is not None]
+        return max(known, key=lambda one: (one.epochs[-1:], len(one.epochs)), default=None)
+
+    def _replica(
+        self, store: Store, starts: dict[tuple[str, int], int], where: PartitionPrefix, topic_id: UUID | None
+    ) -> Replica | None:
+        prefix = f"{where.topic}-{where.partition}/"
+        found = _topic_id_at(store, prefix)
+        if found is None or topic_id not in (None, found):
+            return None
+        return Replica(
+            store=store,
+            prefix=prefix,
+            log_start_offset=starts.get((where.topic, where.partition)),
+            epochs=_epochs_at(store, prefix),
+        )
+
+
+def _log_starts(store: Store) -> dict[tuple[str, int], int]:
+    try:
+        return read_offset_checkpoint(_read(store, LOG_START_OFFSET_CHECKPOINT))
+    except (OSError, FormatError):
+        return {}
+
+
+def _topic_id_at(store: Store, prefix: str) -> UUID | None:
+    try:
+        return read_partition_metadata(_read(store, prefix + PARTITION_METADATA)).topic_id
+    except (OSError, FormatError):
+        return None
+
+
+def _epochs_at(store: Store, prefix: str) -> tuple[LeaderEpochEntry, ...]:
+    try:
+        return tuple(read_leader_epoch_checkpoint(_read(store, prefix + LEADER_EPOCH_CHECKPOINT)))
+    except (OSError, FormatError):
+        return ()
+
+
+def _read(store: Store, key: str) -> bytes:
+    return store.read(key, most_bytes=MOST_SMALL_FILE_BYTES)

@@ -1,0 +1,202 @@
+"""A store whose objects are named by a list instead of being listed: millions of them without a request.
+
+A list is a text file, gzipped or not, of one object a line:
+
+    key                      relative to the archive, or to its bucket, or a whole URL
+    key<TAB>size<TAB>ETag    with what a listing would say; without a size the object is asked for
+
+or the `manifest.json` of an S3 Inventory as CSV, whose files lie beside it, or in `data` beside it or above, as S3
+writes them. The list is kept in a temporary SQLite database, so that memory does not grow with it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TextIO
+from urllib.parse import unquote
+
+from recovery.archive.stores.archived import StoredObject
+from recovery.archive.stores.segment_table import ObjectTable
+from recovery.archive.stores.store import Level, Store
+from recovery.check.segment_files import OpenedLog
+from recovery.errors import UsageError
+
+_ROWS_AT_A_TIME = 10_000
+_GZIP_MAGIC = b"\x1f\x8b"
+_SIZE_UNKNOWN = -1
+
+
+class ListedStore:
+    """The objects of another store that a list names.
+
+    Args:
+        store: where they are.
+        path: of the list.
+
+    Raises:
+        UsageError: the list cannot be read, or a line of it.
+    """
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect("", check_same_thread=False)  # a file without a name
+        self._database.executescript(
+            "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;"
+            "CREATE TABLE objects (parent TEXT, name TEXT, size INTEGER, version TEXT);"
+            "CREATE TABLE prefixes (parent TEXT, prefix TEXT PRIMARY KEY) WITHOUT ROWID;"
+        )
+        self._fill(_entries(path))
+        self._database.executescript(
+            "CREATE INDEX by_parent ON objects (parent, name); CREATE INDEX by_prefix ON prefixes (parent, prefix);"
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL of the store."""
+        return self._store.url
+
+    def list_level(self, prefix: str) -> Level:
+        """Return what the lists name directly below *prefix*."""
+        with self._lock:
+            prefixes = self._database.execute(
+                "SELECT prefix FROM prefixes WHERE parent = ? ORDER BY prefix", (prefix,)
+            ).fetchall()
+            rows = self._database.execute(
+                "SELECT name, size, version, max(rowid) FROM objects WHERE parent = ? GROUP BY name ORDER BY name",
+                (prefix,),
+            ).fetchall()  # of what is named twice, the last
+        known = [self._asked(prefix, row[0]) if row[1] == _SIZE_UNKNOWN else row[:3] for row in rows]
+        return Level(
+            prefixes=[one for (one,) in prefixes],
+            objects=ObjectTable.of_rows(prefix, [row for row in known if row is not None]),
+        )
+
+    def stat(self, key: str) -> StoredObject:
+        """Return an object as it is now."""
+        return self._store.stat(key)
+
+    def read(self, key: str, *, most_bytes: int) -> bytes:
+        """Return the first bytes of an object."""
+        return self._store.read(key, most_bytes=most_bytes)
+
+    def read_into(self, key: str, target: memoryview) -> int:
+        """Fill *target* from the beginning of an object on; return how many bytes there were."""
+        return self._store.read_into(key, target)
+
+    def open(self, key: str) -> OpenedLog:
+        """Open an object for reading."""
+        return self._store.open(key)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object that is not there."""
+        return self._store.create(key, data)
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Write an object in place of what is there."""
+        self._store.replace(key, data)
+
+    def _asked(self, prefix: str, name: str) -> tuple[str, int, str] | None:
+        """Return a row with what the store says of an object, None if it is gone since the list was made."""
+        try:
+            found = self._store.stat(prefix + name)
+        except FileNotFoundError:
+            return None
+        return name, found.size_bytes, found.version
+
+    def _fill(self, entries: Iterator[_Entry]) -> None:
+        in_front = (f"{self._store.url.rstrip('/')}/", _path_in_bucket(self._store.url))
+        while batch := list(islice(entries, _ROWS_AT_A_TIME)):
+            rows = []
+            prefixes: set[tuple[str, str]] = set()
+            for entry in batch:
+                key = entry.key
+                for known in in_front:
+                    key = key.removeprefix(known)
+                folder, slash, name = key.rpartition("/")
+                rows.append((folder + slash, name, entry.size_bytes, entry.version))
+                prefixes.update(_prefixes_of(folder + slash))
+            self._database.executemany("INSERT INTO objects VALUES (?, ?, ?, ?)", rows)
+            self._database.executemany("INSERT OR IGNORE INTO prefixes VALUES (?, ?)", prefixes)
+
+
+class _Entry(NamedTuple):
+    key: str
+    size_bytes: int = _SIZE_UNKNOWN
+    version: str = ""
+
+
+def _entries(path: str) -> Iterator[_Entry]:
+    try:
+        if os.path.basename(path) != "manifest.json":
+            with _opened(path) as lines:
+                yield from _listed(lines)
+            return
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+        columns = [name.strip() for name in manifest["fileSchema"].split(",")]
+        for one in manifest["files"]:
+            with _opened(_beside(path, one["key"])) as lines:
+                yield from _inventoried(lines, columns)
+    except OSError as error:
+        raise UsageError(f"--files-from {path}: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
+        raise UsageError(f"--files-from {path}: {error!r}") from error
+
+
+def _opened(path: str) -> TextIO:
+    with open(path, "rb") as file:
+        is_gzip = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    if is_gzip:
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return open(path, encoding="utf-8", newline="")
+
+
+def _beside(manifest: str, key: str) -> str:
+    """Return where a file of an inventory lies, once it was copied with its manifest."""
+    folder, name = os.path.dirname(manifest), key.rpartition("/")[2]
+    places = [os.path.join(folder, *above, name) for above in ((), ("data",), ("..", "data"))]
+    return next(filter(os.path.exists, places), places[0])
+
+
+def _listed(lines: Iterable[str]) -> Iterator[_Entry]:
+    for number, line in enumerate(lines, 1):
+        fields = line.rstrip("\r\n").split("\t")
+        if not fields[0]:
+            continue
+        if len(fields) > 3 or (len(fields) > 1 and not fields[1].isdecimal()):
+            raise ValueError(f"line {number}: expected a key, or key, size and ETag with tabs between them")
+        size_bytes = int(fields[1]) if len(fields) > 1 else _SIZE_UNKNOWN
+        yield _Entry(fields[0], size_bytes, fields[2].strip('"') if len(fields) > 2 else "")
+
+
+def _inventoried(lines: Iterable[str], columns: Sequence[str]) -> Iterator[_Entry]:
+    for number, row in enumerate(csv.reader(lines), 1):
+        if len(row) != len(columns):
+            raise ValueError(f"line {number}: {len(row)} columns, the manifest names {len(columns)}")
+        found = dict(zip(columns, row, strict=True))
+        if found.get("IsLatest", "true") == "true" and found.get("IsDeleteMarker", "false") == "false":
+            size = found.get("Size", "")
+            yield _Entry(unquote(found["Key"]), int(size) if size else _SIZE_UNKNOWN, found.get("ETag", ""))
+
+
+def _prefixes_of(folder: str) -> Iterator[tuple[str, str]]:
+    """Yield each prefix on the way down to *folder*, behind the one above it."""
+    above = ""
+    for part in folder.split("/")[:-1]:
+        yield above, f"{above}{part}/"
+        above = f"{above}{part}/"
+
+
+def _path_in_bucket(url: str) -> str:
+    """Return what the keys of a bucket have in front of those of an archive in it."""
+    _, separator, rest = url.partition("://")
+    path = rest.partition("/")[2].strip("/") if separator else ""
+    return f"{path}/" if path else ""

@@ -1,0 +1,286 @@
+"""A bucket as a store: S3, GCS, Azure, through obstore. Read in ranges of 8 MiB, some of them on their way at a time.
+
+Credentials come from where the usual tools have them: the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), the instance's
+role, and for S3 the profile files. Throttling (503) and lost connections are tried again by the library, for minutes, a
+listing that breaks off here; what fails after that is an error of the one object, or prefix.
+"""
+
+from __future__ import annotations
+
+import configparser
+import errno
+import functools
+import os
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.archive.stores.archived import StoredObject
+from recovery.archive.stores.segment_table import ObjectTable
+from recovery.archive.stores.store import Level
+from recovery.errors import UsageError, WorkerError
+from recovery.extras import ARCHIVE, needed_for
+from recovery.threads import MORE_THREADS, PoolAhead
+
+if TYPE_CHECKING:
+    import obstore
+
+RANGE_BYTES = 8 << 20
+"""How much one request asks for."""
+RANGES_AHEAD = 4
+"""Requests on their way for one object."""
+LISTING_WAITS_S = (0.2, 1.0, 5.0)
+"""How long to wait before a listing that broke off is begun anew."""
+LISTING_SECONDS = 60.0
+"""After so long it is not."""
+_S3_NAMES = {"s3a": "s3", "gcs": "gs", "azure": "az"}
+_PROFILE_KEYS = {
+    "aws_access_key_id": "access_key_id",
+    "aws_secret_access_key": "secret_access_key",
+    "aws_session_token": "session_token",
+    "region": "region",
+    "endpoint_url": "endpoint",
+}
+_STATUS = re.compile(r"status code: ([0-9]{3})")
+_ERRORS_OF_LISTINGS = {
+    "401": (PermissionError, errno.EACCES),
+    "403": (PermissionError, errno.EACCES),
+    "404": (FileNotFoundError, errno.ENOENT),
+}
+"""Of a listing the library says what was wrong in words alone."""
+
+
+class ObjectStore:
+    """The objects below one URL.
+
+    Args:
+        url: `s3://bucket/prefix`, `gs://`, `az://`.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme, _, rest = url.partition("://")
+        self._url = f"{_S3_NAMES.get(scheme, scheme)}://{rest.rstrip('/')}"
+        self._client = _client(self._url)
+
+    def __reduce__(self) -> tuple[type[ObjectStore], tuple[str]]:
+        return ObjectStore, (self._url,)
+
+    @property
+    def url(self) -> str:
+        """The URL, without a slash at its end."""
+        return self._url
+
+    def list_level(self, prefix: str) -> Level:
+        """Return prefixes and objects directly below *prefix*."""
+        found = self._listed(prefix)
+        start = len(prefix)
+        rows = [(meta["path"][start:], meta["size"], _version(meta)) for meta in found["objects"]]
+        return Level(
+            prefixes=sorted(f"{one.rstrip('/')}/" for one in found["common_prefixes"]),
+            objects=ObjectTable.of_rows(prefix, sorted(row for row in rows if row[0])),
+        )
+
+    def stat(self, key: str) -> StoredObject:
+        """Return an object as it is now."""
+        import obstore
+
+        with _errors(self._url, key):
+            meta = obstore.head(self._client, key)
+        return StoredObject(key=meta["path"], size_bytes=meta["size"], version=_version(meta))
+
+    def read(self, key: str, *, most_bytes: int) -> bytes:
+        """Return the first bytes of an object."""
+        size = self.stat(key).size_bytes
+        if not size or not most_bytes:
+            return b""
+        return bytes(self._range(key, 0, min(size, most_bytes)))
+
+    def read_into(self, key: str, target: memoryview) -> int:
+        """Fill *target* from the beginning of an object on; return how many bytes there were."""
+        data = self.read(key, most_bytes=len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def open(self, key: str) -> RangedObject:
+        """Open an object for reading."""
+        return RangedObject(functools.partial(self._range, key), self.stat(key).size_bytes)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write an object that is not there, by a conditional put."""
+        import obstore
+
+        try:
+            with _errors(self._url, key):
+                obstore.put(self._client, key, data, mode="create", use_multipart=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Write an object in place of what is there."""
+        import obstore
+
+        with _errors(self._url, key):
+            obstore.put(self._client, key, data)
+
+    def _listed(self, prefix: str) -> Any:  # noqa: ANN401 - obstore.ListResult, a dict
+        """List a prefix; a listing that breaks off is begun anew, which the library does for single objects alone."""
+        import obstore
+
+        give_up_s = time.monotonic() + LISTING_SECONDS
+        for wait_s in LISTING_WAITS_S:
+            try:
+                with _errors(self._url, prefix):
+                    return obstore.list_with_delimiter(self._client, prefix or None)
+            except (FileNotFoundError, PermissionError):
+                raise
+            except OSError:
+                if time.monotonic() + wait_s > give_up_s:  # the library has tried long enough
+                    raise
+            time.sleep(wait_s)
+        with _errors(self._url, prefix):
+            return obstore.list_with_delimiter(self._client, prefix or None)
+
+    def _range(self, key: str, start: int, end: int) -> Any:  # noqa: ANN401 - obstore.Bytes, a buffer
+        import obstore
+
+        with _errors(self._url, key):
+            return obstore.get_range(self._client, key, start=start, end=end)
+
+
+class RangedObject:
+    """One object, read forwards in ranges that are asked for ahead.
+
+    Args:
+        read_range: returns the bytes from a position up to another.
+        size_bytes: of the object.
+    """
+
+    def __init__(self, read_range: Callable[[int, int], Any], size_bytes: int) -> None:
+        self._read_range = read_range
+        self._size_bytes = size_bytes
+        self._ranges: OrderedDict[int, Future[Any]] = OrderedDict()
+
+    @property
+    def end_position(self) -> int:
+        """Size of the object when it was opened."""
+        return self._size_bytes
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were."""
+        done, wanted = 0, min(len(target), self._size_bytes - position)
+        while done < wanted:
+            start = (position + done) // RANGE_BYTES * RANGE_BYTES
+            data = np.frombuffer(self._range(start).result(), np.uint8)
+            part = data[position + done - start :][: wanted - done]
+            if not part.size:
+                raise OSError(errno.EIO, "the object became shorter while it was read")
+            target[done : done + part.size] = part
+            done += part.size
+        return max(0, done)
+
+    def approach(self, position: int) -> None:
+        """Ask for the ranges behind *position*."""
+        first = position // RANGE_BYTES * RANGE_BYTES
+        for start in range(first, min(first + RANGES_AHEAD * RANGE_BYTES, self._size_bytes), RANGE_BYTES):
+            self._range(start)
+
+    def leave(self, position: int) -> None:
+        """Forget the ranges before *position*."""
+        for start in [start for start in self._ranges if start + RANGE_BYTES <= position]:
+            self._ranges.pop(start).cancel()
+
+    def close(self) -> None:
+        """Forget all ranges."""
+        self.leave(self._size_bytes + RANGE_BYTES)
+
+    def _range(self, start: int) -> Future[Any]:
+        known = self._ranges.get(start)
+        if known is None:
+            end = min(start + RANGE_BYTES, self._size_bytes)
+            known = self._ranges[start] = _requests().submit(self._read_range, start, end)
+        return known
+
+
+@functools.cache
+def _requests() -> PoolAhead:
+    return PoolAhead(RANGES_AHEAD, thread_name_prefix="archive-read")
+
+
+def _client(url: str) -> obstore.store.ObjectStore:
+    with needed_for(url, extras=ARCHIVE):
+        from obstore.store import from_url
+    config = _profile() if url.startswith("s3://") else {}
+    endpoint = (
+        config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    )
+    if url.startswith("s3://") and endpoint:
+        config["endpoint"] = endpoint
+    options: dict[str, Any] = {"allow_http": True} if (endpoint or "").startswith("http://") else {}
+    try:
+        return from_url(url, config=config or None, client_options=options or None)  # type: ignore[arg-type]  # by name
+    except Exception as error:  # what the library raises for a URL has no common class but this
+        raise UsageError(f"{url}: {error}") from error
+
+
+def _profile() -> dict[str, str]:
+    """Return what the profile files say of S3, nothing where the environment has keys of its own."""
+    if "AWS_ACCESS_KEY_ID" in os.environ:
+        return {}
+    name = os.environ.get("AWS_PROFILE", "default")
+    home = os.path.expanduser("~/.aws")
+    found: dict[str, str] = {}
+    for variable, file, section in (
+        ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
+        ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
+    ):
+        parser = configparser.RawConfigParser()
+        parser.read(os.environ.get(variable, os.path.join(home, file)))
+        if parser.has_section(section):
+            found |= {
+                _PROFILE_KEYS[key]: value for key, value in parser.items(section) if key in _PROFILE_KEYS
+            }
+    return found
+
+
+def _version(meta: Any) -> str:  # noqa: ANN401 - obstore.ObjectMeta, a dict
+    version: str = meta.get("e_tag") or (
+        meta["last_modified"].isoformat() if meta.get("last_modified") else ""
+    )
+    return version.strip('"')
+
+
+@contextmanager
+def _errors(url: str, key: str) -> Iterator[None]:
+    """Turn what obstore raises into an OSError that names the object."""
+    from obstore import exceptions
+
+    path = f"{url}/{key}"
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, "no such object", path) from error
+    except exceptions.AlreadyExistsError as error:
+        raise FileExistsError(errno.EEXIST, "the object exists", path) from error
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, _short(error), path) from error
+    except exceptions.BaseError as error:
+        found = _STATUS.search(str(error))
+        kind, number = _ERRORS_OF_LISTINGS.get(found[1] if found else "", (OSError, errno.EIO))
+        raise kind(number, _short(error), path) from error
+    except BaseException as error:  # the library's own class for a panic is no Exception
+        if type(error).__name__ == "PanicException" and "thread" in str(error):
+            raise WorkerError(f"{path}: {_short(error)}. Remedy: {MORE_THREADS}") from error
+        raise
+
+
+def _short(error: BaseException) -> str:
+    """Return the first line of what the library says; the rest is a dump of its own values."""
+    return str(error).partition("\n")[0][:300]

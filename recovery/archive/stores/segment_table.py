@@ -1,0 +1,282 @@
+"""Objects and segments of an archive as columns: a partition may have a hundred thousand segments of five objects each.
+
+A table is a sequence of `StoredObject`s or `ArchivedSegment`s that makes them when it is asked for them. What goes
+through all segments of an archive uses the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import field, replace
+from functools import lru_cache
+from itertools import accumulate, compress, pairwise
+from typing import Final, Self, overload
+
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from segfmt.filenames import read_offset
+from segfmt.value_class import dataclass
+
+LETTERS: Final = {
+    PartKind.LOG: "l",
+    PartKind.OFFSET_INDEX: "i",
+    PartKind.TIME_INDEX: "t",
+    PartKind.TXN_INDEX: "a",
+    PartKind.SNAPSHOT: "s",
+    PartKind.LEADER_EPOCHS: "e",
+    PartKind.INDEXES: "x",
+    PartKind.MANIFEST: "m",
+}
+"""What `SegmentTable.kinds` calls a part."""
+FURTHER_SNAPSHOT: Final = "f"
+"""What it calls the others in `ArchivedSegment.snapshots`."""
+_KINDS: Final = {letter: kind for kind, letter in LETTERS.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectTable(Sequence[StoredObject]):
+    """Objects directly below one prefix.
+
+    Attributes:
+        prefix: what their keys begin with.
+        names: the rest of each key.
+        sizes_bytes, versions: see `StoredObject`.
+    """
+
+    prefix: str = ""
+    names: Sequence[str] = ()
+    sizes_bytes: Sequence[int] = ()
+    versions: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, prefix: str, objects: Iterable[StoredObject]) -> Self:
+        """Return the table of *objects*, whose keys begin with *prefix*."""
+        return cls.of_rows(prefix, [(one.key[len(prefix) :], one.size_bytes, one.version) for one in objects])
+
+    @classmethod
+    def of_rows(cls, prefix: str, rows: Sequence[tuple[str, int, str]]) -> Self:
+        """Return the table of *rows* of name, size and version."""
+        names, sizes_bytes, versions = zip(*rows, strict=True) if rows else ((), (), ())
+        return cls(prefix=prefix, names=names, sizes_bytes=sizes_bytes, versions=versions)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, place: int) -> StoredObject: ...
+    @overload
+    def __getitem__(self, place: slice) -> Self: ...
+    def __getitem__(self, place: int | slice) -> StoredObject | Self:
+        """Return one object, or the table of some neighbours."""
+        names, sizes_bytes, versions = self.names[place], self.sizes_bytes[place], self.versions[place]
+        if isinstance(names, str):
+            assert isinstance(sizes_bytes, int)
+            assert isinstance(versions, str)
+            return StoredObject(key=self.prefix + names, size_bytes=sizes_bytes, version=versions)
+        assert not isinstance(sizes_bytes, int)
+        return type(self)(prefix=self.prefix, names=names, sizes_bytes=sizes_bytes, versions=versions)
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the table of the objects at *places*, in their order."""
+        if are_neighbours(places):
+            return self[places[0] : places[-1] + 1]
+        return type(self)(
+            prefix=self.prefix,
+            names=[self.names[place] for place in places],
+            sizes_bytes=[self.sizes_bytes[place] for place in places],
+            versions=[self.versions[place] for place in places],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTable(Sequence[ArchivedSegment]):
+    """Segments of one partition, ascending by base offset, then by their ids.
+
+    Attributes:
+        base_offsets, segment_ids, next_base_offsets: see `ArchivedSegment`.
+        ends: of each segment, how many objects it and those before it have.
+        kinds: a letter for each object, of `LETTERS` or FURTHER_SNAPSHOT.
+        objects: of the segments, in their order.
+    """
+
+    base_offsets: Sequence[int] = ()
+    segment_ids: Sequence[str] = ()
+    next_base_offsets: Sequence[int | None] = ()
+    ends: Sequence[int] = ()
+    kinds: str = ""
+    objects: ObjectTable = field(default_factory=ObjectTable)
+
+    @classmethod
+    def of(cls, prefix: str, segments: Iterable[ArchivedSegment]) -> Self:
+        """Return the table of *segments*, whose objects' keys begin with *prefix*."""
+        segments = list(segments)
+        objects: list[StoredObject] = []
+        kinds, ends = [], []
+        for one in segments:
+            objects += [*one.parts.values(), *one.snapshots.values()]
+            kinds += [*(LETTERS[kind] for kind in one.parts), FURTHER_SNAPSHOT * len(one.snapshots)]
+            ends.append(len(objects))
+        return cls(
+            base_offsets=[one.base_offset for one in segments],
+            segment_ids=[one.segment_id for one in segments],
+            next_base_offsets=[one.next_base_offset for one in segments],
+            ends=ends,
+            kinds="".join(kinds),
+            objects=ObjectTable.of(prefix, objects),
+        )
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.base_offsets)
+
+    @overload
+    def __getitem__(self, place: int) -> ArchivedSegment: ...
+    @overload
+    def __getitem__(self, place: slice) -> Self: ...
+    def __getitem__(self, place: int | slice) -> ArchivedSegment | Self:
+        """Return one segment, or the table of some neighbours."""
+        if isinstance(place, slice):
+            start, stop, step = place.indices(len(self))
+            return self._neighbours(start, stop) if step == 1 else self.take(range(start, stop, step))
+        place = range(len(self))[place]
+        parts, snapshots = {}, {}
+        for at in range(self.ends[place - 1] if place else 0, self.ends[place]):
+            found = self.objects[at]
+            if self.kinds[at] == FURTHER_SNAPSHOT:
+                snapshots[read_offset(found.name)] = found
+            else:
+                parts[_KINDS[self.kinds[at]]] = found
+        return ArchivedSegment(
+            base_offset=self.base_offsets[place],
+            segment_id=self.segment_ids[place],
+            parts=parts,
+            next_base_offset=self.next_base_offsets[place],
+            snapshots=snapshots,
+        )
+
+    def take(self, places: Sequence[int]) -> Self:
+        """Return the table of the segments at *places*, in their order."""
+        if are_neighbours(places):
+            return self._neighbours(places[0], places[-1] + 1)
+        spans = self.spans()
+        objects = [at for place in places for at in range(*spans[place])]
+        ends, end = [], 0
+        for place in places:
+            end += spans[place][1] - spans[place][0]
+            ends.append(end)
+        return type(self)(
+            base_offsets=[self.base_offsets[place] for place in places],
+            segment_ids=[self.segment_ids[place] for place in places],
+            next_base_offsets=[self.next_base_offsets[place] for place in places],
+            ends=ends,
+            kinds="".join([self.kinds[at] for at in objects]),
+            objects=self.objects.take(objects),
+        )
+
+    def logs(self) -> ObjectTable:
+        """Return the logs of those that have one."""
+        letter = LETTERS[PartKind.LOG]
+        return self.objects.take([at for at, kind in enumerate(self.kinds) if kind == letter])
+
+    def further_snapshots(self) -> list[StoredObject]:
+        """Return the snapshots that are not at a segment's end."""
+        if FURTHER_SNAPSHOT not in self.kinds:
+            return []
+        return [self.objects[at] for at, letter in enumerate(self.kinds) if letter == FURTHER_SNAPSHOT]
+
+    def only(self, kinds: Collection[PartKind]) -> Self:
+        """Return the same segments with no other objects than those of *kinds*."""
+        letters = {LETTERS[kind] for kind in kinds}
+        is_kept = [letter in letters for letter in self.kinds]
+        totals = [0, *accumulate(is_kept)]
+        return type(self)(
+            base_offsets=self.base_offsets,
+            segment_ids=self.segment_ids,
+            next_base_offsets=self.next_base_offsets,
+            ends=[totals[end] for end in self.ends],
+            kinds="".join(compress(self.kinds, is_kept)),
+            objects=self.objects.take(list(compress(range(len(is_kept)), is_kept))),
+        )
+
+    def without_versions(self) -> Self:
+        """Return the same segments, for whoever reads the objects as they are then."""
+        return replace(self, objects=replace(self.objects, versions=[""] * len(self.objects)))
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return where the objects of each segment begin and end."""
+        return list(pairwise((0, *self.ends)))
+
+    def shapes(self) -> list[str]:
+        """Return the letters of each segment's objects; `parts_in` knows them."""
+        kinds = self.kinds
+        return [kinds[start:end] for start, end in self.spans()]
+
+    def size_bytes(self) -> list[int]:
+        """Return the bytes of all objects of each segment."""
+        sizes_bytes = self.objects.sizes_bytes
+        return [sum(sizes_bytes[start:end]) for start, end in self.spans()]
+
+    def part_bytes(self, kind: PartKind) -> list[int]:
+        """Return the bytes of one part of each segment, 0 of those that have no such part."""
+        sizes_bytes, find, letter = self.objects.sizes_bytes, self.kinds.find, LETTERS[kind]
+        places = [find(letter, start, end) for start, end in self.spans()]
+        return [0 if at < 0 else sizes_bytes[at] for at in places]
+
+    def identities(self) -> list[str]:
+        """Return of each segment a text that changes with any of its objects."""
+        kinds, objects = self.kinds, self.objects
+        names, versions, sizes = objects.names, objects.versions, list(map(str, objects.sizes_bytes))
+        ids = zip(self.base_offsets, self.segment_ids, self.next_base_offsets, self.spans(), strict=True)
+        return [
+            "\0".join(
+                (
+                    f"{base} {segment_id} {following} {kinds[start:end]}",
+                    *names[start:end],
+                    *sizes[start:end],
+                    *versions[start:end],
+                )
+            )
+            for base, segment_id, following, (start, end) in ids
+        ]
+
+    def _neighbours(self, start: int, stop: int) -> Self:
+        ends = self.ends[start:stop]
+        first = self.ends[start - 1] if start else 0
+        end = ends[-1] if ends else first
+        return type(self)(
+            base_offsets=self.base_offsets[start:stop],
+            segment_ids=self.segment_ids[start:stop],
+            next_base_offsets=self.next_base_offsets[start:stop],
+            ends=[one - first for one in ends],
+            kinds=self.kinds[first:end],
+            objects=self.objects[first:end],
+        )
+
+
+def are_neighbours(places: Sequence[int]) -> bool:
+    """Return whether *places* are some, one behind the other."""
+    return bool(places) and list(places) == list(range(places[0], places[-1] + 1))
+
+
+@lru_cache(1 << 10)
+def parts_in(shape: str) -> frozenset[PartKind]:
+    """Return the parts that a segment has, by the letters of its objects."""
+    return frozenset(_KINDS[letter] for letter in shape if letter != FURTHER_SNAPSHOT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedPartition:
+    """What lies below one prefix.
+
+    Attributes:
+        others: objects that belong to no segment: checkpoints of a plain copy, foreign ones.
+    """
+
+    where: PartitionPrefix
+    segments: SegmentTable = field(default_factory=SegmentTable)
+    others: ObjectTable = field(default_factory=ObjectTable)
+
+    @property
+    def objects(self) -> list[StoredObject]:
+        """All objects below the prefix."""
+        return [*self.segments.objects, *self.others]

@@ -1,0 +1,194 @@
+"""The settings of each topic's logs: from the command line, the metadata log, the broker.
+
+    --topic-config  over  topic records  over  the broker's defaults (dynamic records, --property, file)
+
+Kafka: LogManager.fetchTopicConfigOverrides, LogConfig.fromProps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import field, replace
+
+from recovery.broker.config import (
+    CLEANUP_POLICY,
+    NEVER_TIERED_TOPICS,
+    REMOTE_STORAGE_ENABLE,
+    BrokerConfig,
+    LogConfig,
+)
+from recovery.broker.settings import Layer
+from recovery.errors import UsageError
+from recovery.load.model import LogSettings
+from segfmt.value_class import dataclass
+
+Configs = Mapping[str, str]
+
+TOPIC_CONFIG_OPTION = "--topic-config"
+
+_COMPACTED_BY_BROKERS = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Brokers make these with `cleanup.policy=compact`, whatever their defaults say."""
+_EXPECTED = "JSON {topic: {key: value}}"
+
+TOPIC_CONFIG_NAMES = frozenset(
+    {
+        "cleanup.policy",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "index.interval.bytes",
+        "internal.segment.bytes",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "max.message.bytes",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "retention.bytes",
+        "retention.ms",
+        "segment.bytes",
+        "segment.index.bytes",
+        "segment.jitter.ms",
+        "segment.ms",
+        "unclean.leader.election.enable",
+    }
+)
+"""Every setting that a topic of 4.3.1 can have; most do not matter here. Kafka: LogConfig.configNames."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigs:
+    """What is known of the topics' settings.
+
+    Attributes:
+        broker: gives the defaults.
+        records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
+        overrides: settings by topic from `--topic-config`, over the records key by key.
+        known_topics: those that the metadata log has; None where none was read.
+        is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
+        is_config_complete: whether *broker* is made of all of the broker's properties.
+    """
+
+    broker: BrokerConfig
+    records: Mapping[str, Configs] = field(default_factory=dict)
+    overrides: Mapping[str, Configs] = field(default_factory=dict)
+    known_topics: frozenset[str] | None = None
+    is_remote_storage_known: bool = True
+    is_config_complete: bool = True
+
+    def config_of(self, topic: str) -> LogConfig:
+        """Return the settings of *topic*'s logs; a topic that nobody knows (a stray log) has the defaults.
+
+        Raises:
+            UsageError: a value that Kafka refuses; a broker dies of one in a record when it loads its logs.
+        """
+        layers = (
+            Layer(f"{TOPIC_CONFIG_OPTION}, topic {topic}", self.overrides.get(topic, {})),
+            Layer(f"metadata log, topic {topic}", self.records.get(topic, {})),
+        )
+        return self.broker.log_defaults.overridden(layers)
+
+    def settings_of(self, topic: str) -> LogSettings:
+        """Return what the recovery of a log of *topic* needs. Raises like `config_of`."""
+        config = self.config_of(topic)
+        settings = config.settings(
+            topic, is_remote_log_storage_system_enabled=self.broker.is_remote_log_storage_system_enabled
+        )
+        return replace(
+            settings,
+            remote_log_known=self.is_config_complete
+            if settings.remote_log_prevented_by
+            else self._is_remote_log_known(topic),
+            is_config_complete=self.is_config_complete,
+            is_compacted=self._is_compacted(topic, config),
+        )
+
+    def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
+        """Return whether *topic* is compacted; None where nobody says so, the metadata log being elsewhere, say."""
+        if topic in _COMPACTED_BY_BROKERS:
+            return True
+        sources = (self.overrides.get(topic, {}), self.records.get(topic, {}))
+        is_known = topic in (self.known_topics or ()) or any(CLEANUP_POLICY.name in one for one in sources)
+        return "compact" in config.cleanup_policy if is_known else None
+
+    def _is_remote_log_known(self, topic: str) -> bool:
+        """Return whether it is known if a log of *topic* has a remote part."""
+        if self.is_remote_storage_known and not self.broker.is_remote_log_storage_system_enabled:
+            return True
+        if REMOTE_STORAGE_ENABLE.name in self.overrides.get(topic, {}) or topic in NEVER_TIERED_TOPICS:
+            return True
+        # A broker whose settings are known takes a topic that is not there any more for a plain one.
+        return self.known_topics is not None and (self.is_remote_storage_known or topic in self.known_topics)
+
+
+def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
+    """Return the settings in the argument of `--topic-config`, JSON `{topic: {key: value}}`.
+
+    Values may be JSON strings, numbers or booleans.
+
+    Raises:
+        UsageError: no such JSON, a name in it twice, or a key that no topic has.
+    """
+    try:
+        topics = json.loads(text, object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{TOPIC_CONFIG_OPTION}: {error}; expected JSON {{topic: {{key: value}}}}"
+        ) from error
+    if not isinstance(topics, dict):
+        raise UsageError(f"{TOPIC_CONFIG_OPTION}: expected {_EXPECTED}, found {text[:80]}")
+    return {topic: _read_one_topic(topic, configs) for topic, configs in topics.items()}
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise UsageError(f"{TOPIC_CONFIG_OPTION}: {key} is there twice; leave one of them out")
+        found[key] = value
+    return found
+
+
+def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
+    if not isinstance(configs, dict):
+        raise UsageError(f"{TOPIC_CONFIG_OPTION}, topic {topic}: expected {{key: value}}, found {configs!r}")
+    return {key: _read_value(topic, key, value) for key, value in configs.items()}
+
+
+def _read_value(topic: str, key: str, value: object) -> str:
+    place = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
+    if key not in TOPIC_CONFIG_NAMES:
+        import difflib  # for those who err
+
+        similar = difflib.get_close_matches(key, TOPIC_CONFIG_NAMES, n=1)
+        hint = f"; is {similar[0]} meant?" if similar else ""
+        raise UsageError(f"{place}: {key} is no setting of a topic{hint}")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int):
+        raise UsageError(f"{place}: {key}={value!r}: expected a string, an integer, true or false")
+    return str(value)
+
+
+def without_effect(overrides: Mapping[str, Configs], topics_here: Collection[str]) -> list[str]:
+    """Return what is to be said of topics that are given settings and have no log, one sentence each."""
+    return [
+        f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies in the log dirs, so its settings have no effect"
+        for topic in sorted(overrides.keys() - topics_here)
+    ]

@@ -1,0 +1,350 @@
+"""One partition's folder checked: what is read of its segments, and what follows from all of them together.
+
+`tasks` says which segments are to be read; their results come back in the order of base offsets, and `finish` says
+what is wrong with each file. The driver reads; this module opens only the small files that are handed to it as bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from native.producer_sequences import Sequences
+from recovery.check.facts import PartitionFacts
+from recovery.check.finding import Finding
+from recovery.check.folder_files import FolderFiles
+from recovery.check.rules.epochs import check_epochs
+from recovery.check.rules.indexes import check_transaction_index
+from recovery.check.rules.neighbours import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
+from recovery.check.rules.producers import ProducerChecks
+from recovery.check.rules.sequences import SequenceChecks
+from recovery.check.task import SegmentResult, SegmentTask
+from recovery.check.tasks import other_task, segment_task, unflushed_from
+from segfmt import layout
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    FileKind,
+    FolderState,
+    file_kind,
+    log_name,
+    offset_index_name,
+    snapshot_name,
+    time_index_name,
+    txn_index_name,
+)
+from segfmt.kafka_uuid import format_uuid
+from segfmt.transaction_index import view_transaction_index
+from segfmt.value_class import dataclass
+
+_SURE_OF_SNAPSHOT = 3
+"""Of fewer segments a power loss may have taken the only snapshot. Kafka: UnifiedLog.roll."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Aborts:
+    """The aborted transactions of a segment, as its markers tell them."""
+
+    file: str
+    expected: list[npt.NDArray[np.void]] = field(default_factory=list)
+    was_complete: bool = True
+    end_offset: int = 0
+
+    @property
+    def entries(self) -> npt.NDArray[np.void]:
+        """The entries that they come to, ABORTED_TXN_DTYPE."""
+        return np.concatenate([np.empty(0, layout.ABORTED_TXN_DTYPE), *self.expected])
+
+
+class PartitionScrub:
+    """The checks of one partition.
+
+    Args:
+        facts: what is known of it.
+        files: names, sizes and small files of its folder.
+    """
+
+    def __init__(self, facts: PartitionFacts, files: FolderFiles) -> None:
+        self.facts = facts
+        self.files = files
+        self.findings: list[Finding] = list(files.findings)
+        self.checked_bytes: dict[str, int] = dict(files.checked_bytes)
+        self._results: list[SegmentResult] = []
+        self._others: list[SegmentResult] = []
+        self._aborts: list[_Aborts] = []
+        start = files.base_offsets[0] if files.base_offsets else 0
+        self._producers = ProducerChecks(
+            files.snapshots,
+            start_offset=start,
+            log_start_offset=max(0, facts.log_start_offset or 0),
+            now_ms=facts.now_ms,
+            expiration_ms=facts.expiration_ms,
+        )
+        self._sequences = SequenceChecks(
+            expiration_ms=facts.expiration_ms, log_start_offset=max(0, facts.log_start_offset or 0)
+        )
+
+    def tasks(self) -> list[SegmentTask]:
+        """Return the segments to be read, ascending."""
+        bases, snapshots = self.files.base_offsets, sorted(self.files.snapshots)
+        flushed_end = unflushed_from(self.facts, bases)
+        tasks = []
+        for base, following in zip(bases, [*bases[1:], None], strict=False):
+            end = len(snapshots) if following is None else bisect_left(snapshots, following)
+            tasks.append(
+                segment_task(
+                    self.facts,
+                    base,
+                    next_base_offset=following,
+                    unflushed_from=flushed_end,
+                    snapshot_offsets=tuple(snapshots[bisect_right(snapshots, base) : end]),
+                )
+            )
+        # what a broker would put in place of others, and KRaft's snapshots
+        others = [*sorted(self.files.swaps), *self.files.kraft_snapshots]
+        return [*tasks, *(other_task(self.facts, name) for name in others)]
+
+    def take(self, result: SegmentResult) -> None:
+        """Take in the result of the next task, in their order."""
+        task = result.task
+        if not task.has_indexes:
+            result.pieces = []
+            self._others.append(result)
+            return
+        aborts = _Aborts(file=txn_index_name(task.base_offset), was_complete=self._producers.is_complete)
+        if self._results:
+            if self._log_end_offset() < task.base_offset:
+                self._producers.break_off()  # a segment is missing before it
+            self._producers.reach(task.base_offset)
+            aborts.was_complete = self._producers.is_complete
+        for piece in result.pieces:
+            expected = self._producers.take(task.log, piece.scan)
+            if len(expected):
+                aborts.expected.append(expected)
+            if piece.is_broken:
+                self._producers.break_off()
+                aborts.was_complete = False
+            if piece.snapshot_offset is not None:
+                self._producers.reach(piece.snapshot_offset)
+        aborts.was_complete &= self._producers.is_complete and result.is_whole
+        aborts.end_offset = task.base_offset if result.last_offset is None else result.last_offset + 1
+        if result.is_whole and aborts.end_offset > task.base_offset:
+            self._producers.reach(aborts.end_offset)
+        self._sequences.take(result)
+        result.pieces = []
+        if not self.facts.is_live:  # there segments that have not changed are not read at a second look
+            result.sequences = Sequences()
+        self._aborts.append(aborts)
+        self._results.append(result)
+
+    def forget_before(self, offset: int) -> None:
+        """Let snapshots lack producers that have written nothing from *offset* on."""
+        self._producers.log_start_offset = offset
+
+    @property
+    def producer_findings(self) -> list[Finding]:
+        """What was found about producers so far."""
+        return self._producers.findings
+
+    def rebuilt_aborts(self) -> npt.NDArray[np.void] | None:
+        """Return the transactions aborted in the last segment taken, ABORTED_TXN_DTYPE; None if some are not known."""
+        aborts = self._aborts[-1]
+        return aborts.entries if aborts.was_complete else None
+
+    def rebuilt_snapshot(self) -> bytes:
+        """Return the snapshot at the end of the last segment taken, empty where not all is known of producers."""
+        return self._producers.snapshot_at(self._aborts[-1].end_offset)
+
+    def finish(self) -> list[Finding]:
+        """Return all findings of the folder."""
+        for result in (*self._results, *self._others):
+            self.findings += result.findings
+            for name, size in result.checked_bytes.items():
+                self.checked_bytes[name] = size
+        is_whole = all(result.is_whole for result in self._results)
+        end_offset = self._log_end_offset()
+        self._judge_producers(end_offset if is_whole else None)
+        self._judge_topic_id()
+        self._judge_row(end_offset if is_whole else None)
+        self._judge_indexes()
+        runs = [(result.task.log, run) for result in self._results for run in result.epoch_runs]
+        if self.files.epochs is not None:
+            self.findings += check_epochs(
+                runs,
+                self.files.epochs,
+                log_end_offset=end_offset if is_whole and not self.facts.is_live else None,
+                is_clean=self.facts.had_clean_shutdown,
+            )
+        if is_whole and self.files.base_offsets:
+            self._judge_offsets(end_offset)
+        return self.findings
+
+    # -- what follows from all segments ----------------------------------------------------------------------
+
+    def _judge_producers(self, end_offset: int | None) -> None:
+        if self._is_compacted:
+            self.findings += [found for found in self._producers.findings if found.rule != "snapshot-content"]
+        else:
+            self.findings += self._producers.findings
+        facts = self.facts
+        if facts.is_live or facts.is_metadata_log or end_offset is None:
+            return
+        for offset in self.files.snapshots:
+            if offset > end_offset:
+                words = f"taken at offset {offset}, the log ends at {end_offset}"
+                self._add(
+                    snapshot_name(offset), "snapshot-content", words, is_note=not facts.had_clean_shutdown
+                )
+        if not self._producers.has_producers or self.files.snapshots:
+            return
+        if facts.had_clean_shutdown:
+            words = (
+                "the log has producers, and no snapshot of them: after this clean shutdown they are forgotten"
+            )
+            self._add(snapshot_name(end_offset), "missing-snapshot", words)
+        elif len(self.files.base_offsets) >= _SURE_OF_SNAPSHOT:
+            words = "the log has producers, and no snapshot of them, although each new segment comes with one"
+            self._add(snapshot_name(self.files.base_offsets[-1]), "missing-snapshot", words)
+
+    def _judge_topic_id(self) -> None:
+        known, found = self.facts.topic_id, self.files.topic_id
+        if None not in (known, found) and known != found:
+            assert known is not None
+            assert found is not None
+            words = f"topic id {format_uuid(found)}, the metadata log says {format_uuid(known)}"
+            self._add(PARTITION_METADATA, "topic-id", words)
+
+    def _judge_row(self, end_offset: int | None) -> None:
+        """Judge the segments beside each other."""
+        swaps = [one for one in self._others if one.task.log in self.files.swaps]
+        if self.facts.is_contiguous and not self._is_compacted:
+            self.findings += find_gaps(self._results, swaps, self.files.names)
+            self.findings += self._sequences.finish(self._results)
+        if self.facts.is_contiguous:
+            self.findings += find_lossy_swaps(self._results, swaps)
+        if end_offset is not None and not self.facts.is_live:
+            self.findings += find_cut_ends(self._results, self._files_beyond(end_offset))
+        if not self.files.base_offsets and not swaps:
+            start = max(0, self.facts.log_start_offset or 0)
+            kinds = {file_kind(name) for name in self.files.names}
+            has_traces = bool(self.files.epochs or self.facts.recovery_point or kinds - {FileKind.OTHER})
+            self.findings.append(find_no_segment(start, has_traces=has_traces))
+
+    def _files_beyond(self, end_offset: int) -> list[str]:
+        """Return the files that know of offsets behind the end of the log."""
+        beyond = [snapshot_name(offset) for offset in self.files.snapshots if offset > end_offset]
+        point = self.facts.recovery_point if self._has_lines else None
+        if point is not None and point > end_offset:
+            beyond.append(RECOVERY_POINT_CHECKPOINT)
+        if self.files.epochs and self.files.epochs[-1].start_offset > end_offset:
+            beyond.append(LEADER_EPOCH_CHECKPOINT)
+        return beyond
+
+    def _judge_indexes(self) -> None:
+        names = self.files.names
+        self._judge_active_indexes()
+        for result, aborts in zip(self._results, self._aborts, strict=True):
+            base, is_flushed = result.task.base_offset, result.task.is_flushed
+            for name in (offset_index_name(base), time_index_name(base)):
+                if name not in names and result.batch_count:
+                    self._add(
+                        name, "missing-index", f"{log_name(base)} is there without it", is_flushed=is_flushed
+                    )
+            data = self.files.transaction_indexes.get(base)
+            expected = aborts.entries
+            if data is None and not len(expected):
+                continue
+            found = check_transaction_index(
+                aborts.file,
+                view_transaction_index(data or b""),
+                expected,
+                end_offset=aborts.end_offset if result.is_whole else 2**63 - 1,
+                is_complete=aborts.was_complete,
+                is_compacted=self._is_compacted,
+            )
+            self.findings += [replace(one, is_flushed=is_flushed) for one in found]
+
+    def _judge_active_indexes(self) -> None:
+        """Find indexes that a broker does not map at a clean start. Kafka: AbstractIndex.resize."""
+        facts = self.facts
+        if (
+            not self.files.base_offsets
+            or not facts.had_clean_shutdown
+            or facts.is_live
+            or facts.is_metadata_log
+        ):
+            return
+        base, most_bytes = self.files.base_offsets[-1], facts.segment_index_bytes
+        for name, dtype in (
+            (offset_index_name(base), layout.OFFSET_INDEX_DTYPE),
+            (time_index_name(base), layout.TIME_INDEX_DTYPE),
+        ):
+            size = self.files.names[name].size_bytes if name in self.files.names else 0
+            if most_bytes is not None and size // dtype.itemsize > most_bytes // dtype.itemsize:
+                words = f"{size} bytes, segment.index.bytes allows {most_bytes}: a broker stops at it"
+                self._add(name, "index-size", words)
+
+    def _judge_offsets(self, end_offset: int) -> None:
+        """Judge the lines of the log dir's checkpoints that concern this log."""
+        facts = self.facts
+        if not self._has_lines:
+            return
+        name = f"{facts.topic}-{facts.partition}"
+        point, start = facts.recovery_point, facts.log_start_offset
+        if point is not None and (point < 0 or point > end_offset):
+            words = f"{name}: recovery point {point}, the log ends at {end_offset}"
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", words)
+        elif point is None and facts.had_clean_shutdown and not facts.is_live:
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", f"{name} has no line", is_note=True)
+        elif point is not None and point != end_offset and facts.had_clean_shutdown and not facts.is_live:
+            if point < end_offset and point in self.files.snapshots:
+                late = f"the log ends at {end_offset}, recovery point and snapshot of the clean shutdown at {point}"
+                self._add(self._results[-1].task.log, "late-end", late)
+            words = (
+                f"{name}: recovery point {point}, the log ends at {end_offset}: no clean shutdown leaves that"
+            )
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", words, is_note=True)
+        mark = facts.high_watermark
+        if mark is not None and mark > end_offset and not facts.is_live:
+            words = f"{name}: high watermark {mark}, the log ends at {end_offset}"
+            self._add(REPLICATION_OFFSET_CHECKPOINT, "high-watermark", words, is_note=True)
+        if start is not None and (start < 0 or start > end_offset):
+            words = f"{name}: log start offset {start}, the log ends at {end_offset}"
+            self._add(LOG_START_OFFSET_CHECKPOINT, "log-start", words)
+
+    # -- what is known ---------------------------------------------------------------------------------------
+
+    @property
+    def _is_compacted(self) -> bool:
+        return not self.facts.is_contiguous or any(result.has_compacted for result in self._results)
+
+    @property
+    def _has_lines(self) -> bool:
+        """Whether the checkpoints' lines are about this log: a stray one has lost its name to another."""
+        return not self.facts.is_metadata_log and not self.facts.folder.endswith(FolderState.STRAY.value)
+
+    def _log_end_offset(self) -> int:
+        if not self._results:
+            return 0
+        last = self._results[-1]
+        return last.task.base_offset if last.last_offset is None else last.last_offset + 1
+
+    def _add(
+        self, file: str, rule: str, detail: str, *, is_note: bool = False, is_flushed: bool = True
+    ) -> None:
+        self.findings.append(
+            Finding(
+                file=file,
+                position=None,
+                rule=rule,
+                detail=detail,
+                severity="note" if is_note else "damage",
+                is_flushed=is_flushed,
+            )
+        )

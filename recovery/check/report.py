@@ -1,0 +1,157 @@
+"""What a scrub has found: one verdict a file, a summary, the exit code, and the two ways to print them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from recovery.check.finding import FileVerdict
+from recovery.printable import printable
+from recovery.problem import Note
+from recovery.quantity import bytes_text
+from segfmt.value_class import dataclass
+
+_MOST_NOTES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirScrub:
+    """What was found in one log dir.
+
+    Attributes:
+        is_live: whether a broker held it, or a recovery.
+        error: why it could not be listed, None where it could.
+        skipped: folders that were not read.
+        partition_count, segment_count, batch_count: what was read.
+        files: verdicts by path.
+    """
+
+    log_dir: str
+    is_live: bool = False
+    had_clean_shutdown: bool = False
+    error: str | None = None
+    skipped: tuple[str, ...] = ()
+    partition_count: int = 0
+    segment_count: int = 0
+    batch_count: int = 0
+    files: tuple[FileVerdict, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this log dir in the JSON report."""
+        return {
+            "logDir": self.log_dir,
+            "live": self.is_live,
+            "hadCleanShutdown": self.had_clean_shutdown,
+            "error": self.error,
+            "skipped": list(self.skipped),
+            "partitions": self.partition_count,
+            "segments": self.segment_count,
+            "batches": self.batch_count,
+            "files": [file.to_json() for file in self.files],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubReport:
+    """What `verify` has found.
+
+    Attributes:
+        is_deep: whether records were opened.
+        signal_number: of the signal that ended the run early, 0 without one.
+        notes: what was assumed, ignored or missing in the whole run.
+    """
+
+    log_dirs: tuple[LogDirScrub, ...]
+    is_deep: bool
+    duration_ms: int
+    signal_number: int = 0
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def files(self) -> Iterator[FileVerdict]:
+        """All verdicts."""
+        for log_dir in self.log_dirs:
+            yield from log_dir.files
+
+    @property
+    def damaged(self) -> list[FileVerdict]:
+        """The files with damage."""
+        return [file for file in self.files if file.is_valid is False]
+
+    @property
+    def unchecked(self) -> list[FileVerdict]:
+        """The files that could not be read, wholly or in part."""
+        return [file for file in self.files if any(found.severity == "unchecked" for found in file.findings)]
+
+    @property
+    def exit_code(self) -> int:
+        """130 or 143, 1, 4, 2 or 0: the first that holds; see docs/cli.md."""
+        if self.signal_number:
+            return 128 + self.signal_number
+        errors = [log_dir for log_dir in self.log_dirs if log_dir.error is not None]
+        if errors and len(errors) == len(self.log_dirs):
+            return 1
+        if errors or self.unchecked:
+            return 4
+        return 2 if self.damaged else 0
+
+    @property
+    def checked_bytes(self) -> int:
+        """Bytes of all files that were looked at."""
+        return sum(file.checked_bytes for file in self.files)
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        rules = Counter(
+            found.rule for file in self.files for found in file.findings if found.severity == "damage"
+        )
+        report = {
+            "version": 1,
+            "deep": self.is_deep,
+            "exitCode": self.exit_code,
+            "durationMs": self.duration_ms,
+            "summary": {
+                "files": sum(1 for _ in self.files),
+                "damaged": len(self.damaged),
+                "notChecked": len(self.unchecked),
+                "bytesChecked": self.checked_bytes,
+                "rules": dict(sorted(rules.items())),
+            },
+            "notes": [note.to_json() for note in self.notes],
+            "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
+        }
+        return json.dumps(report, indent=2)
+
+    def to_text(self) -> str:
+        """Return the report for people: what is damaged, what could not be read, notes, a summary."""
+        lines: list[str] = []
+        notes: list[str] = []
+        for log_dir in self.log_dirs:
+            if log_dir.error is not None:
+                lines.append(f"NOT CHECKED {printable(log_dir.log_dir)}: {printable(log_dir.error)}")
+            for file in log_dir.files:
+                for found, line in zip(file.findings, file.lines(), strict=True):
+                    (notes if found.severity == "note" else lines).append(line)
+        if len(notes) > _MOST_NOTES:
+            notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more notes"]
+        notes += [f"note: {printable(note.text)}" for note in self.notes]
+        return "\n".join([*lines, *notes, *self._summary()])
+
+    def _summary(self) -> list[str]:
+        lines = []
+        for log_dir in self.log_dirs:
+            state = "locked: a broker runs on it, or a recovery" if log_dir.is_live else "stopped"
+            if not log_dir.is_live:
+                state += " cleanly" if log_dir.had_clean_shutdown else ", not cleanly"
+            lines.append(
+                f"{printable(log_dir.log_dir)} ({state}): {log_dir.partition_count} partitions, "
+                f"{log_dir.segment_count} segments, {log_dir.batch_count} batches"
+            )
+        count = sum(1 for _ in self.files)
+        words = f"{count} files, {bytes_text(self.checked_bytes)} checked{' deeply' if self.is_deep else ''}"
+        found = f"{len(self.damaged)} damaged, {len(self.unchecked)} not checked"
+        end = "interrupted" if self.signal_number else found
+        lines.append(f"{words} in {self.duration_ms / 1000:.1f} s: {end}")
+        return lines

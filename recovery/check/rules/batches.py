@@ -1,0 +1,217 @@
+"""What the headers of a log's batches must hold, many batches at once.
+
+The CRC of a record batch does not cover base offset, length, leader epoch and magic; these rules are what can be
+said of them. Pure: rows in, findings out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+
+import numpy as np
+import numpy.typing as npt
+
+from native.batch_headers import HeaderRows
+from native.producer_sequences import SequenceFold
+from recovery.check.finding import Finding
+from segfmt import layout
+from segfmt.value_class import dataclass
+
+_MAX_INT32 = 2**31 - 1
+_MIN_INT64 = -(2**63)
+_MOST_GAPS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRun:
+    """Neighbouring batches of one leader epoch.
+
+    Attributes:
+        first_offset, last_offset: base offsets of the first and the last of them.
+        position: of the first of them.
+    """
+
+    epoch: int
+    first_offset: int
+    last_offset: int
+    position: int
+
+
+@dataclass(slots=True, kw_only=True)
+class BatchChecks:
+    """The walk over the batches of one segment, chunk by chunk.
+
+    Attributes:
+        file: the log's name.
+        next_base_offset: of the segment behind it, None for the last one.
+        sequences: takes in what producers wrote; None where they are not followed.
+        epoch_runs: what was seen of leader epochs.
+        gaps: offsets that no batch has; damage only where nothing is ever compacted.
+        has_compacted: whether a batch holds fewer records than offsets.
+        first_offset: base offset of the first batch, None without one, or where it is not in the header.
+        last_offset: of the last batch, None without one.
+    """
+
+    file: str
+    base_offset: int
+    next_base_offset: int | None
+    sequences: SequenceFold | None = None
+    findings: list[Finding] = field(default_factory=list)
+    epoch_runs: list[EpochRun] = field(default_factory=list)
+    gaps: list[Finding] = field(default_factory=list)
+    has_compacted: bool = False
+    batch_count: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    max_timestamp_ms: int = layout.NO_TIMESTAMP_MS
+    largest_batch_bytes: int = 0
+    _is_behind_damage: bool = False
+
+    def skip(self) -> None:
+        """Bytes are left out from here on, so the next batch need not follow the last one."""
+        self._is_behind_damage = True
+
+    def take(self, rows: HeaderRows) -> None:
+        """Check the next *rows*, whose CRCs hold."""
+        if not len(rows):
+            return
+        self._check_fields(rows)
+        self._check_offsets(rows)
+        self._note_epochs(rows)
+        if self.sequences is not None:
+            self.sequences.take_batches(rows)
+        self.batch_count += len(rows)
+        self.max_timestamp_ms = max(self.max_timestamp_ms, int(rows["max_timestamp_ms"].max()))
+        self.largest_batch_bytes = max(self.largest_batch_bytes, int(rows["size_bytes"].max()))
+        self.last_offset = int(rows["last_offset"][-1])
+        self._is_behind_damage = False
+
+    def _check_fields(self, rows: HeaderRows) -> None:
+        is_v2 = rows["magic"] >= layout.MAGIC_V2
+        codec = rows["attributes"] & layout.COMPRESSION_CODEC_MASK
+        delta, count = rows["last_offset_delta"], rows["record_count"]
+        self._first(rows, rows["magic"] > layout.MAGIC_V2, "magic", lambda row: f"magic {row['magic']}")
+        self._first(rows, codec > 4, "codec", lambda row: f"compression id {int(row['attributes']) & 7}")
+        is_bad = is_v2 & ((delta < 0) | (count < 0) | (count > delta.astype(np.int64) + 1))
+        self._first(
+            rows,
+            is_bad,
+            "record-count",
+            lambda row: f"{row['record_count']} records, last offset delta {row['last_offset_delta']}",
+        )
+        self.has_compacted |= bool((is_v2 & (count <= delta)).any())
+        self._check_producers(rows)
+
+    def _check_producers(self, rows: HeaderRows) -> None:
+        """Kafka: MemoryRecordsBuilder.validateProducerState, LogValidator.validateBatch."""
+        known = rows["producer_id"] >= 0
+        is_control = rows["attributes"] & layout.CONTROL_MASK != 0
+        is_transactional = rows["attributes"] & layout.TRANSACTIONAL_MASK != 0
+        no_numbers = (rows["producer_epoch"] < 0) | ((rows["base_sequence"] < 0) & ~is_control)
+        is_bad = (rows["magic"] >= layout.MAGIC_V2) & (
+            (rows["producer_id"] < layout.NO_PRODUCER_ID)
+            | (known & no_numbers)
+            | (known & is_control & ~is_transactional)
+            | (~known & is_transactional)
+        )
+        self._first(
+            rows,
+            is_bad,
+            "producer-fields",
+            lambda row: (
+                f"producer {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['base_sequence']}, "
+                f"attributes {int(row['attributes']) & 0xFFFF:#06x}"
+            ),
+        )
+
+    def _check_offsets(self, rows: HeaderRows) -> None:
+        first, last = rows["base_offset"], rows["last_offset"]
+        # The base offset of a wrapper is inside of it; what stands in front is its last one.
+        is_wrapper = (rows["magic"] < layout.MAGIC_V2) & (
+            rows["attributes"] & layout.COMPRESSION_CODEC_MASK != 0
+        )
+        relative_is_bad = (first < self.base_offset) | (last - self.base_offset > _MAX_INT32) | (last < first)
+        self._first(
+            rows,
+            relative_is_bad,
+            "offset-range",
+            lambda row: (
+                f"offsets {row['base_offset']} to {row['last_offset']} in the segment {self.base_offset}"
+            ),
+        )
+        if self.next_base_offset is not None:
+            self._first(
+                rows,
+                (last >= self.next_base_offset) & ~relative_is_bad,
+                "segment-overlap",
+                lambda row: (
+                    f"last offset {row['last_offset']}, the next segment begins at {self.next_base_offset}"
+                ),
+            )
+        if self.batch_count == 0 and not self._is_behind_damage:
+            self.first_offset = None if is_wrapper[0] else int(first[0])
+        before = np.empty(len(rows), np.int64)
+        before[1:] = last[:-1]
+        before[0] = max(int(first[0]) - 1, _MIN_INT64)
+        if self.last_offset is not None and not self._is_behind_damage:
+            before[0] = self.last_offset
+        self._first(
+            rows,
+            first <= before,
+            "offset-order",
+            lambda row: f"base offset {row['base_offset']} is not above the last offset of the batch before",
+        )
+        is_gap = (first > before) & (first - 1 > before) & ~is_wrapper
+        for place in np.flatnonzero(is_gap)[: _MOST_GAPS - len(self.gaps)]:
+            self.gaps.append(
+                Finding(
+                    file=self.file,
+                    position=int(rows["position"][place]),
+                    rule="offset-gap",
+                    detail=f"offsets {int(before[place]) + 1} to {int(first[place]) - 1} are missing before this batch",
+                )
+            )
+
+    def _note_epochs(self, rows: HeaderRows) -> None:
+        is_v2 = rows["magic"] >= layout.MAGIC_V2
+        if not is_v2.all():  # numpy takes longer to copy rows than to do all the rest
+            rows = rows[is_v2]
+        if not len(rows):
+            return
+        epochs = rows["leader_epoch"]
+        starts = np.concatenate(([0], np.flatnonzero(np.diff(epochs)) + 1))
+        ends = np.append(starts[1:], len(rows)) - 1
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            run = EpochRun(
+                epoch=int(epochs[start]),
+                first_offset=int(rows["base_offset"][start]),
+                last_offset=int(rows["base_offset"][end]),
+                position=int(rows["position"][start]),
+            )
+            if self.epoch_runs and self.epoch_runs[-1].epoch == run.epoch:
+                known = self.epoch_runs.pop()
+                run = EpochRun(
+                    epoch=run.epoch,
+                    first_offset=known.first_offset,
+                    last_offset=run.last_offset,
+                    position=known.position,
+                )
+            self.epoch_runs.append(run)
+
+    def _first(
+        self,
+        rows: HeaderRows,
+        is_bad: npt.NDArray[np.bool_],
+        rule: str,
+        words: Callable[[np.void], str],
+    ) -> None:
+        """Note the first row where *is_bad*, once a rule and segment."""
+        if not is_bad.any() or any(found.rule == rule for found in self.findings):
+            return
+        place = int(np.argmax(is_bad))
+        self.findings.append(
+            Finding(
+                file=self.file, position=int(rows["position"][place]), rule=rule, detail=words(rows[place])
+            )
+        )

@@ -1,0 +1,306 @@
+"""Whether the entries of a segment's indexes are possible: never whether they are those of a rebuilt file.
+
+What a live broker writes depends on how batches came in: one entry a batch from 4.1.1 on, one an append before.
+So an entry of `.index` may stand for an append of several batches: its position is where the append begins, its
+offset the last one of the append. An entry of `.timeindex` says that no timestamp up to its offset is greater.
+
+Pure: entries and header rows in, findings out.
+
+Kafka: OffsetIndex.append, TimeIndex.maybeAppend, LogSegment.append.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from native.batch_headers import HeaderRows
+from recovery.check.finding import Finding
+from segfmt import layout
+
+Entries = npt.NDArray[np.void]
+
+
+def without_preallocated(entries: Entries) -> Entries:
+    """Return *entries* without the zeros behind the last one."""
+    if not len(entries):
+        return entries
+    octets = np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1)
+    used = np.flatnonzero(octets.any(axis=1))
+    return entries[: int(used[-1]) + 1 if used.size else 0]
+
+
+def size_findings(file: str, size_bytes: int, entry_bytes: int) -> list[Finding]:
+    """Return what is wrong with the length of an index."""
+    if size_bytes % entry_bytes == 0:
+        return []
+    detail = f"{size_bytes} bytes are no multiple of {entry_bytes}"
+    return [
+        Finding(file=file, position=size_bytes // entry_bytes * entry_bytes, rule="index-size", detail=detail)
+    ]
+
+
+def _ascending(values: npt.NDArray[np.int64], *, strictly: bool) -> int:
+    """Return how many of *values* ascend from the first on."""
+    steps = np.diff(values)
+    wrong = np.flatnonzero(steps <= 0 if strictly else steps < 0)
+    return int(wrong[0]) + 1 if wrong.size else len(values)
+
+
+@dataclass(slots=True)
+class _IndexChecks:
+    """What the checks of both indexes share: entries that ascend, and the way through them.
+
+    Attributes:
+        file: the index's name.
+        entries: of the dtype of the index, without preallocated zeros.
+        _offsets: int64, of the entries that can be judged.
+        _values: int64, what an entry says of its offset: a position, or a timestamp.
+        _next: the first entry that was not looked at yet.
+        is_beyond: whether an entry leads behind the end of the log.
+    """
+
+    VALUE: ClassVar[str]
+    """The field beside the offset."""
+    LEAST_VALUE: ClassVar[int]
+    HAS_EACH_OFFSET_ONCE: ClassVar[bool]
+    DTYPE: ClassVar[np.dtype[np.void]]
+
+    file: str
+    base_offset: int
+    entries: Entries
+    findings: list[Finding] = field(default_factory=list)
+    _offsets: npt.NDArray[np.int64] = field(init=False)
+    _values: npt.NDArray[np.int64] = field(init=False)
+    _next: int = 0
+    is_beyond: bool = False
+
+    def __post_init__(self) -> None:
+        """Look at the entries alone."""
+        self._offsets = self.entries["relative_offset"].astype(np.int64) + self.base_offset
+        self._values = self.entries[self.VALUE].astype(np.int64)
+        count = min(
+            _ascending(self._values, strictly=True),
+            _ascending(self._offsets, strictly=self.HAS_EACH_OFFSET_ONCE),
+        )
+        if count < len(self.entries):
+            self._add(
+                count, "index-order", f"entry {count} ({self._words(count)}) is not above the one before"
+            )
+            self._keep(count)
+        if count and (self._values[0] < self.LEAST_VALUE or self._offsets[0] < self.base_offset):
+            self._add(0, "index-entry", self._words(0))
+            self._keep(0)
+
+    def _words(self, entry: int) -> str:
+        return f"offset {self._offsets[entry]}, {self.VALUE.removesuffix('_ms')} {self._values[entry]}"
+
+    def _keep(self, count: int) -> None:
+        """Judge no more than the first *count* entries."""
+        self._offsets, self._values = self._offsets[:count], self._values[:count]
+
+    def _add(self, entry: int, rule: str, detail: str) -> None:
+        position = entry * self.DTYPE.itemsize
+        self.findings.append(Finding(file=self.file, position=position, rule=rule, detail=detail))
+
+
+@dataclass(slots=True)
+class OffsetIndexChecks(_IndexChecks):
+    """`.index` against the batches of its segment, chunk by chunk."""
+
+    VALUE = "position"
+    LEAST_VALUE = 1  # an entry comes after bytes that are not indexed, so never for the first batch
+    HAS_EACH_OFFSET_ONCE = True
+    DTYPE = layout.OFFSET_INDEX_DTYPE
+
+    _open: list[int] = field(default_factory=list)
+
+    def take(self, rows: HeaderRows, end_position: int) -> None:
+        """Check the entries that lead into *rows*, which end at *end_position* of the log."""
+        first = self._next
+        self._next = int(np.searchsorted(self._values, end_position))
+        lasts = rows["last_offset"]
+        if self._open:
+            self._close(lasts, rows)
+        count = self._next - first
+        if not count or not len(rows):
+            return
+        places = np.searchsorted(rows["position"], self._values[first : self._next])
+        found = np.minimum(places, len(rows) - 1)
+        offsets = self._offsets[first : self._next]
+        is_start = (places < len(rows)) & (rows["position"][found] == self._values[first : self._next])
+        for bad in np.flatnonzero(~is_start)[:1]:
+            self._add(
+                first + int(bad), "index-entry", f"position {self._values[first + bad]} is inside a batch"
+            )
+        others = np.flatnonzero(is_start & (offsets != lasts[found]))
+        for other in others.tolist():  # an append of several batches, or damage
+            entry = first + other
+            if offsets[other] < lasts[found[other]]:
+                self._add(
+                    entry,
+                    "index-entry",
+                    f"offset {offsets[other]}, the batch at {self._values[entry]} ends at {lasts[found[other]]}",
+                )
+            else:
+                self._open.append(entry)
+        self._close(lasts, rows)
+
+    def skip(self, position: int) -> None:
+        """Leave out the entries before *position*: the log is damaged there."""
+        self._next = max(self._next, int(np.searchsorted(self._values, position)))
+        self._open = []
+
+    def finish(self, end_position: int, *, is_whole: bool) -> list[Finding]:
+        """Return the findings; *is_whole*: the log was read up to *end_position*, where it ends."""
+        if is_whole:
+            for entry in self._open:
+                self._add(entry, "index-entry", f"no batch ends at offset {self._offsets[entry]}")
+            self.is_beyond = self._next < len(self._values)
+            if self.is_beyond:
+                self._add(
+                    self._next,
+                    "index-entry",
+                    f"position {self._values[self._next]} is behind the end of the log, {end_position}",
+                )
+        return self.findings
+
+    def _close(self, lasts: npt.NDArray[np.int64], rows: HeaderRows) -> None:
+        """Look for the batches at which the open appends end."""
+        still_open = []
+        for entry in self._open:
+            offset = self._offsets[entry]
+            place = int(np.searchsorted(lasts, offset))
+            if place == len(lasts):
+                still_open.append(entry)
+                continue
+            following = self._values[entry + 1] if entry + 1 < len(self._values) else None
+            if lasts[place] != offset or (following is not None and rows["position"][place] >= following):
+                self._add(
+                    entry,
+                    "index-entry",
+                    f"offset {offset} is not the last of an append at {self._values[entry]}",
+                )
+        self._open = still_open
+
+
+@dataclass(slots=True)
+class TimeIndexChecks(_IndexChecks):
+    """`.timeindex` against the batches of its segment, chunk by chunk."""
+
+    VALUE = "timestamp_ms"
+    LEAST_VALUE = 0
+    HAS_EACH_OFFSET_ONCE = False
+    DTYPE = layout.TIME_INDEX_DTYPE
+
+    _max_ms: int = layout.NO_TIMESTAMP_MS
+    _last_offset: int = -1
+
+    def take(self, rows: HeaderRows) -> None:
+        """Check the entries whose offsets lie in *rows*."""
+        if not len(rows):
+            return
+        lasts = np.maximum.accumulate(rows["last_offset"])
+        greatest = np.maximum(np.maximum.accumulate(rows["max_timestamp_ms"]), self._max_ms)
+        first, self._next = self._next, int(np.searchsorted(self._offsets, lasts[-1], side="right"))
+        self._next = max(first, self._next)
+        self._max_ms, self._last_offset = int(greatest[-1]), int(lasts[-1])
+        offsets = self._offsets[first : self._next]
+        if not len(offsets):
+            return
+        places = np.searchsorted(lasts, offsets)
+        wrong = np.flatnonzero(greatest[places] != self._values[first : self._next])
+        if wrong.size and not self.findings:
+            entry = first + int(wrong[0])
+            self._add(
+                entry,
+                "index-entry",
+                f"timestamp {self._values[entry]} at offset {self._offsets[entry]}, the greatest up to there is "
+                f"{greatest[places[wrong[0]]]}",
+            )
+
+    def skip(self) -> None:
+        """Judge nothing behind this: a part of the log is damaged, and its timestamps are not known."""
+        self._keep(self._next)
+
+    def finish(self, *, is_whole: bool) -> list[Finding]:
+        """Return the findings; *is_whole*: the log was read to its end."""
+        self.is_beyond = is_whole and self._next < len(self._offsets)
+        if self.is_beyond:
+            self._add(
+                self._next,
+                "index-entry",
+                f"offset {self._offsets[self._next]} is behind the end of the log, {self._last_offset}",
+            )
+        return self.findings
+
+
+def check_transaction_index(
+    file: str,
+    entries: Entries,
+    expected: Entries,
+    *,
+    end_offset: int,
+    is_complete: bool,
+    is_compacted: bool,
+) -> list[Finding]:
+    """Return what is wrong with a `.txnindex`.
+
+    Args:
+        file: its name.
+        entries: ABORTED_TXN_DTYPE, the file's.
+        expected: the same, as the segment's markers tell them.
+        end_offset: behind the last offset of the segment; the greatest int64 where that is not known.
+        is_complete: whether all producers were known at the segment's start.
+        is_compacted: whether batches, markers too, may have gone.
+    """
+    findings = []
+    by_marker = {(int(row["producer_id"]), int(row["last_offset"])): row for row in expected}
+    last = -1
+    for number, entry in enumerate(entries):
+        marker = int(entry["producer_id"]), int(entry["last_offset"])
+        known = by_marker.pop(marker, None)
+        words = None
+        if marker[1] >= end_offset:
+            words = f"last offset {marker[1]} is behind the end of the segment, {end_offset}"
+        elif int(entry["version"]) != 0:
+            words = f"version {entry['version']}"
+        elif marker[1] <= last:
+            words = f"last offset {marker[1]} is not above the one before"
+        elif not 0 <= int(entry["first_offset"]) <= marker[1]:
+            words = f"offsets {entry['first_offset']} to {marker[1]}"
+        elif known is None and is_complete and not is_compacted:
+            words = f"no abort marker of producer {marker[0]} at offset {marker[1]}"
+        elif (
+            known is not None
+            and int(known["first_offset"]) != int(entry["first_offset"])
+            and not is_compacted
+        ):
+            words = f"first offset {entry['first_offset']}, the transaction begins at {known['first_offset']}"
+        elif _is_wrong_stable_offset(entry, known, is_complete=is_complete and not is_compacted):
+            words = f"last stable offset {entry['last_stable_offset']}"
+        last = max(last, marker[1])
+        if words is not None:
+            position = number * layout.ABORTED_TXN_DTYPE.itemsize
+            findings.append(
+                Finding(file=file, position=position, rule="transaction-index-entry", detail=words)
+            )
+    if by_marker and not is_compacted:
+        (producer_id, offset), _ = min(by_marker.items(), key=lambda item: item[0][1])
+        detail = (
+            f"the abort of producer {producer_id} at offset {offset} has no entry: it is read as committed"
+        )
+        findings.append(Finding(file=file, position=None, rule="transaction-index-missing", detail=detail))
+    return findings
+
+
+def _is_wrong_stable_offset(entry: np.void, known: np.void | None, *, is_complete: bool) -> bool:
+    stable = int(entry["last_stable_offset"])
+    if not 0 <= stable <= int(entry["last_offset"]) + 1:
+        return True
+    if known is None or not is_complete:
+        return False
+    return stable != int(known["last_stable_offset"])

@@ -1,0 +1,81 @@
+"""Producers' sequences over the segments of a log: where a producer does not go on as any leader would demand of it.
+
+Nothing of it is damage. A broker forgets producers: by time, where it reads the log again from a later start, and with
+the segments that hold them; and then it takes what comes. So silence, gaps and the start of the log end what is known,
+and the rest is worth a note.
+
+Kafka: ProducerAppendInfo.checkProducerEpoch, checkSequence.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from native.producer_sequences import BREAK_DTYPE, SequenceBreak, SequenceFold
+from recovery.check.finding import Finding
+from recovery.check.task import SegmentResult, SegmentTask
+from segfmt.layout import NO_SEQUENCE
+
+_WHY = "records may be missing, or the broker had forgotten the producer"
+
+
+_RULES = {SequenceBreak.SEQUENCE: "sequence-gap", SequenceBreak.EPOCH: "producer-epoch"}
+
+
+def fold_of(task: SegmentTask) -> SequenceFold | None:
+    """Return what takes in the batches of a segment; None where sequences are not followed."""
+    return None if task.expiration_ms is None else SequenceFold(task.expiration_ms, task.log_start_offset)
+
+
+class SequenceChecks:
+    """The walk over a log's segments.
+
+    Args:
+        expiration_ms: a producer that was silent so long may have been forgotten.
+        log_start_offset: nothing is said of what lies before it.
+    """
+
+    def __init__(self, *, expiration_ms: int, log_start_offset: int) -> None:
+        self._fold = SequenceFold(expiration_ms, log_start_offset)
+
+    def take(self, result: SegmentResult) -> None:
+        """Take in the next segment."""
+        self._fold.take(result.sequences)
+
+    def finish(self, results: Sequence[SegmentResult]) -> list[Finding]:
+        """Return what was found in *results*, all that were taken in, ascending."""
+        total = self._fold.result()
+        breaks = np.frombuffer(total.breaks, BREAK_DTYPE)
+        bases = [result.task.base_offset for result in results]
+        findings = []
+        for found in breaks:
+            task = results[max(0, bisect_right(bases, int(found["offset"])) - 1)].task
+            findings.append(
+                Finding(
+                    file=task.log,
+                    position=int(found["position"]),
+                    rule=_RULES[found["kind"]],
+                    detail=_words(found),
+                    severity="note",
+                    is_flushed=task.is_flushed,
+                )
+            )
+        more = total.break_count - len(findings)
+        if more:
+            words = f"{findings[-1].detail}. {more} more like this follow in the log"
+            findings[-1] = replace(findings[-1], detail=words)
+        return findings
+
+
+def _words(found: np.void) -> str:
+    """Say what a break is, a row of BREAK_DTYPE."""
+    who = f"producer {found['producer_id']}, epoch {found['epoch']}"
+    if found["kind"] == SequenceBreak.EPOCH:
+        return f"{who}: its epoch was {found['last_epoch']} before; {_WHY}"
+    if found["last_sequence"] == NO_SEQUENCE:
+        return f"{who}: its epoch begins with sequence {found['sequence']}, not 0; {_WHY}"
+    return f"{who}: sequence {found['sequence']} follows {found['last_sequence']}; {_WHY}"

@@ -1,0 +1,103 @@
+"""One log dir in the hands of a scrub: what was found so far, and its part of the report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from recovery.check.finding import FileVerdict, Finding, findings_by_file
+from recovery.check.log_dir_files import LogDirFiles
+from recovery.check.report import LogDirScrub
+from recovery.logdir.identity import contradictions
+from segfmt.filenames import SNAPSHOT_SUFFIX, FileKind, PartitionFolder, file_kind
+
+
+@dataclass(slots=True, kw_only=True)
+class ScrubbedDir:
+    """A log dir in hand."""
+
+    log_dir: str
+    is_live: bool
+    files: LogDirFiles
+    verdicts: list[FileVerdict] = field(default_factory=list)
+    log_dir_findings: list[Finding] = field(default_factory=list)
+    finished_count: int = 0
+    segment_count: int = 0
+    batch_count: int = 0
+    error: str | None = None
+    partitions: list[PartitionFolder] = field(default_factory=list)
+
+    def report(self) -> LogDirScrub:
+        """Return what was found in the dir."""
+        by_file = findings_by_file(self.log_dir_findings)
+        own = [
+            FileVerdict(
+                path=os.path.join(self.log_dir, name),
+                kind=name if name in self.files.sizes else "folder",
+                checked_bytes=self.files.sizes.get(name, 0),
+                findings=tuple(by_file.get(name, ())),
+            )
+            for name in sorted({*self.files.sizes, *by_file})
+        ]
+        return LogDirScrub(
+            log_dir=self.log_dir,
+            is_live=self.is_live,
+            had_clean_shutdown=self.files.had_clean_shutdown,
+            error=self.error,
+            skipped=tuple(self.files.skipped),
+            partition_count=self.finished_count,
+            segment_count=self.segment_count,
+            batch_count=self.batch_count,
+            files=tuple(sorted([*own, *self.verdicts], key=lambda verdict: verdict.path)),
+        )
+
+
+def find_contradictions(dirs: Sequence[ScrubbedDir], *, node_id: int | None) -> None:
+    """Find what log dirs contradict each other in: the cluster, the node, their ids, a partition in two places.
+
+    Args:
+        node_id: of the configuration; None where it has none.
+    """
+    metas = {one.log_dir: one.files.meta for one in dirs if one.files.meta is not None}
+    findings = {one.log_dir: one.log_dir_findings for one in dirs}
+    for log_dir, problem in contradictions(metas, node_id=node_id):
+        findings[log_dir].append(
+            Finding(file=problem.file, position=None, rule="another-node", detail=problem.rule)
+        )
+    places: dict[tuple[str, int, str], str] = {}
+    for one in dirs:
+        for folder in one.files.folders:
+            path = os.path.join(one.log_dir, folder.name)
+            key = folder.topic, folder.partition, folder.state.value
+            other = places.setdefault(key, path)
+            if other != path and not one.is_live:
+                one.log_dir_findings.append(
+                    Finding(
+                        file=folder.name,
+                        position=None,
+                        rule="duplicate-partition",
+                        detail=f"the same partition lies in {other}",
+                    )
+                )
+
+
+def log_sizes(log_dir: str, folder: str) -> list[int]:
+    """Return the sizes of the segments in a folder, none where it cannot be listed."""
+    try:
+        with os.scandir(os.path.join(log_dir, folder)) as entries:
+            return [
+                entry.stat().st_size
+                for entry in entries
+                if file_kind(entry.name) is FileKind.LOG and entry.is_file()
+            ]
+    except OSError:
+        return []  # said when the folder is opened
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a file by its name, as verdicts have it."""
+    kind = file_kind(name)
+    if kind is FileKind.OTHER:
+        return name
+    return SNAPSHOT_SUFFIX[1:] if kind is FileKind.SNAPSHOT else kind.value

@@ -1,0 +1,407 @@
+"""One segment read from end to end and checked: its batches, their records, its offset and time index.
+
+Everything is read into windows that each thread owns. Indexes are read before the log, so that a live broker's entries
+lead into what is then read.
+
+A batch whose checksum is wrong is passed over where a sound one is found behind it, by its own length or by an index
+entry; the checks go on there.
+"""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from native.batch_headers import HEADER_ROW_DTYPE, HeaderRows, HeaderWalk, WalkEnd, walk_headers
+from native.raw_scan import RawScan, Stop
+from native.segment_scan import SegmentScanner
+from recovery.check.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
+from recovery.check.finding import Finding
+from recovery.check.rules.batches import BatchChecks
+from recovery.check.rules.indexes import (
+    OffsetIndexChecks,
+    TimeIndexChecks,
+    size_findings,
+    without_preallocated,
+)
+from recovery.check.rules.records import RecordChecks
+from recovery.check.rules.sequences import fold_of
+from recovery.check.segment_files import OpenedLog, SegmentFiles
+from recovery.check.segment_window import (
+    WINDOW_BYTES,
+    first_batch_bytes,
+    skipped_words,
+    stop_words,
+    window_buffer,
+)
+from recovery.check.task import Piece, Reading, SegmentResult, SegmentTask, Tail
+from recovery.read.partition_files import SLACK_BYTES, decide_control
+from segfmt import layout
+from segfmt.filenames import offset_index_name, time_index_name
+from segfmt.offset_index import view_offset_index
+from segfmt.time_index import view_time_index
+
+LARGE_BATCH_BYTES = 64 << 20
+"""A batch that is longer is checked by its CRC alone, piece by piece."""
+_MOST_DAMAGED, _MOST_PROBES = 100, 64
+_SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
+
+
+def scrub_segment(task: SegmentTask, reading: Reading, files: SegmentFiles) -> SegmentResult:
+    """Read and check one segment, whose *files* are in a folder or in an archive.
+
+    Raises:
+        OSError: the log or an index cannot be opened. An error further on is a finding.
+    """
+    return _SegmentScrub(task, reading, files).run()
+
+
+class _SegmentScrub:
+    def __init__(self, task: SegmentTask, reading: Reading, files: SegmentFiles) -> None:
+        self._task = task
+        self._files = files
+        self._reading = reading
+        self._result = SegmentResult(task=task)
+        self._batches = BatchChecks(
+            file=task.log,
+            base_offset=task.base_offset,
+            next_base_offset=task.next_base_offset,
+            sequences=fold_of(task),
+        )
+        self._records = RecordChecks(task.log, reading.one_at_a_time) if task.is_deep else None
+        self._scanner: SegmentScanner | None = None
+        self._snapshot_offsets = list(task.snapshot_offsets)
+        self._damaged = 0
+        self._end = 0
+        self._position = 0
+
+    def run(self) -> SegmentResult:
+        task, result = self._task, self._result
+        self._index = OffsetIndexChecks(
+            offset_index_name(task.base_offset), task.base_offset, self._entries(is_time=False)
+        )
+        self._time_index = TimeIndexChecks(
+            time_index_name(task.base_offset), task.base_offset, self._entries(is_time=True)
+        )
+        self._log: OpenedLog = self._files.open(task.log)
+        try:
+            self._end = self._log.end_position
+            self._read_batches()
+            self._log.leave(self._end)
+        except (OSError, MemoryError) as error:  # what was read until then counts
+            self._end_piece(is_broken=True)
+            result.is_whole = False
+            self._find(self._position, "unreadable", str(error) or "too little memory", is_unchecked=True)
+        finally:
+            self._log.close()
+        result.checked_bytes[task.log] = self._end
+        result.findings += self._batches.findings
+        result.findings += self._index.finish(self._end, is_whole=result.is_whole)
+        result.findings += self._time_index.finish(is_whole=result.is_whole)
+        result.indexes_beyond = [one.file for one in (self._index, self._time_index) if one.is_beyond]
+        if self._records is not None:
+            result.findings += self._records.findings
+        result.findings = [replace(found, is_flushed=task.is_flushed) for found in result.findings]
+        gaps = self._batches.gaps if self._records is None else [*self._batches.gaps, *self._records.gaps]
+        result.gaps = [replace(found, is_flushed=task.is_flushed) for found in gaps]
+        result.epoch_runs = self._batches.epoch_runs
+        if self._batches.sequences is not None:
+            result.sequences = self._batches.sequences.result()
+        result.has_compacted = self._batches.has_compacted
+        result.first_offset, result.last_offset = self._batches.first_offset, self._batches.last_offset
+        result.batch_count = self._batches.batch_count
+        result.max_timestamp_ms = self._batches.max_timestamp_ms
+        self._note_sparse_index()
+        return result
+
+    # -- indexes ---------------------------------------------------------------------------------------------
+
+    def _entries(self, *, is_time: bool) -> npt.NDArray[np.void]:
+        """Return the entries of an index file that is there, none for one that is not."""
+        task = self._task
+        name = time_index_name(task.base_offset) if is_time else offset_index_name(task.base_offset)
+        data = b""
+        if task.has_indexes:
+            data, size = self._read_index(name)
+            entry_bytes = (layout.TIME_INDEX_DTYPE if is_time else layout.OFFSET_INDEX_DTYPE).itemsize
+            self._result.findings += size_findings(name, size, entry_bytes)
+        entries = view_time_index(data) if is_time else view_offset_index(data)
+        return without_preallocated(entries) if task.may_be_preallocated else entries
+
+    def _read_index(self, name: str) -> tuple[bytes, int]:
+        """Return the bytes of an index and its size; nothing where it is missing, which is judged elsewhere."""
+        try:
+            data, size = self._files.read_index(name, self._reading.limit.take)
+        except FileNotFoundError:
+            return b"", 0
+        except OSError as error:
+            self._find(None, "unreadable", str(error), file=name, is_unchecked=True)
+            return b"", 0
+        self._result.checked_bytes[name] = len(data)
+        if size > len(data) and not self._task.may_be_preallocated:
+            self._find(None, "index-size", f"{size} bytes, of which {len(data)} were read", file=name)
+        return data, size
+
+    def _note_sparse_index(self) -> None:
+        """Note an index without entries where one would be expected."""
+        task, result = self._task, self._result
+        if not task.has_indexes or not result.is_whole or not self._batches.batch_count:
+            return
+        name = time_index_name(task.base_offset)
+        if (
+            not len(self._time_index.entries)
+            and self._batches.max_timestamp_ms >= 0
+            and task.tail is Tail.CLOSED
+            and name in result.checked_bytes
+        ):
+            words = "no entry, although batches have timestamps"
+            self._find(None, "index-sparse", words, file=name, is_note=True)
+
+    # -- the log ---------------------------------------------------------------------------------------------
+
+    def _read_batches(self) -> None:
+        position, wanted = 0, WINDOW_BYTES
+        while True:
+            window = self._read_window(position, wanted)
+            walk = walk_headers(window[SLACK_BYTES:], position=position, end_position=self._end)
+            behind = self._take(window, walk)
+            if behind is not None:  # damage: go on elsewhere
+                if behind < 0:
+                    return
+                position, wanted = behind, WINDOW_BYTES
+                continue
+            if walk.end in (WalkEnd.END, WalkEnd.TORN, WalkEnd.BAD_LENGTH):
+                self._end_piece()
+                behind = self._judge_end(walk)
+                if behind is None:
+                    return
+                position, wanted = behind, WINDOW_BYTES
+                continue
+            wanted = WINDOW_BYTES
+            if walk.end is WalkEnd.NEED_BYTES and walk.position == position:
+                wanted = first_batch_bytes(window)
+                if wanted > LARGE_BATCH_BYTES:
+                    behind = self._take_large(position, wanted)
+                    if behind is None:
+                        return
+                    position, wanted = behind, WINDOW_BYTES
+                    continue
+            position = walk.position
+
+    def _read_window(self, position: int, wanted: int) -> npt.NDArray[np.uint8]:
+        """Return the slack and up to *wanted* bytes behind it."""
+        if wanted <= WINDOW_BYTES:
+            wanted = min(wanted, max(self._reading.limit.window_bytes, layout.RECORD_BATCH_OVERHEAD_BYTES))
+        size = max(0, min(wanted, self._end - position))
+        self._position = position
+        self._reading.limit.take(size)
+        self._log.leave(position)
+        self._log.approach(position)
+        buffer = window_buffer(SLACK_BYTES + size)
+        count = self._log.read_at(buffer[SLACK_BYTES:], position)
+        if count < size:
+            raise OSError(errno.EIO, "the file became shorter while it was read", self._task.log)
+        self._reading.on_bytes(0)
+        return buffer
+
+    def _take(self, window: npt.NDArray[np.uint8], walk: HeaderWalk) -> int | None:
+        """Check the batches of *walk*.
+
+        Returns:
+            Where to go on after damage, -1 for nowhere; None where all are sound.
+        """
+        rows = walk.rows
+        start = 0
+        while start < len(rows):
+            part = rows[start:]
+            is_at_snapshot = False
+            if self._snapshot_offsets:
+                reaches = part["base_offset"] >= self._snapshot_offsets[0]
+                if reaches.any():
+                    part, is_at_snapshot = part[: int(np.argmax(reaches))], True
+            behind = self._scan(window, rows, part)
+            if behind is not None:
+                return behind
+            start += len(part)
+            if is_at_snapshot:
+                self._end_piece(snapshot_offset=self._snapshot_offsets.pop(0))
+        return None
+
+    def _scan(self, window: npt.NDArray[np.uint8], rows: HeaderRows, part: HeaderRows) -> int | None:
+        """Scan the batches of *part*, which lie in *window* behind the first of *rows*."""
+        origin = int(rows["position"][0])
+        while len(part):
+            first = int(part["position"][0])
+            end = int(part["position"][-1] + part["size_bytes"][-1])
+            scanner = self._open_scanner(first)
+            while not scanner.finished and scanner.position < end:  # it comes back at some control batches
+                scanner.feed(window[scanner.position - origin : SLACK_BYTES + end - origin], SLACK_BYTES)
+                while scanner.paused_control:
+                    decide_control(scanner, window[SLACK_BYTES + scanner.control_position - origin :])
+            scan = scanner.result() if scanner.finished else None
+            if scan is None or scan.stop is Stop.END:
+                self._check(window, rows, part)
+                return None
+            good = part[part["position"] < scan.valid_bytes]
+            if scan.stop in _SKIPPED_STOPS:
+                at = int(np.searchsorted(part["position"], scan.stop_position))
+                self._check(window, rows, part[: at + 1])
+                self._find_skipped(scan)
+                self._end_piece(is_broken=True)
+                part = part[at + 1 :]
+                continue
+            self._check(window, rows, good)
+            self._end_piece(is_broken=True)
+            return self._pass_over(scan.stop_position, stop_words(scan), "checksum", part[len(good) :])
+        return None
+
+    def _check(self, window: npt.NDArray[np.uint8], rows: HeaderRows, good: HeaderRows) -> None:
+        if not len(good):
+            return
+        origin, first = int(rows["position"][0]), int(good["position"][0])
+        end = int(good["position"][-1] + good["size_bytes"][-1])
+        self._batches.take(good)
+        self._index.take(good, end)
+        self._time_index.take(good)
+        if self._records is not None:
+            self._records.take(window[SLACK_BYTES + first - origin : SLACK_BYTES + end - origin], good)
+        self._reading.on_bytes(end - first)
+
+    def _find_skipped(self, scan: RawScan) -> None:
+        if scan.stop is Stop.OFFSET_OVERFLOW:
+            return  # its offsets are said to be out of range already
+        rule, words = skipped_words(scan)
+        self._find(scan.stop_position, rule, words)
+
+    # -- pieces ----------------------------------------------------------------------------------------------
+
+    def _open_scanner(self, position: int) -> SegmentScanner:
+        if self._scanner is None:
+            self._scanner = SegmentScanner(
+                base_offset=self._task.base_offset,
+                size_bytes=self._end,
+                start_position=position,
+                build_index=False,
+                settles_txns=False,
+            )
+        return self._scanner
+
+    def _end_piece(self, *, snapshot_offset: int | None = None, is_broken: bool = False) -> None:
+        """Close the scan, at a snapshot, before bytes that are left out, or at the end."""
+        scanner, self._scanner = self._scanner, None
+        if scanner is None:
+            scanner = SegmentScanner(base_offset=0, size_bytes=0, build_index=False)  # of nothing
+        elif not scanner.finished:
+            scanner.end_here()
+        scan = scanner.result()
+        self._result.pieces.append(Piece(scan=scan, snapshot_offset=snapshot_offset, is_broken=is_broken))
+
+    # -- damage ----------------------------------------------------------------------------------------------
+
+    def _judge_end(self, walk: HeaderWalk) -> int | None:
+        """Judge where the walk ends; return where to go on, None for nowhere."""
+        left = self._end - walk.position
+        if left == 0:
+            return None
+        if walk.end is WalkEnd.END:
+            self._find_tail(walk.position, f"{left} bytes that are no batch", "trailing-bytes", is_short=True)
+            return None
+        if walk.end is WalkEnd.TORN:
+            words = f"the batch reaches beyond the end of the file, {self._end}"
+            behind = self._pass_over(walk.position, words, "torn-batch", walk.rows[:0])
+        else:
+            words = "a batch length that cannot be"
+            behind = self._pass_over(walk.position, words, "batch-length", walk.rows[:0])
+        return None if behind < 0 else behind
+
+    def _pass_over(self, position: int, words: str, rule: str, rest: HeaderRows) -> int:
+        """Note damage at *position*; return where a sound batch follows, -1 for nowhere."""
+        self._damaged += 1
+        behind = -1
+        if self._damaged < _MOST_DAMAGED:
+            behind = self._find_sound(position, rest)
+        if behind < 0:
+            self._find_tail(position, words, rule)
+            self._result.is_whole = False
+            self._reading.on_bytes(self._end - position)
+            return -1
+        self._find(position, rule, f"{words}; sound batches follow from byte {behind} on")
+        self._skip(behind)
+        self._reading.on_bytes(behind - position)
+        if self._result.pieces and not self._result.pieces[-1].is_broken:
+            self._result.pieces[-1] = replace(self._result.pieces[-1], is_broken=True)
+        return behind
+
+    def _skip(self, behind: int) -> None:
+        self._batches.skip()
+        self._index.skip(behind)
+        self._time_index.skip()
+        if self._records is not None:
+            self._records.skip()
+
+    def _find_sound(self, position: int, rest: HeaderRows) -> int:
+        """Return where the next sound batch begins, -1 where none is found."""
+        candidates = (rest["position"] + rest["size_bytes"])[:_MOST_PROBES].tolist()
+        entries = self._index.entries["position"].astype(np.int64)
+        following = entries[entries > position][:_MOST_PROBES]
+        for candidate in sorted({*candidates, *following.tolist()}):
+            if is_sound_batch(
+                self._log,
+                candidate,
+                self._end,
+                base_offset=max(self._task.base_offset, self._batches.last_offset or 0),
+                most_bytes=LARGE_BATCH_BYTES,
+            ):
+                return int(candidate)
+        return -1
+
+    def _find_tail(self, position: int, words: str, rule: str, *, is_short: bool = False) -> None:
+        """Note damage with nothing sound behind it, as what it means at this end of the log."""
+        tail = self._task.tail
+        left = self._end - position
+        is_zero = tail is not Tail.CLOSED and is_zero_range(self._log, position, self._end)
+        if tail is Tail.LIVE and (is_zero or rule in ("torn-batch", "trailing-bytes")):
+            return
+        if tail in (Tail.LIVE, Tail.CLOSED):
+            self._find(position, rule, words)
+            return
+        if is_zero:
+            words = f"{left} bytes of zeros"
+        is_note = tail is Tail.UNCLEAN and is_zero and self._task.is_preallocated
+        not_judged = "" if is_short else f"; the log ends here, {left} bytes before the file"
+        self._find(position, tail.value, f"{words}{not_judged}", is_note=is_note)
+
+    def _take_large(self, position: int, size_bytes: int) -> int | None:
+        """Check the CRC of a batch that is too large for a window; return where to go on, None for nowhere."""
+        self._end_piece(is_broken=True)
+        if is_sound_large_batch(self._log, position, size_bytes, self._reading.limit.take):
+            self._skip(position + size_bytes)
+            if self._task.is_deep:
+                self._find(position, "too-large", f"a batch of {size_bytes} bytes", is_unchecked=True)
+            self._reading.on_bytes(size_bytes)
+            return position + size_bytes
+        behind = self._pass_over(position, "checksum mismatch", "checksum", np.empty(0, HEADER_ROW_DTYPE))
+        return None if behind < 0 else behind
+
+    def _find(
+        self,
+        position: int | None,
+        rule: str,
+        detail: str,
+        *,
+        file: str | None = None,
+        is_note: bool = False,
+        is_unchecked: bool = False,
+    ) -> None:
+        self._result.findings.append(
+            Finding(
+                file=self._task.log if file is None else file,
+                position=position,
+                rule=rule,
+                detail=detail,
+                severity="note" if is_note else "unchecked" if is_unchecked else "damage",
+            )
+        )

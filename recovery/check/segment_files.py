@@ -1,0 +1,149 @@
+"""How the scrub of a segment reads its files: from a folder here, from an archive elsewhere.
+
+Everything in a folder is read with `pread`: nothing that a live broker does to a file can end the process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.read.file_system import fill, open_file
+from recovery.read.page_cache import STEP_BYTES, CachedFile
+
+MOST_INDEX_BYTES = 32 << 20
+
+
+class OpenedLog(Protocol):
+    """A file that is read forwards, window by window."""
+
+    @property
+    def end_position(self) -> int:
+        """Its size in bytes when it was opened."""
+        ...
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        ...
+
+    def approach(self, position: int) -> None:
+        """Have what stands behind *position* read ahead."""
+        ...
+
+    def leave(self, position: int) -> None:
+        """Forget what stands before *position*."""
+        ...
+
+    def close(self) -> None:
+        """Give it back."""
+        ...
+
+
+class SegmentFiles(Protocol):
+    """The files of a segment, by the names that Kafka gives them."""
+
+    def open(self, name: str) -> OpenedLog:
+        """Open a log.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        ...
+
+    def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+        """Return the first bytes of an index, as many as are looked at, and its size.
+
+        *take* is asked before they are read.
+
+        Raises:
+            FileNotFoundError: there is none.
+            OSError: it cannot be read.
+        """
+        ...
+
+
+class OpenedFile:
+    """A file of a file system.
+
+    Args:
+        path: of the file.
+        gives_back: whether what is read from disk leaves the page cache again.
+    """
+
+    def __init__(self, path: str, *, gives_back: bool = False) -> None:
+        self._descriptor = open_file(path)
+        try:
+            self._size_bytes = os.fstat(self._descriptor).st_size
+            self._cached: CachedFile | None = None
+            if gives_back or self._size_bytes > STEP_BYTES:  # what is smaller comes at once
+                self._cached = CachedFile(self._descriptor, gives_back=gives_back)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    @property
+    def end_position(self) -> int:
+        """Size of the file when it was opened."""
+        return self._size_bytes
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were."""
+        return fill(memoryview(target.data), self._descriptor, position)
+
+    def approach(self, position: int) -> None:
+        """Have what stands behind *position* read from disk."""
+        if self._cached is not None:
+            self._cached.approach(position)
+
+    def leave(self, position: int) -> None:
+        """Give back what stands before *position* and was not in the page cache before."""
+        if self._cached is not None:
+            self._cached.leave(position)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+class FolderSegmentFiles:
+    """The files of a segment in a partition's folder.
+
+    Args:
+        folder: its path.
+        drops_cache: whether what is read from disk leaves the page cache again.
+    """
+
+    def __init__(self, folder: str, *, drops_cache: bool = False) -> None:
+        self._folder = folder
+        self._drops_cache = drops_cache
+
+    def open(self, name: str) -> OpenedFile:
+        """Open a log."""
+        return OpenedFile(os.path.join(self._folder, name), gives_back=self._drops_cache)
+
+    def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
+        """Return the first bytes of an index, and its size; what has its name and is no file is none."""
+        path = os.path.join(self._folder, name)
+        try:
+            descriptor = open_file(path)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise FileNotFoundError(errno.ENOENT, "no regular file", path) from error
+            raise
+        try:
+            found_bytes = os.fstat(descriptor).st_size
+            size = min(found_bytes, MOST_INDEX_BYTES)
+            take(size)
+            data = np.zeros(size, np.uint8)
+            return data[: fill(memoryview(data.data), descriptor, 0)].tobytes(), found_bytes
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,114 @@
+"""What the scrub of a segment is given and gives back. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import field
+from enum import Enum
+
+from native.producer_sequences import Sequences
+from native.raw_scan import RawScan
+from recovery.check.finding import Finding
+from recovery.check.rules.batches import EpochRun
+from recovery.read.rate_limit import RateLimit
+from segfmt import layout
+from segfmt.value_class import dataclass
+
+
+class Tail(Enum):
+    """What an unclean end of a segment means."""
+
+    CLOSED = "closed"  # damage
+    LIVE = "live"  # the active segment of a live broker: its last batch is being written
+    LYING = "lying-marker"  # the active segment of a log dir with a clean-shutdown marker
+    UNCLEAN = "unclean-tail"  # an unflushed segment of a log dir without one: recovery cuts it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentTask:
+    """One segment to be read.
+
+    Attributes:
+        folder: path of the partition's folder.
+        log: the log's name; not always that of the base offset (`.swap`, snapshots of the metadata log).
+        next_base_offset: of the segment behind it, None for the last one.
+        tail: what an unclean end means.
+        is_flushed: whether it lies before the recovery point.
+        may_be_preallocated: whether its indexes may end in zeros.
+        has_indexes: whether there are indexes to look at.
+        snapshot_offsets: inside the segment, ascending: where the producers' state is to be told.
+        expiration_ms: a producer that was silent so long may have been forgotten; None: sequences are not followed.
+        log_start_offset: of the log, if it lies in the segment or behind it; else 0.
+    """
+
+    folder: str
+    base_offset: int
+    log: str
+    next_base_offset: int | None
+    tail: Tail = Tail.CLOSED
+    is_flushed: bool = True
+    is_preallocated: bool = False
+    may_be_preallocated: bool = False
+    has_indexes: bool = True
+    is_deep: bool = False
+    snapshot_offsets: tuple[int, ...] = ()
+    expiration_ms: int | None = None
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What producers did in a part of a segment.
+
+    Attributes:
+        scan: of the part.
+        snapshot_offset: of the snapshot at the part's end, None where there is none.
+        is_broken: whether bytes behind it were left out, so that nothing is known of producers from there on.
+    """
+
+    scan: RawScan
+    snapshot_offset: int | None = None
+    is_broken: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentResult:
+    """What was found in a segment.
+
+    Attributes:
+        checked_bytes: by file name.
+        sequences: of producers, where they are followed.
+        indexes_beyond: the indexes with an entry behind the end of the log.
+        is_whole: whether the log was read to its end.
+    """
+
+    task: SegmentTask
+    findings: list[Finding] = field(default_factory=list)
+    gaps: list[Finding] = field(default_factory=list)
+    epoch_runs: list[EpochRun] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    sequences: Sequences = Sequences()
+    checked_bytes: dict[str, int] = field(default_factory=dict)
+    indexes_beyond: list[str] = field(default_factory=list)
+    has_compacted: bool = False
+    first_offset: int | None = None
+    last_offset: int | None = None
+    batch_count: int = 0
+    max_timestamp_ms: int = layout.NO_TIMESTAMP_MS
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How segments are read: shared by all threads.
+
+    Attributes:
+        limit: on bytes a second.
+        on_bytes: told how many bytes of a log were read, by the thread that did.
+        one_at_a_time: held while a large batch is opened.
+    """
+
+    limit: RateLimit
+    on_bytes: Callable[[int], None]
+    one_at_a_time: AbstractContextManager[object]

@@ -1,0 +1,4 @@
+"""The driver of a recovery: all log dirs of a broker, their threads and processes, the hand-off, the report.
+
+Begin with `api`, the library call; then `run`, `log_dir_run` and `partition_run`, each one level below.
+"""

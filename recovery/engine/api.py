@@ -1,0 +1,307 @@
+"""`recovery.recover`: the local run as a library call. Settings and locks are made ready here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Literal
+
+from recovery.broker.cluster_metadata import ClusterMetadata
+from recovery.broker.config import (
+    REMOTE_LOG_STORAGE_SYSTEM_ENABLE,
+    REMOTE_STORAGE_ENABLE,
+    BrokerConfig,
+    assumed_defaults,
+)
+from recovery.broker.settings import Layer
+from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
+from recovery.engine.pool import Processes
+from recovery.engine.report import RecoveryReport
+from recovery.engine.run import Engine
+from recovery.errors import UsageError
+from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
+from recovery.logdir.identity import Identity, identify
+from recovery.logdir.lock import LogDirLocks
+from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
+from recovery.logdir.older_brokers import older_version, place_problems
+from recovery.logdir.quarantine_place import write_problem
+from recovery.problem import Problem
+from recovery.read.file_system import absolute, is_there
+from recovery.read.rate_limit import refuse_wrong_rate
+from recovery.stop_request import StopRequest
+from recovery.watch.events import Observer, Remark
+from segfmt.errors import FormatError
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, CLUSTER_METADATA_FOLDER, CLUSTER_METADATA_TOPIC
+
+_MOST_NAMED = 5
+
+
+def recover(
+    log_dirs: Sequence[str] | None,
+    *,
+    config: Mapping[str, str] | None = None,
+    config_notes: Iterable[str] = (),
+    is_config_complete: bool | None = None,
+    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    now_ms: int | None = None,
+    dry_run: bool = False,
+    handoff: Literal["clean-shutdown", "recovery-point", "none"] = "clean-shutdown",
+    threads: int | None = None,
+    quarantine_dir: str | None = None,
+    keep_deleted: bool = False,
+    force: bool = False,
+    repair: bool = False,
+    restart: bool = False,
+    max_bytes_per_second: int | None = None,
+    drop_cache: bool = False,
+    processes: Processes = "auto",
+    observers: Iterable[Observer] = (),
+    stop: StopRequest | None = None,
+    acknowledge: bool = True,
+) -> RecoveryReport:
+    """Recover the log dirs of a stopped broker as a 4.3.1 broker would, and hand them back.
+
+    Args:
+        log_dirs: paths; None for those in *config*.
+        config: the broker's properties, as in its server.properties.
+        config_notes: what is to be said of the place they are from; notes of the run.
+        is_config_complete: whether these are all of the broker's properties, so that what they leave out has Kafka's
+            default there; None for yes where the log dirs come from them. What is not known, and would decide
+            whether a log has a remote part, is assumed with a note, or its partition is refused.
+        topic_configs: settings by topic; they win over those in the metadata log.
+        now_ms: the clock by which producers expire, ms since 1970; None for now, or for that of an interrupted run.
+        dry_run: change nothing, say what would be done.
+        handoff: what the broker finds afterwards.
+        threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
+        quarantine_dir: where cut bytes go; None for a sibling of each log dir.
+        keep_deleted: whether `.deleted` files, the broker's own pending deletions, are kept in quarantine.
+        force: recover as after an unclean shutdown, whatever the markers say.
+        repair: first move to quarantine what keeps a broker from loading, where that costs no batch.
+        restart: forget what an interrupted run has done, and begin anew.
+        max_bytes_per_second: read no more of the `.log` files, all threads together; None for no limit.
+        drop_cache: what had to be read from disk leaves the page cache behind the reader.
+        processes: whether each log dir gets a process of its own: `auto` where there are so many logs that it pays,
+            `always` or `never`. With a limit on bytes a second there is one process.
+        observers: told of all progress, from the threads that make it.
+        stop: lets somebody else end the run at the next safe place.
+        acknowledge: whether losses count as told once the report is returned; else `cut_ledger.acknowledge` says so.
+
+    Returns:
+        What became of every partition; `exit_code` says it in a number.
+
+    Raises:
+        UsageError: settings that Kafka does not accept, or no log dir.
+        LogDirLockedError: a broker runs, or another recovery; nothing was changed.
+        UnsafeError: a folder is not a broker's, a separate metadata.log.dir cannot be locked, or an interrupted run
+            had another configuration; nothing was changed.
+    """
+    _refuse_wrong_numbers(threads, max_bytes_per_second)
+    dirs = find_broker_dirs(log_dirs, config or {}, quarantine_dir=quarantine_dir)
+    run_config, paths = dirs.broker, dirs.log_dirs
+    # Locked before the metadata log is read: a broker would still write to it.
+    with LogDirLocks(dirs.locked_dirs, dry_run=dry_run) as locks:
+        place = absolute(run_config.metadata_log_dir)
+        metadata_first = tuple(dict.fromkeys((place, *paths)))
+        known_place = run_config.metadata_log_dir if log_dirs is None else None
+        identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
+        remarks = _warnings(*config_notes, *dirs.notes, *identity.notes)
+        # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
+        needed = {place} if log_dirs is None and topic_configs is None else set()
+        asked = (one for one in metadata_first if one in needed or one not in locks.offline)
+        topics_here = topics_in(paths)
+        metadata = _metadata(asked, topic_configs, topics_here=topics_here, remarks=remarks)
+        broker, topics = _settings(
+            run_config,
+            topic_configs,
+            metadata,
+            identity.node_id,
+            topics_here=topics_here,
+            is_config_complete=log_dirs is None if is_config_complete is None else is_config_complete,
+            remarks=remarks,
+        )
+        return Engine(
+            paths,
+            settings=lambda: topics.settings_of,
+            thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
+            now_ms=now_ms,
+            producer_id_expiration_ms=broker.producer_id_expiration_ms,
+            handoff=handoff,
+            dry_run=dry_run,
+            quarantine_dir=dirs.quarantine_dir,
+            keep_deleted=keep_deleted,
+            force=force,
+            repair=repair,
+            problems=_problems(identity, dirs, metadata, config or {}, force=force),
+            restart=restart,
+            observers=observers,
+            stop=stop,
+            remarks=remarks,
+            locks=locks,
+            max_bytes_per_second=max_bytes_per_second,
+            drop_cache=drop_cache,
+            processes=processes,
+            acknowledge=acknowledge,
+        ).run()
+
+
+def _warnings(*texts: str) -> list[Remark]:
+    return [Remark(text=text, level="warning") for text in texts]
+
+
+def _refuse_wrong_numbers(threads: int | None, max_bytes_per_second: int | None) -> None:
+    if threads is not None and threads < 1:
+        raise UsageError(f"--threads {threads}: expected at least 1")
+    refuse_wrong_rate(max_bytes_per_second)
+
+
+def _problems(
+    identity: Identity,
+    dirs: BrokerDirs,
+    metadata: ClusterMetadata | None,
+    config: Mapping[str, str],
+    *,
+    force: bool,
+) -> dict[str, tuple[Problem, ...]]:
+    """Return, by log dir, why it may not be touched: whose it is, and where quarantine would lie."""
+    older = older_version(metadata, identity.node_id, config)
+    places = place_problems(dirs.log_dirs, older) if dirs.quarantine_dir is None else {}
+    return {
+        one: (
+            *identity.problems.get(one, ()),
+            *places.get(one, ()),
+            *_quarantine_problems(one, dirs.quarantine_dir, force=force),
+        )
+        for one in dirs.log_dirs
+    }
+
+
+def _quarantine_problems(log_dir: str, quarantine_dir: str | None, *, force: bool) -> Iterator[Problem]:
+    """Yield why nothing of a log dir can be saved; in one with a marker there is most likely nothing to save."""
+    with suppress(OSError):  # it goes offline for that
+        if force or not is_there(os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)):
+            problem = write_problem(log_dir, quarantine_dir)
+            if problem is not None:
+                yield problem
+
+
+def _settings(
+    broker: BrokerConfig,
+    topic_configs: Mapping[str, Mapping[str, str]] | None,
+    metadata: ClusterMetadata | None,
+    node_id: int | None,
+    *,
+    topics_here: frozenset[str],
+    is_config_complete: bool,
+    remarks: list[Remark],
+) -> tuple[BrokerConfig, TopicConfigs]:
+    """Return the broker's settings with the dynamic ones, and those of the topics.
+
+    Whether the broker knows tiered storage is said by all of its properties or by this one setting, and by no
+    other. Where it is not said, a topic that asks for it is taken for tiered: to take its log for a plain one would
+    forget where it starts.
+    """
+    if metadata is None and topic_configs is None and is_config_complete:
+        _refuse_missing_metadata_dir(broker)
+    is_said = is_config_complete or any(
+        REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name in layer.values for layer in broker.layers
+    )
+    known = ClusterMetadata() if metadata is None else metadata
+    tiered = [] if is_said else _tiered_topics(known.topic_configs, topic_configs or {})
+    key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
+    if tiered:
+        broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
+    remarks += _warnings(*without_effect(topic_configs or {}, topics_here))
+    if not is_config_complete:
+        dynamic = (known.cluster_default, known.broker(node_id))
+        assumed = assumed_defaults(*(layer.values for layer in broker.layers), *dynamic)
+        words = f"no configuration of the broker (-c): Kafka's defaults stand for {', '.join(assumed)}"
+        remarks += [Remark(text=words)] if assumed else []
+    broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
+    topics = TopicConfigs(
+        broker=broker,
+        records=known.topic_configs,
+        overrides=topic_configs or {},
+        known_topics=None if metadata is None else frozenset(metadata.topic_ids),
+        is_remote_storage_known=is_said,
+        is_config_complete=is_config_complete,
+    )
+    if here := [
+        topic for topic in tiered if topic in topics_here and topics.settings_of(topic).remote_log_enabled
+    ]:
+        text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
+        remarks.append(Remark(text=text, level="warning"))
+    return broker, topics
+
+
+def _tiered_topics(
+    records: Mapping[str, Mapping[str, str]], overrides: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Return the topics whose own settings ask for tiered storage."""
+    name, kind = REMOTE_STORAGE_ENABLE.name, REMOTE_STORAGE_ENABLE.kind
+    texts = {topic: own[name] for of in (records, overrides) for topic, own in of.items() if name in own}
+    return sorted(topic for topic, text in texts.items() if kind.read(text))
+
+
+def _refuse_missing_metadata_dir(broker: BrokerConfig) -> None:
+    """Refuse where the metadata log has a place of its own and is not there: a disk that is not mounted, say."""
+    if broker.metadata_log_dir not in broker.log_dirs:
+        raise UsageError(
+            f"metadata.log.dir {broker.metadata_log_dir}: no {CLUSTER_METADATA_FOLDER} there, which has the topics' "
+            "settings. Nothing was changed. Remedy: check the path, and that its file system is mounted; or give the "
+            f"settings with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+        )
+
+
+def _missing_metadata(topics: list[str]) -> Remark:
+    """Return what is assumed without a metadata log, of *topics*, or of all."""
+    named = ", ".join(topics[:_MOST_NAMED])
+    more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
+    return Remark(
+        text=f"no __cluster_metadata-0 in the log dirs: {f'topics {named}{more}' if topics else 'topics'} get the "
+        "broker's default settings. If some have their own index.interval.bytes or segment.index.bytes, "
+        f"give them with {TOPIC_CONFIG_OPTION}",
+        level="warning",
+    )
+
+
+def _metadata(
+    dirs: Iterable[str],
+    topic_configs: Mapping[str, Mapping[str, str]] | None,
+    *,
+    topics_here: frozenset[str],
+    remarks: list[Remark],
+) -> ClusterMetadata | None:
+    """Return what the metadata log says, None where there is none, or none that can be read."""
+    try:
+        folder = find_metadata_folder(dirs)
+    except OSError as error:
+        raise UsageError(
+            f"{error}: the topics' settings are in the metadata log, and it cannot be looked at. "
+            f"Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+        ) from error
+    if folder is None:
+        others = sorted(topics_here - set(topic_configs or {}) - {CLUSTER_METADATA_TOPIC})
+        if others or not topic_configs:
+            remarks.append(_missing_metadata(others if topic_configs else []))
+        return None
+    try:
+        metadata = load_cluster_metadata(folder)
+    except FormatError as error:
+        if topic_configs is not None:
+            text = f"{folder}: {error}; settings come from {TOPIC_CONFIG_OPTION} alone"
+            remarks.append(Remark(text=text, level="warning"))
+            return None
+        raise UsageError(
+            f"{folder}: {error} ({error.kafka}: the node does not start). The topics' settings cannot be "
+            f"read from it. Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+        ) from error
+    except PermissionError as error:
+        raise UsageError(
+            f"{error}: the topics' settings are in it. Remedy: run this as the broker's user, or as root, or give them "
+            f"with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
+        ) from error
+    if metadata.damage is not None:
+        text = f"{folder}: settings are read up to offset {metadata.end_offset}: {metadata.damage}"
+        remarks.append(Remark(text=text))
+    return metadata

@@ -1,0 +1,512 @@
+"""Losses that nobody has been told of: what a run has cut or found missing, until a report that says so was printed.
+
+A run that is killed, or whose report nobody gets, has cut all the same, and the next one finds a sound log. So each
+cut is entered in a file of the log dir before it is made, and leaves it when a run over the log dir has ended and was
+heard. It lies there, and not in quarantine, because the next run may have another quarantine and no journal. A broker
+passes over it: LogManager.loadLogs looks at folders alone.
+
+    {"version": 1, "partition": "orders-3", "time_ms": 1795267859045, "quarantine": "/data/...", "cuts": [...]}
+    {"version": 1, "partition": "orders-3", "is_made": true}
+
+The second line says that the cut is made. Without it, a kill came before or just behind the cut, and files that are
+still the same, by inode and length, were not cut. Missing offsets (`"holes"`) are entered before the hand-over: the
+next run reads nothing then, and finds none. So is what `--repair` moves away (`"moved"`), which the next run does not
+see either.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from threading import Lock
+from typing import Any, Final
+
+from recovery.engine.report import (
+    CUT_LEDGER,
+    EarlierCut,
+    EarlierMove,
+    FileBefore,
+    LogDirReport,
+    PartitionReport,
+    RecoveryReport,
+)
+from recovery.errors import LogDirLockedError
+from recovery.load.model import Cut, Hole
+from recovery.logdir.user import give_to_owner_of
+from recovery.logdir.work_lock import WorkLocks
+from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.plan.commit import plain_name
+from recovery.read.file_system import is_there, keeps_inodes, look_at, naming, open_file
+from recovery.write.durable import opened, remove_file, sync, write_fully, write_new
+from segfmt.filenames import SWAP_SUFFIX
+
+_VERSION: Final = 1
+_MOST_BYTES: Final = 64 << 20
+_LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
+_CUT_FIELDS: Final = {
+    "file": str,
+    "base_offset": int,
+    "position": int,
+    "size_bytes": int,
+    "batch_count": int,
+    "reason": str,
+    "first_offset": int,
+    "last_offset": int,
+    "is_scattered": bool,
+}
+_HOLE_FIELDS: Final = {"first_offset": int, "last_offset": int, "before": str, "position": int}
+
+
+class CutLedger:
+    """The file of one log dir. Thread-safe."""
+
+    def __init__(self, log_dir: str) -> None:
+        self._log_dir = log_dir
+        self._path = os.path.join(log_dir, CUT_LEDGER)
+        self._lock = Lock()
+
+    def entries(self) -> tuple[EarlierCut, ...]:
+        """Return what is in the file; what is no line of this tool stands for a cut of which nothing is known.
+
+        A torn last line is of a run that was killed before it cut anything.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return _entries(self._read())
+
+    def settle(self, *, dry_run: bool = False) -> tuple[EarlierCut, ...]:
+        """Strike out what was entered and not cut before a kill, and return what is left.
+
+        Only before the next run cuts anything do the files tell one from the other.
+
+        Raises:
+            OSError: it cannot be read or written, or a file cannot be looked at.
+        """
+        with self._lock:
+            entries, moves = self.entries(), tuple(one._replace(is_made=True) for one in self.moves())
+            left = tuple(replace(one, is_made=True) for one in _made(self._log_dir, entries))
+            if not dry_run and (left != entries or not left or moves != _moves(self._read())):
+                self._write(left, moves)
+        return left
+
+    def moves(self) -> tuple[EarlierMove, ...]:
+        """Return what repairs have moved away, in the order in which they have; not what a kill has left in its place.
+
+        Raises:
+            OSError: it cannot be read, or a place cannot be looked at.
+        """
+        return tuple(
+            one
+            for one in _moves(self._read())
+            if one.is_made or not is_there(os.path.join(self._log_dir, one.path))
+        )
+
+    def add_move(self, path: str, reason: str, quarantine: str) -> None:
+        """Enter, durably, that *path* of the log dir is about to be moved into the folder of runs *quarantine*.
+
+        Raises:
+            OSError: it cannot be written; nothing may be moved then.
+        """
+        move = EarlierMove(path, reason, time.time_ns() // 1_000_000, quarantine)
+        with self._lock:
+            self._append(_move_line(move))
+
+    def note_moved(self, path: str) -> None:
+        """Enter that *path* is moved; without that, what is in its place tells.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        with self._lock:
+            self._append(_to_line({"moved": path, "is_made": True}), is_waited_for=False)
+
+    def forget_moves(self, paths: Collection[str] | None = None) -> None:
+        """Remove what was moved away, durably: those *paths*, moved back; of None all, told.
+
+        Raises:
+            OSError: it cannot be written; they may be told again.
+        """
+        with self._lock:
+            moves = self.moves()
+            left = [one for one in moves if paths is not None and one.path not in paths]
+            if len(left) < len(moves):
+                self._write(self.entries(), left)
+
+    def add(self, report: PartitionReport) -> None:
+        """Enter what a partition's recovery is about to cut, durably, as far as it is not there.
+
+        Raises:
+            OSError: it cannot be written; nothing may be cut then.
+        """
+        quarantine = _run_folder(report)
+        with self._lock:
+            known = {
+                cut
+                for one in self.entries()
+                if (one.partition, one.quarantine) == (report.folder, quarantine)
+                for cut in one.cuts
+            }
+            cuts = tuple(cut for cut in report.losses if cut not in known)
+            if cuts:
+                before = _files_of(cuts, os.path.join(self._log_dir, report.folder))
+                self._append(_line(_entry(report.folder, quarantine, cuts=cuts, before=before)))
+
+    def add_holes(self, reports: Iterable[PartitionReport], quarantine: str | None) -> None:
+        """Enter what is missing in partitions of a log dir that is about to be handed over, as far as it is not there.
+
+        Args:
+            quarantine: the folder of this run, None where it saved nothing: what is taken back is not told.
+
+        Raises:
+            OSError: it cannot be written; the log dir may not be handed over then.
+        """
+        with self._lock:
+            known = {(one.partition, hole) for one in self.entries() for hole in one.holes}
+            for report in reports:
+                holes = tuple(hole for hole in report.holes if (report.folder, hole) not in known)
+                if holes:
+                    self._append(_line(_entry(report.folder, quarantine, holes=holes)))
+
+    def note_made(self, report: PartitionReport) -> None:
+        """Enter that what a partition's recovery was about to cut is cut.
+
+        It need not be on disk when this returns: without it the files tell.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if report.losses:
+            with self._lock:
+                self._append(_to_line({"partition": report.folder, "is_made": True}), is_waited_for=False)
+
+    def forget(self, gone: Iterable[EarlierCut]) -> None:
+        """Remove entries, durably, and the file with the last of them.
+
+        Raises:
+            OSError: it cannot be written; they may be told again.
+        """
+        with self._lock:
+            entries, told = self.entries(), list(gone)
+            left = [one for one in entries if one not in told]
+            if len(left) < len(entries) or not left:
+                self._write(left, self.moves())
+
+    def _write(self, entries: Collection[EarlierCut], moves: Collection[EarlierMove]) -> None:
+        """Let the file hold this; of nothing it is gone, and so is what a kill has left of it, empty or half made."""
+        temporary = self._path + TEMPORARY_SUFFIX
+        if entries or moves:
+            lines = [*map(_line, entries), *(_move_line(one._replace(is_made=True)) for one in moves)]
+            write_new(temporary, b"".join(lines), like=self._path)
+            sync(temporary)
+            os.rename(temporary, self._path)
+            sync(self._log_dir)
+        elif is_there(self._path) or is_there(temporary):
+            remove_file(self._path)
+            remove_file(temporary)
+            sync(self._log_dir)
+
+    def _append(self, line: bytes, *, is_waited_for: bool = True) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+        with opened(self._path, flags, 0o640) as descriptor:
+            size_bytes = os.fstat(descriptor).st_size
+            if size_bytes == 0:
+                give_to_owner_of(self._log_dir, self._path, descriptor)
+            os.ftruncate(descriptor, self._read().rfind(b"\n") + 1)  # a kill may have torn the last line
+            write_fully(descriptor, line)
+            if is_waited_for:
+                os.fsync(descriptor)
+        if size_bytes == 0:
+            sync(self._log_dir)
+
+    def _read(self) -> bytes:
+        try:
+            descriptor = open_file(self._path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return b""
+        with naming(self._path), open(descriptor, "rb") as file:
+            return file.read(_MOST_BYTES)
+
+
+def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport]) -> tuple[EarlierCut, ...]:
+    """Return what of *entries* the reports of this run do not tell of anyway.
+
+    A run that goes on with one that was killed tells of what that one has cut of a partition as well. One that has
+    quarantine of its own has made its cuts itself, even one that is like an earlier one: a broker was there between.
+    """
+    reports = {report.folder: report for report in partitions}
+
+    def is_untold(entry: EarlierCut, loss: Cut | Hole) -> bool:
+        report = reports.get(entry.partition)
+        if report is None:
+            return True
+        if isinstance(loss, Hole):
+            return loss not in report.holes
+        return loss not in report.cuts or not _is_same_folder(entry.quarantine, _run_folder(report))
+
+    return _each_with(entries, is_untold)
+
+
+def _run_folder(report: PartitionReport) -> str | None:
+    """Return the folder of the run that has saved what was cut of a partition, None where nothing was saved."""
+    return os.path.dirname(os.path.dirname(report.quarantined[0])) if report.quarantined else None
+
+
+def _is_same_folder(one: str | None, other: str | None) -> bool:
+    if one == other or one is None or other is None:
+        return one == other
+    with contextlib.suppress(OSError):
+        return os.path.samefile(one, other)
+    return False
+
+
+def _made(log_dir: str, entries: Collection[EarlierCut]) -> tuple[EarlierCut, ...]:
+    """Return what of *entries* was cut, and what was missing.
+
+    Raises:
+        OSError: a file cannot be looked at.
+    """
+    return _each_with(entries, lambda entry, loss: entry.is_made or not _is_as_before(log_dir, entry, loss))
+
+
+def _each_with(
+    entries: Collection[EarlierCut], keeps: Callable[[EarlierCut, Cut | Hole], bool]
+) -> tuple[EarlierCut, ...]:
+    """Return *entries* with those losses that are kept, and without entries of which none is: one of nothing stays."""
+    left = (
+        replace(
+            one,
+            cuts=tuple(cut for cut in one.cuts if keeps(one, cut)),
+            holes=tuple(hole for hole in one.holes if keeps(one, hole)),
+        )
+        for one in entries
+    )
+    return tuple(
+        one
+        for one, before in zip(left, entries, strict=True)
+        if one.cuts or one.holes or not (before.cuts or before.holes)
+    )
+
+
+def _is_as_before(log_dir: str, entry: EarlierCut, loss: Cut | Hole) -> bool:
+    """Whether the file is there as it was before the cut: a `.swap` may be live by its new name."""
+    if isinstance(loss, Hole):
+        return False
+    known = {before.file: before for before in entry.before}.get(loss.file)
+    if known is None:
+        if loss.is_scattered:
+            return False  # of a version that did not enter it
+        known = FileBefore(loss.file, loss.position + loss.size_bytes)
+    names = {loss.file, loss.file.removesuffix(SWAP_SUFFIX)}
+    stats = (look_at(os.path.join(log_dir, entry.partition, name)) for name in names)
+    return any(
+        stat is not None and stat.st_size == known.size_bytes and known.inode in (None, stat.st_ino)
+        for stat in stats
+    )
+
+
+def _files_of(cuts: Collection[Cut], folder: str) -> tuple[FileBefore, ...]:
+    """Return the files that are about to be cut, as they are."""
+    has_inodes = keeps_inodes(folder)
+    stats = {cut.file: look_at(os.path.join(folder, cut.file)) for cut in cuts}
+    return tuple(
+        FileBefore(file, stat.st_size, stat.st_ino if has_inodes else None)
+        for file, stat in stats.items()
+        if stat is not None
+    )
+
+
+def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
+    """Return what a log dir has in its ledger, as far as that can be read: it goes offline for another reason."""
+    with contextlib.suppress(OSError):
+        return CutLedger(log_dir).settle(dry_run=True)
+    return ()
+
+
+def acknowledge(report: RecoveryReport, *, is_locked: bool = False) -> None:
+    """Take note that *report* has been heard: the log dirs whose recovery has ended need not tell of its cuts again.
+
+    Where another process is at work there by now, or nothing can be written, they are told once more.
+
+    Args:
+        is_locked: whether the caller holds the log dirs.
+    """
+    if report.dry_run or report.signal_exit_code is not None:
+        return
+    for log_dir in report.log_dirs:
+        if log_dir.status in ("unchanged", "recovered", "partial"):
+            lock = contextlib.nullcontext() if is_locked else WorkLocks((log_dir.log_dir,))
+            with contextlib.suppress(OSError, LogDirLockedError), lock:
+                _forget_told(log_dir)
+
+
+def _forget_told(report: LogDirReport) -> None:
+    ledger = CutLedger(report.log_dir)
+    entries = ledger.entries()
+    told = {_key(one) for one in report.earlier_cuts}
+    left = {_key(one) for one in _made(report.log_dir, untold(entries, report.partitions))} - told
+    ledger.forget_moves()
+    ledger.forget(one for one in entries if _key(one) not in left)
+
+
+def _key(entry: EarlierCut) -> tuple[str, int, str | None]:
+    return entry.partition, entry.time_ms, entry.quarantine
+
+
+def forget_run(log_dir: str, root: str, run: str) -> None:
+    """Forget the losses of the run *run* whose quarantine is in the folder *root*: they are taken back.
+
+    Two runs with quarantine in two places may have begun in the same second.
+    """
+    ledger = CutLedger(log_dir)
+    ledger.forget(one for one in ledger.entries() if one.quarantine and _is_of(one.quarantine, root, run))
+
+
+def _is_of(quarantine: str, root: str, run: str) -> bool:
+    """Whether *quarantine* is the folder *run* in *root*, by whatever name; it need not be there any more."""
+    place, name = os.path.split(quarantine)
+    return name == run and _is_same_folder(place, root)
+
+
+def _entry(
+    folder: str,
+    quarantine: str | None,
+    *,
+    cuts: tuple[Cut, ...] = (),
+    holes: tuple[Hole, ...] = (),
+    before: tuple[FileBefore, ...] = (),
+) -> EarlierCut:
+    """Return an entry of now."""
+    return EarlierCut(
+        partition=folder,
+        time_ms=time.time_ns() // 1_000_000,
+        quarantine=quarantine,
+        cuts=cuts,
+        holes=holes,
+        is_made=not cuts,
+        before=before,
+    )
+
+
+def _line(entry: EarlierCut) -> bytes:
+    return _to_line(
+        {
+            "partition": entry.partition,
+            "time_ms": entry.time_ms,
+            "quarantine": entry.quarantine,
+            "cuts": [{name: getattr(cut, name) for name in _CUT_FIELDS} for cut in entry.cuts],
+            "holes": [{name: getattr(hole, name) for name in _HOLE_FIELDS} for hole in entry.holes],
+            "is_made": entry.is_made,
+            "before": [list(before) for before in entry.before],
+        }
+    )
+
+
+def _move_line(move: EarlierMove) -> bytes:
+    return _to_line(
+        {
+            "moved": move.path,
+            "reason": move.reason,
+            "time_ms": move.time_ms,
+            "quarantine": move.quarantine,
+            "is_made": move.is_made,
+        }
+    )
+
+
+def _moves(data: bytes) -> tuple[EarlierMove, ...]:
+    """Return what is entered as moved; a line that cannot be read stands for a cut."""
+    moves: list[EarlierMove] = []
+    for line in data.split(b"\n")[:-1]:
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            document = json.loads(line)
+            path, is_made = _read_path(document["moved"]), document["is_made"] is True
+            if "time_ms" in document:
+                moves.append(_read_move(path, document))
+            elif is_made:
+                moves = [one._replace(is_made=True) if one.path == path else one for one in moves]
+    return tuple(moves)
+
+
+def _read_move(path: str, document: Mapping[str, Any]) -> EarlierMove:
+    reason, quarantine = document["reason"], document["quarantine"]
+    if not (isinstance(reason, str) and isinstance(quarantine, str)):
+        raise TypeError
+    return EarlierMove(path, reason, _read_time(document["time_ms"]), quarantine, document["is_made"] is True)
+
+
+def _read_path(path: object) -> str:
+    """Return *path*, of a file or folder of the log dir, or of a file in a folder of it."""
+    if not isinstance(path, str) or path.count("/") > 1:
+        raise TypeError
+    return "/".join(map(plain_name, path.split("/")))
+
+
+def _read_time(time_ms: object) -> int:
+    if type(time_ms) is not int:
+        raise TypeError
+    if not 0 <= time_ms <= _LATEST_MS:
+        raise ValueError(f"{time_ms} ms is no time")
+    return time_ms
+
+
+def _to_line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": _VERSION, **document}).encode() + b"\n"
+
+
+def _entries(data: bytes) -> tuple[EarlierCut, ...]:
+    *lines, _torn = data.split(b"\n")
+    entries: list[EarlierCut] = []
+    for line in lines:
+        try:
+            document = json.loads(line)
+            if "moved" in document:
+                _read_path(document["moved"])
+                continue
+            partition = plain_name(document["partition"])
+            if "cuts" in document:
+                entries.append(_read_entry(partition, document))
+            elif document["is_made"]:
+                entries = [
+                    replace(one, is_made=True) if one.partition == partition else one for one in entries
+                ]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            entries.append(EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True))
+    return tuple(entries)
+
+
+def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
+    time_ms, quarantine = _read_time(document["time_ms"]), document["quarantine"]
+    if not isinstance(quarantine, str | None):
+        raise TypeError
+    cuts = [_read_loss({"is_scattered": False, **cut}, _CUT_FIELDS, "file") for cut in document["cuts"]]
+    holes = [_read_loss(hole, _HOLE_FIELDS, "before") for hole in document.get("holes", ())]
+    return EarlierCut(
+        partition=partition,
+        time_ms=time_ms,
+        quarantine=quarantine,
+        cuts=tuple(Cut(**cut) for cut in cuts),
+        holes=tuple(Hole(**hole) for hole in holes),
+        is_made=document.get("is_made") is True,
+        before=tuple(_read_before(*one) for one in document.get("before", ())),
+    )
+
+
+def _read_before(file: str, size_bytes: int, inode: int | None) -> FileBefore:
+    return FileBefore(plain_name(file), int(size_bytes), None if inode is None else int(inode))
+
+
+def _read_loss(
+    document: Mapping[str, Any], fields: Mapping[str, Callable[[Any], Any]], file: str
+) -> dict[str, Any]:
+    """Return the *fields* of a cut or a hole; the one of them called *file* is a name."""
+    found = {name: kind(document[name]) for name, kind in fields.items()}
+    plain_name(found[file])
+    if min(found.get("position", 0), found.get("size_bytes", 0), found.get("batch_count", 0)) < 0:
+        raise ValueError(f"{found} is no loss")
+    return found

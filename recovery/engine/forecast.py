@@ -1,0 +1,48 @@
+"""What a recovery will most likely read, and what of it an interrupted run has read already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recovery.engine.resume import RunJournal
+from recovery.load.fold import unflushed_segments
+from recovery.load.model import FileStat, Original, PartitionTask, ScanRequest
+
+LEAST_KEPT_SCAN_BYTES = 1 << 20
+"""Of a smaller segment the scan is not entered in the journal: to read it again costs less than the entry."""
+
+
+def bytes_to_scan(task: PartitionTask, journal: RunJournal) -> int:
+    """Return how many bytes a recovery of *task* will most likely read; what is in the journal is not read again."""
+    if journal.is_committed(task.folder):
+        return 0
+    unflushed = unflushed_segments(task)
+    if not journal.has_scans:
+        return sum(size for _, _, size in unflushed)
+    return sum(
+        size
+        for file, base, size in unflushed
+        if size < LEAST_KEPT_SCAN_BYTES
+        or not journal.has_scan(task.folder, recovery_request(file, base, size), task.files[file])
+    )
+
+
+def segments_to_recover(task: PartitionTask, journal: RunJournal) -> int:
+    """Return how many segments a recovery of *task* will most likely go through."""
+    return 0 if journal.is_committed(task.folder) else len(unflushed_segments(task))
+
+
+def recovery_request(file: str, base_offset: int, size_bytes: int) -> ScanRequest:
+    """Return what a recovery asks for of a segment."""
+    return ScanRequest(part=Original(file=file, size_bytes=size_bytes), base_offset=base_offset)
+
+
+def is_kept(request: ScanRequest, stat: FileStat | None) -> bool:
+    """Whether the scan that *request* asks for is worth a place in the journal: of a whole, large file."""
+    is_large = request.part.size_bytes >= LEAST_KEPT_SCAN_BYTES
+    return is_large and stat is not None and request.recovers_whole_file(stat.size_bytes)
+
+
+def most_busy_threads(tasks: Iterable[PartitionTask]) -> int:
+    """Return how many threads can be busy at once: one for each log, and for each segment that is to be read."""
+    return max(1, sum(max(1, len(unflushed_segments(task))) for task in tasks))

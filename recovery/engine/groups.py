@@ -1,0 +1,140 @@
+"""Partitions that are brought to disk together.
+
+What is to be waited for is a constant for each partition, however small it is: what is staged and saved, the commit,
+the names. In a log dir of ten thousand small partitions these waits are most of the work. So partitions in which
+nothing is cut or renamed are staged one after another, and then share each wait: one for all that was staged and
+saved, one for all commits, one for each step of publishing. Each of them goes through the same states as by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from recovery.engine.outcomes import PartitionResult
+from recovery.engine.resume import RunJournal
+from recovery.load.model import FileStat, RemovalKind
+from recovery.plan.actions import PartitionPlan, RemoveFile, WriteFile
+from recovery.plan.commit import Commit
+from recovery.write.apply import publish_staged, stage, unstage
+from recovery.write.quarantine import Quarantine
+
+_MOST_PARTITIONS = 64
+_MOST_READ_BYTES = 32 << 20
+_MOST_MADE_BYTES = 4 << 20
+_MOST_S = 1.0
+"""A kill costs the work on a group that is not committed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Ready:
+    """Partitions that are staged, by path of the folder, and what must be on disk before they are committed."""
+
+    commits: dict[str, tuple[Commit, PartitionResult]] = field(default_factory=dict)
+    unsynced: list[str] = field(default_factory=list)
+    read_bytes: int = 0
+    made_bytes: int = 0
+    begun_s: float = field(default_factory=time.monotonic)
+
+
+class CommitGroup:
+    """The partitions of one thread that are staged and not committed."""
+
+    def __init__(self, quarantine: Quarantine, journal: RunJournal) -> None:
+        self._quarantine = quarantine
+        self._journal = journal
+        self._ready = _Ready()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The folders that wait."""
+        return tuple(self._ready.commits)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what waits is enough."""
+        ready = self._ready
+        return bool(ready.commits) and (
+            len(ready.commits) >= _MOST_PARTITIONS
+            or ready.read_bytes >= _MOST_READ_BYTES
+            or ready.made_bytes >= _MOST_MADE_BYTES
+            or time.monotonic() - ready.begun_s >= _MOST_S
+        )
+
+    def split_off(self) -> CommitGroup:
+        """Return a group of its own with all that waits, which somebody else may finish; nothing waits here then.
+
+        This one stays what a partition in hand is staged in, whatever is committed meanwhile to make room for it.
+        """
+        group = CommitGroup(self._quarantine, self._journal)
+        group._ready, self._ready = self._ready, group._ready
+        return group
+
+    def stage(
+        self,
+        path: str,
+        plan: PartitionPlan,
+        files: Mapping[str, FileStat],
+        result: Callable[[list[str]], PartitionResult],
+    ) -> None:
+        """Save and stage what *plan* does in the folder *path*, or enter that there is nothing to do.
+
+        Args:
+            files: what lies there; nothing that an earlier run has staged.
+            result: returns how it ends, given the paths that hold what is lost from the log.
+        """
+        if not self._ready.commits:
+            self._ready = _Ready()
+        if plan.is_empty:
+            commit, saved = Commit(folder=plan.folder, before=files, staged={}, actions=()), []
+        else:
+            saved = self._quarantine.save(path, plan)
+            commit = stage(
+                path,
+                plan.folder,
+                files,
+                plan.actions,
+                bring_to_disk=self._ready.unsynced.extend,
+                is_tidy=True,
+            )
+        ended = result(saved)
+        self._ready.commits[path] = commit, ended
+        self._ready.read_bytes += ended.report.scanned_bytes
+        self._ready.made_bytes += sum(len(one.data) for one in plan.actions if isinstance(one, WriteFile))
+
+    def finish(self) -> list[PartitionResult]:
+        """Commit and publish what waits; return how it ended.
+
+        Raises:
+            OSError: up to the commit everything is as it was; behind it the next run goes on.
+        """
+        ready, self._ready = self._ready, _Ready()
+        changed = {path: commit for path, (commit, _) in ready.commits.items() if commit.actions}
+        try:
+            if changed:
+                self._quarantine.sync(ready.unsynced)
+        except BaseException:
+            _unstage_all(changed)
+            raise
+        if ready.commits:
+            self._journal.commit(ready.commits.values())  # where it fails, it may count all the same
+        found = publish_staged(changed)
+        self._quarantine.note_changes((commit, found[path]) for path, commit in changed.items())
+        return [result for _, result in ready.commits.values()]
+
+
+def may_share(plan: PartitionPlan) -> bool:
+    """Whether what *plan* does can wait for that of others: files are made, and derived ones removed, no more."""
+    return all(
+        isinstance(action, WriteFile)
+        or (isinstance(action, RemoveFile) and action.kind is RemovalKind.DERIVED)
+        for action in plan.actions
+    )
+
+
+def _unstage_all(folders: Iterable[str]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            unstage(folder)

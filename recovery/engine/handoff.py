@@ -1,0 +1,162 @@
+"""Handing a log dir back: the checkpoints and the marker that let a broker skip what is done.
+
+Kafka: LogManager.shutdown: checkpointRecoveryOffsetsInDir, checkpointLogStartOffsetsInDir,
+CleanShutdownFileHandler.write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Literal, get_args
+
+from recovery.load.model import LogBounds, PartitionTask, RemovalKind
+from recovery.logdir.inventory import LogDirInventory
+from recovery.plan.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, SaveFile, WriteFile
+from recovery.read.file_system import is_file, is_link, is_there, look_at, read_small
+from segfmt.checkpoint import encode_offset_checkpoint
+from segfmt.clean_shutdown import encode_clean_shutdown
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+
+Handoff = Literal["clean-shutdown", "recovery-point", "none"]
+HANDOFF_CHOICES: tuple[Handoff, ...] = get_args(Handoff)
+
+
+TEMPORARY_CHECKPOINTS = (f"{RECOVERY_POINT_CHECKPOINT}.tmp", f"{LOG_START_OFFSET_CHECKPOINT}.tmp")
+HANDED_OVER_FILES = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEAN_SHUTDOWN_FILE)
+
+
+def plan_handoff(
+    inventory: LogDirInventory,
+    logs: Mapping[str, tuple[PartitionTask, LogBounds]],
+    *,
+    handoff: Handoff,
+    is_complete: bool,
+    is_changed: bool,
+) -> PartitionPlan:
+    """Return what to write into the log dir once its partitions are done: the marker is last.
+
+    Nothing where all of them were refused or failed: the dir then stays as it is, its checkpoints byte for byte.
+
+    Args:
+        logs: by folder, of the partitions that were neither refused nor failed.
+        is_complete: whether that is all of them; without it there is no marker.
+        is_changed: whether anything in the dir was changed, so that a marker of its own was taken away.
+    """
+    is_left_alone = not logs and bool(inventory.tasks or inventory.refused)
+    if handoff == "none" or is_left_alone:
+        return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
+    refused = _refused_keys(inventory, logs)
+    recovery_points = {key: at for key, at in inventory.recovery_points.items() if key in refused}
+    log_start_offsets = {key: at for key, at in inventory.log_start_offsets.items() if key in refused}
+    # A future log has the key of its current one, and comes behind it: of two in one dir a broker writes that line.
+    for task, bounds in sorted(logs.values(), key=lambda log: (log[0].is_future_folder, log[0].folder)):
+        key = (task.topic_partition.topic, task.topic_partition.partition)
+        if bounds.is_loaded and key not in refused:
+            point = bounds.recovery_point
+            recovery_points[key] = bounds.log_end_offset if point is None else point
+            if bounds.checkpoints_log_start:
+                log_start_offsets[key] = bounds.log_start_offset
+    writes = {
+        name: data
+        for name, offsets in (
+            (RECOVERY_POINT_CHECKPOINT, recovery_points),
+            (LOG_START_OFFSET_CHECKPOINT, log_start_offsets),
+        )
+        if (data := _changed_checkpoint(inventory.log_dir, name, offsets)) is not None
+    }
+    # A marker that was ignored and turned out to be true stays as it is.
+    needs_marker = is_changed or not has_marker(inventory.log_dir)
+    if handoff == "clean-shutdown" and is_complete and needs_marker:
+        writes[CLEAN_SHUTDOWN_FILE] = encode_clean_shutdown()
+    return _plan(inventory.log_dir, writes)
+
+
+def has_marker(log_dir: str) -> bool:
+    """Return whether the clean-shutdown marker is there. Kafka: CleanShutdownFileHandler.exists.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    return look_at(os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)) is not None
+
+
+def reported_marker(log_dir: str) -> bool | None:
+    """Return whether the marker is there, for the report on a log dir that is offline; None where it cannot be told."""
+    try:
+        return has_marker(log_dir)
+    except OSError:
+        return None
+
+
+def plan_unmarking(log_dir: str) -> PartitionPlan:
+    """Return how the marker of a clean log dir goes, which is then unclean. Kafka: LogManager.loadLogs."""
+    path = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
+    if not has_marker(log_dir):
+        return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
+    size_bytes = os.path.getsize(path)
+    return PartitionPlan(
+        folder=LOG_DIR_ITSELF,
+        saves=(
+            SaveFile(
+                name=CLEAN_SHUTDOWN_FILE,
+                size_bytes=size_bytes,
+                reason="the dir is unclean while it is changed",
+            ),
+        ),
+        actions=(RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=size_bytes, kind=RemovalKind.DERIVED),),
+    )
+
+
+def _plan(log_dir: str, writes: Mapping[str, bytes]) -> PartitionPlan:
+    replaced = {name for name in writes if is_there(os.path.join(log_dir, name))}
+    return PartitionPlan(
+        folder=LOG_DIR_ITSELF,
+        saves=tuple(
+            SaveFile(
+                name=name,
+                size_bytes=os.lstat(os.path.join(log_dir, name)).st_size,
+                reason="overwritten by the hand-off",
+            )
+            for name in writes
+            if name in replaced
+        ),
+        actions=(
+            *(WriteFile(name=name, data=data, size_bytes=len(data)) for name, data in writes.items()),
+            *_removed_temporary_files(log_dir),
+        ),
+    )
+
+
+def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
+    """Yield what a broker that was killed while it wrote a checkpoint has left: the next one writes over it."""
+    for name in TEMPORARY_CHECKPOINTS:
+        path = os.path.join(log_dir, name)
+        if is_file(path) and not is_link(path):
+            yield RemoveFile(name=name, size_bytes=os.path.getsize(path), kind=RemovalKind.LEFTOVER)
+
+
+def _refused_keys(
+    inventory: LogDirInventory, logs: Mapping[str, tuple[PartitionTask, LogBounds]]
+) -> set[tuple[str, int]]:
+    """Return topic and number of the partitions that were left alone: their lines stay as the broker knew them."""
+    return {_key_of_folder(refusal.folder) for refusal in inventory.refused} | {
+        (task.topic_partition.topic, task.topic_partition.partition)
+        for task in inventory.tasks
+        if task.folder not in logs
+    }
+
+
+def _key_of_folder(folder: str) -> tuple[str, int]:
+    topic, _, number = folder.rpartition("-")
+    return topic, int(number) if number.isdecimal() else -1
+
+
+def _changed_checkpoint(log_dir: str, name: str, offsets: Mapping[tuple[str, int], int]) -> bytes | None:
+    """Return the checkpoint that is to be written, None where it is there with these lines in any order."""
+    data = encode_offset_checkpoint(dict(sorted(offsets.items())))
+    path = os.path.join(log_dir, name)
+    if not is_file(path):  # a dry run may find there what a repair would have moved away
+        return data
+    found = read_small(path)
+    return None if sorted(found.splitlines()) == sorted(data.splitlines()) else data

@@ -1,0 +1,48 @@
+"""The log dir's own files are written, or what an interrupted run had left of that is done.
+
+Kafka: LogManager.shutdown.
+"""
+
+from __future__ import annotations
+
+from recovery.engine.resume import RunJournal, own_files
+from recovery.plan.actions import PartitionPlan
+from recovery.write.apply import apply_partition, publish, unstage
+from recovery.write.durable import sync_below
+from recovery.write.quarantine import Quarantine
+
+
+def write_handoff(
+    log_dir: str, plan: PartitionPlan, journal: RunJournal, quarantine: Quarantine, *, is_changed: bool
+) -> None:
+    """Write the log dir's own files; what they vouch for is on disk before.
+
+    Args:
+        is_changed: whether anything in a partition's folder was changed.
+
+    Raises:
+        OSError: the log dir goes offline; the next run goes on.
+    """
+    if is_changed or not plan.is_empty:
+        sync_below(log_dir)
+    if plan.is_empty:
+        unstage(log_dir)
+    else:
+        apply_partition(
+            log_dir,
+            plan,
+            own_files(log_dir),
+            quarantine,
+            enter=lambda commit, _saved: journal.commit_handoff(commit),
+        )
+    quarantine.sync()
+    journal.discard()
+
+
+def finish_handoff(log_dir: str, journal: RunJournal, quarantine: Quarantine) -> bool:
+    """Do what is left of a hand-off that was interrupted; return whether there was one."""
+    commit = journal.handoff()
+    if commit is None:
+        return False
+    quarantine.note_change(commit, publish(log_dir, commit))
+    return True

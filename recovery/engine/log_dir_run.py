@@ -1,0 +1,400 @@
+"""One log dir: a pool of recovery threads, its partitions as jobs, and the hand-off at the end.
+
+Pools belong to log dirs, as in a broker: a slow or failing disk does not hold up the others. An I/O error
+takes the dir offline: its other partitions are not begun, nothing is handed over, and the run goes on with
+the other dirs.
+
+Kafka: LogManager.loadLogs, LogManager.shutdown.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from recovery.engine.committer import Committer
+from recovery.engine.cut_ledger import CutLedger, untold
+from recovery.engine.forecast import most_busy_threads
+from recovery.engine.groups import CommitGroup
+from recovery.engine.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
+from recovery.engine.job import LogDirJob
+from recovery.engine.log_dir_ends import (
+    check_all_ended,
+    earlier_cut_event,
+    failed_reports,
+    finished_event,
+    log_count,
+    refused_reports,
+)
+from recovery.engine.log_dir_handoff import finish_handoff, write_handoff
+from recovery.engine.outcomes import PartitionResult
+from recovery.engine.partition_run import PartitionRun
+from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
+from recovery.engine.resume import RunJournal, own_files
+from recovery.errors import InterruptedRecoveryError
+from recovery.load.model import LogBounds, PartitionTask
+from recovery.plan.actions import WriteFile
+from recovery.problem import Note
+from recovery.read.file_system import is_local
+from recovery.read.partition_files import PartitionFiles
+from recovery.read.rate_limit import RateLimit
+from recovery.threads import start_threads
+from recovery.watch.events import (
+    LogDirFinished,
+    LogDirHandedOver,
+    LogDirOffline,
+    Observer,
+    PartitionFinished,
+    PartitionStarted,
+    Remark,
+)
+from recovery.watch.phases import Phases
+from recovery.write.apply import apply_partition
+from recovery.write.quarantine import Quarantine
+from recovery.write.space import SpaceLedger, free_bytes
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+
+
+@dataclass(slots=True, kw_only=True)
+class _Queue:
+    """What the threads of one log dir share."""
+
+    tasks: deque[PartitionTask]
+    active: list[PartitionRun] = field(default_factory=list)
+    results: dict[str, PartitionResult] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+class LogDirRun:
+    """The recovery of one log dir."""
+
+    def __init__(
+        self,
+        job: LogDirJob,
+        journal: RunJournal,
+        quarantine: Quarantine,
+        *,
+        space: SpaceLedger,
+        limit: RateLimit,
+        phases: Phases,
+        notify: Observer,
+        check_stop: Callable[[], None],
+    ) -> None:
+        inventory = job.inventory
+        self._job = job
+        self._inventory = inventory
+        self._journal = journal
+        self._dry_run = job.dry_run
+        self._phases = phases
+        self._notify = notify
+        self._check_stop = check_stop
+        self._open_files = partial(
+            PartitionFiles,
+            limit=limit,
+            drops_cache=job.drops_cache,
+            spool_dir=None if job.dry_run else inventory.log_dir,
+        )
+        self._quarantine = quarantine
+        self._space = space
+        self._queue = _Queue(tasks=deque(inventory.tasks))
+        self._changed = threading.Condition()
+        self._may_map = is_local(inventory.log_dir)
+        self._is_marker_gone = False
+        self._is_journal_tried = False
+        self._threads: list[threading.Thread] = []
+        self._works_itself = False
+        self._notes: list[Note] = []
+        self._committer = Committer(f"log-commit-{inventory.log_dir}")
+        self._numbers = threading.local()
+        self._started_s, self._free_bytes = 0.0, 0
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._started_s = time.monotonic()
+        self._free_bytes = free_bytes(self._inventory.log_dir)
+        self._refuse_folders()
+        count = min(self._job.thread_count, most_busy_threads(self._inventory.tasks))
+        self._threads = start_threads(count, self._work, name=f"log-recovery-{self._inventory.log_dir}")
+        if len(self._threads) < count:
+            started = f"{len(self._threads)} of {count} threads" if self._threads else "no thread"
+            self._note(
+                f"{started} started: the system allows no more (see ulimit -u, and pids.max of the cgroup)"
+            )
+        self._works_itself = not self._threads
+
+    def join(self) -> LogDirReport:
+        """Wait for the threads, hand the dir over, and return what became of it.
+
+        After a signal nothing is handed over, not even where all partitions are done.
+        """
+        self.wait()
+        error = self._queue.error
+        if error is None:
+            try:
+                self._check_stop()
+                check_all_ended(self._inventory, self._queue.results)
+                with self._phases.during("hand-over"):
+                    return self._hand_over()
+            except (OSError, InterruptedRecoveryError) as failure:
+                error = failure
+        if isinstance(error, OSError):
+            return self._offline(error)
+        if isinstance(error, InterruptedRecoveryError):
+            done, total = len(self._queue.results), len(self._inventory.tasks)
+            return self._ended_early("interrupted", f"{error}; {done} of {total} logs done so far")
+        raise error
+
+    def wait(self) -> None:
+        """Wait until no thread is at work; where none could be started, do the work."""
+        if self._works_itself:
+            self._works_itself = False
+            self._work(0)
+        for thread in self._threads:
+            while thread.is_alive():
+                thread.join(timeout=0.2)  # short waits, so that the main thread sees signals
+
+    # -- threads --------------------------------------------------------------------------------------------
+
+    def _work(self, number: int) -> None:
+        self._numbers.value = number
+        self._numbers.group = CommitGroup(self._quarantine, self._journal)
+        try:
+            while (run := self._next_run()) is not None:
+                self._run_partition(run)
+        except BaseException as error:
+            self._note_error(error)
+        self._commit_all()  # also after an error: nothing is wrong with these
+
+    def _note_error(self, error: BaseException) -> None:
+        with self._changed:
+            if self._queue.error is None or isinstance(self._queue.error, InterruptedRecoveryError):
+                self._queue.error = error
+            self._changed.notify_all()
+
+    def _commit_later(self) -> None:
+        """Let the partitions of this thread that wait for that be brought to disk, while it goes on."""
+        group: CommitGroup = self._numbers.group
+        if group.paths:
+            self._committer.submit(partial(self._commit, group.split_off(), self._numbers.value))
+
+    def _commit_all(self) -> None:
+        """Bring them to disk, and wait for all that were to be before."""
+        self._commit_later()
+        self._committer.drain()
+
+    def _commit(self, group: CommitGroup, number: int) -> None:
+        self._numbers.value = number
+        paths = group.paths
+        try:
+            with self._phases.during("write"):
+                results = group.finish()
+            for result in results:
+                self._note_result(result)
+        except BaseException as error:
+            self._note_error(error)
+        finally:
+            for path in paths:
+                self._space.release(path)
+
+    def _note_result(self, result: PartitionResult) -> None:
+        with self._changed:
+            self._queue.results[result.task.folder] = result
+            self._notify(self._finished(result.report, result.bounds))
+
+    def _next_run(self) -> PartitionRun | None:
+        """Return the next partition; help with the scans of others while there is none; None at the end."""
+        while True:
+            self._check_stop()
+            if self._numbers.group.is_full or not self._queue.tasks:
+                self._commit_later()
+            with self._changed:
+                if self._queue.error is not None:
+                    return None
+                if self._queue.tasks:
+                    task = self._queue.tasks.popleft()
+                    run = PartitionRun(
+                        task,
+                        self._notify,
+                        self._journal,
+                        may_map=self._may_map,
+                        keep_deleted=self._job.keep_deleted,
+                        open_files=self._open_files,
+                        phases=self._phases,
+                        check_stop=self._check_stop,
+                        thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
+                        reserve=partial(
+                            self._space.reserve,
+                            os.path.join(task.log_dir, task.folder),
+                            log_dir=task.log_dir,
+                            quarantine=self._quarantine.root,
+                            file_count=len(task.files),
+                            before_waiting=self._commit_all,
+                        ),
+                    )
+                    self._queue.active.append(run)
+                    self._changed.notify_all()
+                    return run
+                helped = next((active for active in self._queue.active if active.scans.has_pending()), None)
+                if helped is None:
+                    if not self._queue.active:
+                        return None
+                    self._changed.wait(timeout=0.2)
+                    continue
+            helped.scans.help()
+
+    def _run_partition(self, run: PartitionRun) -> None:
+        if not self._dry_run and not self._inventory.had_clean_shutdown:
+            self._begin_journal()
+        group: CommitGroup = self._numbers.group
+        try:
+            result = run.run(None if self._dry_run else self._quarantine, self._before_change, group)
+        finally:
+            if run.path not in group.paths:
+                self._space.release(run.path)
+            with self._changed:
+                self._queue.active.remove(run)
+                self._changed.notify_all()
+        if result is not None:
+            self._note_result(result)
+
+    def _finished(self, report: PartitionReport, bounds: LogBounds | None) -> PartitionFinished:
+        return finished_event(
+            report,
+            bounds,
+            thread_num=int(getattr(self._numbers, "value", 0)),
+            finished_count=len(self._queue.results) + len(self._inventory.refused),
+            log_count=log_count(self._inventory),
+        )
+
+    def _refuse_folders(self) -> None:
+        """Tell of the folders that were refused before anything was read."""
+        for report in refused_reports(self._inventory):
+            started = PartitionStarted(
+                log_dir=report.log_dir, partition=report.folder, thread_num=0, unflushed_segment_count=None
+            )
+            self._notify(started)
+            self._notify(self._finished(report, None))
+
+    def _begin_journal(self) -> None:
+        """Begin a journal. Where there is no room for one, the run goes on: then it cannot be gone on with."""
+        with self._changed:
+            if self._is_journal_tried:
+                return
+            self._is_journal_tried = True
+            try:
+                self._journal.begin(self._inventory, self._job.configuration, self._job.now_ms)
+                if self._quarantine.run_folder is not None:  # a repair has made it
+                    self._journal.note_run(os.path.basename(self._quarantine.run_folder))
+            except OSError as error:
+                self._note(f"no journal ({error}): if this run is interrupted, the next one begins anew")
+
+    def _note(self, text: str) -> None:
+        """Tell the observers, and the report."""
+        self._notify(Remark(text=text, level="warning", log_dir=self._inventory.log_dir))
+        self._notes.append(Note(text=text))
+
+    def _before_change(self) -> None:
+        """Take the marker of a clean dir away before anything in it changes: a kill must leave it unclean.
+
+        Kafka: LogManager.loadLogs deletes it first of all.
+        """
+        self._begin_journal()
+        with self._changed:
+            if self._is_marker_gone:
+                return
+            log_dir = self._inventory.log_dir
+            plan = plan_unmarking(log_dir)
+            if not plan.is_empty:
+                apply_partition(log_dir, plan, own_files(log_dir), self._quarantine)
+            self._is_marker_gone = True
+
+    # -- end ------------------------------------------------------------------------------------------------
+
+    def _hand_over(self) -> LogDirReport:
+        log_dir, results = self._inventory.log_dir, self._queue.results
+        logs = {
+            folder: (result.task, result.bounds)
+            for folder, result in results.items()
+            if result.bounds is not None
+        }
+        is_complete = len(logs) == len(self._inventory.tasks) and not self._inventory.refused
+        is_changed = any(result.is_changed for result in results.values())
+        if not self._dry_run:
+            reports = (result.report for result in results.values())
+            CutLedger(log_dir).add_holes(reports, self._quarantine.run_folder)  # nobody finds them again
+        is_handed_over = not self._dry_run and finish_handoff(log_dir, self._journal, self._quarantine)
+        plan = plan_handoff(
+            self._inventory,
+            logs,
+            handoff=self._job.handoff,
+            is_complete=is_complete,
+            is_changed=is_changed and not is_handed_over,
+        )
+        if not self._dry_run:
+            write_handoff(log_dir, plan, self._journal, self._quarantine, is_changed=is_changed)
+        written = [action.name for action in plan.actions if isinstance(action, WriteFile)]
+        had_marker = has_marker(log_dir)
+        marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
+        duration_ms = int((time.monotonic() - self._started_s) * 1000)
+        earlier_cuts = self._untold_cuts()
+        self._notify(LogDirHandedOver(log_dir=log_dir, handoff=self._job.handoff, wrote_marker=marker))
+        self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
+        is_untouched = not is_changed and plan.is_empty and is_complete and not self._job.repairs
+        return self._report(
+            status="unchanged" if is_untouched else "recovered" if is_complete else "partial",
+            marker=marker,
+            partitions=self._partition_reports(),
+            actions=(*self._job.repairs, *(f"write {name}" for name in written)),
+            needed_bytes=self._space.needed_bytes(log_dir),
+            free_bytes=self._free_bytes,
+            earlier_cuts=earlier_cuts,
+        )
+
+    def _untold_cuts(self) -> tuple[EarlierCut, ...]:
+        """Tell of what earlier runs have cut and nobody knows of, and return it."""
+        reports = (result.report for result in self._queue.results.values())
+        found = untold(self._job.earlier_cuts, reports)
+        for cut in found:
+            self._notify(earlier_cut_event(self._inventory.log_dir, cut))
+        return found
+
+    def _offline(self, error: OSError) -> LogDirReport:
+        self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
+        others = failed_reports(self._inventory, self._queue.results, error)
+        return self._ended_early("offline", str(error), others)
+
+    def _ended_early(
+        self, status: Literal["offline", "interrupted"], error: str, others: Iterable[PartitionReport] = ()
+    ) -> LogDirReport:
+        """Return the report of a dir that is not handed over: what is done, and *others*."""
+        return self._report(
+            status=status,
+            marker=reported_marker(self._inventory.log_dir),
+            partitions=self._partition_reports(others),
+            actions=self._job.repairs,
+            error=error,
+            earlier_cuts=self._untold_cuts(),
+        )
+
+    def _report(self, **more: Any) -> LogDirReport:  # noqa: ANN401 - handed on
+        """Return the report of the dir: what is known of it in any case, and *more*."""
+        return LogDirReport(
+            log_dir=self._inventory.log_dir,
+            had_clean_shutdown=self._inventory.had_clean_shutdown,
+            quarantine=self._quarantine.run_folder,
+            passed_over=self._inventory.passed_over,
+            warnings=tuple(map(str, self._inventory.notes)),
+            notes=tuple(self._notes),
+            **more,
+        )
+
+    def _partition_reports(self, others: Iterable[PartitionReport] = ()) -> tuple[PartitionReport, ...]:
+        done = (result.report for result in self._queue.results.values())
+        reports = [*refused_reports(self._inventory), *done, *others]
+        return tuple(sorted(reports, key=lambda report: report.folder))

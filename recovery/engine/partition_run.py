@@ -1,0 +1,384 @@
+"""One partition from fold to apply, told to observers on the way."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from native.raw_scan import RawScan
+from recovery.engine.forecast import bytes_to_scan, is_kept, recovery_request
+from recovery.engine.groups import CommitGroup, may_share
+from recovery.engine.outcomes import PartitionResult
+from recovery.engine.partition_report import report_of, report_of_refused
+from recovery.engine.resume import RunJournal
+from recovery.engine.shared_scans import SharedScans
+from recovery.errors import PartitionRefusedError
+from recovery.load.fold import unflushed_segments
+from recovery.load.model import (
+    BatchSpan,
+    Blob,
+    Original,
+    PartitionOutcome,
+    PartitionTask,
+    ScanMode,
+    ScanRequest,
+)
+from recovery.load.preflight import fold_checked
+from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
+from recovery.plan.actions import TEMPORARY_SUFFIX, PartitionPlan
+from recovery.plan.plan import plan_partition
+from recovery.problem import Problem
+from recovery.read.partition_files import PartitionFiles
+from recovery.watch.events import (
+    BytesScanned,
+    CorruptionFound,
+    IndexFileProblem,
+    Observer,
+    PartitionStarted,
+    Remark,
+    SegmentRecovered,
+    SegmentRecoveryStarted,
+    SegmentsDeleted,
+)
+from recovery.watch.phases import Phases
+from recovery.write.apply import apply_partition, publish, unstage
+from recovery.write.quarantine import Quarantine
+
+_KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are asked for up to three times
+
+
+class PartitionRun:
+    """The work on one partition: owned by one thread, helped by others of the same log dir."""
+
+    def __init__(
+        self,
+        task: PartitionTask,
+        notify: Observer,
+        journal: RunJournal,
+        *,
+        may_map: bool,
+        keep_deleted: bool,
+        check_stop: Callable[[], None],
+        thread_num_of: Callable[[], int],
+        phases: Phases,
+        reserve: Callable[[PartitionPlan], tuple[Problem, ...]] = lambda _: (),
+        open_files: Callable[..., PartitionFiles] = PartitionFiles,
+    ) -> None:
+        """Prepare, reading nothing.
+
+        Args:
+            journal: of the log dir: what an interrupted run has done is not done again.
+            may_map: whether the log dir is on a local file system.
+            keep_deleted: whether pending deletions of the broker are kept in quarantine.
+            check_stop: raises where the run is to end.
+            thread_num_of: the number of the calling thread in its log dir.
+            phases: where the time is counted.
+            reserve: sets space for a plan aside, or says why there is too little.
+        """
+        files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        self._has_leftovers = len(files) < len(task.files)
+        self._task = task = replace(task, files=files) if self._has_leftovers else task
+        self._notify = notify
+        self._journal = journal
+        self._check_stop = check_stop
+        self._keep_deleted = keep_deleted
+        self._thread_num_of = thread_num_of
+        self._phases = phases
+        self._reserve = reserve
+        self._path = os.path.join(task.log_dir, task.folder)
+        self._unflushed = [] if journal.is_committed(task.folder) else unflushed_segments(task)
+        self._files = open_files(
+            self._path,
+            task.settings,
+            mappable={file for file, _, _ in self._unflushed[:-1]} if may_map else (),
+            on_bytes=self._on_bytes,
+        )
+        self._small_files: dict[str, bytes] = {}
+        self._owner = 0
+        requests = [recovery_request(file, base, size) for file, base, size in self._unflushed if size]
+        self.scans = SharedScans(self._scan, requests if len(requests) > 1 else [])
+
+    @property
+    def path(self) -> str:
+        """Of the folder."""
+        return self._path
+
+    # -- PartitionSource ------------------------------------------------------------------------------------
+
+    def read(self, file: str) -> bytes:
+        """Return all bytes of a small file."""
+        data = self._small_files.get(file)
+        if data is None:
+            data = self._files.read(file)
+            if len(data) <= _KEPT_FILE_BYTES:
+                self._small_files[file] = data
+        return data
+
+    def batches(
+        self, part: Original, start_position: int, *, opens_message_sets: bool = True
+    ) -> Iterator[BatchSpan]:
+        """Yield the batches of a part by their headers."""
+        return self._files.batches(part, start_position, opens_message_sets=opens_message_sets)
+
+    def read_part(self, part: Original) -> bytes:
+        """Return the bytes of a part."""
+        self._check_stop()
+        return self._files.read_part(part)
+
+    def is_zero(self, part: Original) -> bool:
+        """Return whether a part is all zeros."""
+        return self._files.is_zero(part)
+
+    def keep(self, data: bytes) -> Blob:
+        """Return *data*, or what stands for it on disk until the run is over."""
+        return self._files.keep(data)
+
+    def scan(self, request: ScanRequest) -> RawScan:
+        """Return the scan of a segment, and tell observers where it is part of a recovery."""
+        if request.mode is not ScanMode.RECOVER or self._is_left_alone():
+            return self.scans.scan(request)
+        log_dir, partition = self._task.log_dir, self._task.folder
+        if request.count:
+            self._notify(
+                SegmentRecoveryStarted(
+                    log_dir=log_dir,
+                    partition=partition,
+                    thread_num=self._owner,
+                    base_offset=request.base_offset,
+                    size_bytes=request.part.size_bytes,
+                    ordinal=request.ordinal - 1,
+                    count=request.count,
+                )
+            )
+        elif self._task.had_clean_shutdown or request.base_offset < self._task.recovery_point:
+            self._notify(
+                IndexFileProblem(
+                    log_dir=log_dir,
+                    partition=partition,
+                    path=os.path.join(self._path, request.part.file),
+                    problem="missing",
+                )
+            )
+        scan = self.scans.scan(request)
+        is_cut = (
+            scan.valid_bytes < request.part.size_bytes and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS
+        )
+        if is_cut:
+            self._notify(
+                CorruptionFound(
+                    log_dir=log_dir,
+                    partition=partition,
+                    base_offset=request.base_offset,
+                    truncate_position=scan.valid_bytes,
+                    truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
+                    reason=cut_reason(scan),
+                    found_invalid_messages=scan.stop.name not in ("END", "TORN"),
+                    found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
+                )
+            )
+        if request.count:
+            self._notify(
+                SegmentRecovered(
+                    log_dir=log_dir,
+                    partition=partition,
+                    thread_num=self._owner,
+                    base_offset=request.base_offset,
+                    size_bytes=request.part.size_bytes,
+                    valid_bytes=scan.valid_bytes,
+                    remaining_segments=0 if is_cut else request.count - request.ordinal,
+                )
+            )
+        return scan
+
+    def _scan(self, request: ScanRequest) -> RawScan:
+        """Scan a segment; one that an interrupted run has scanned and found sound is not read again.
+
+        Damage may have been mended since, and nobody cuts by what he has not seen himself.
+        """
+        stat = self._task.files.get(request.part.file)
+        if not is_kept(request, stat):
+            return self._read(request)
+        scan = self._journal.scan_of(self._task.folder, request, stat)
+        if scan is None:
+            scan = self._read(request)
+            if scan.valid_bytes == request.part.size_bytes:
+                self._journal.add_scan(self._task.folder, request, stat, scan)
+        return scan
+
+    def _read(self, request: ScanRequest) -> RawScan:
+        try:
+            with self._phases.during("scan"):
+                return self._files.scan(request)
+        except MemoryError as error:  # the fold would not know which file it was
+            raise _refusal_for_memory(request.part.file) from error
+
+    # -- the run --------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        quarantine: Quarantine | None,
+        before_change: Callable[[], None],
+        group: CommitGroup,
+    ) -> PartitionResult | None:
+        """Fold, plan and, with a *quarantine*, apply; return None where the *group* is to finish it.
+
+        Args:
+            quarantine: None for a dry run.
+            before_change: called once before the first change in this folder.
+            group: takes partitions that can wait for others.
+
+        Raises:
+            OSError: an I/O error; the log dir goes offline.
+        """
+        try:
+            return self._run(quarantine, before_change, group)
+        finally:
+            self._files.close()
+
+    def _run(
+        self, quarantine: Quarantine | None, before_change: Callable[[], None], group: CommitGroup
+    ) -> PartitionResult | None:
+        started_s = time.monotonic()
+        self._owner = self._thread_num_of()
+        self._notify(
+            PartitionStarted(
+                log_dir=self._task.log_dir,
+                partition=self._task.folder,
+                thread_num=self._owner,
+                unflushed_segment_count=len(self._unflushed) if self._is_recovered() else None,
+                recover_bytes=bytes_to_scan(self._task, self._journal),
+            )
+        )
+        if self._journal.is_committed(self._task.folder):
+            return self._finish_committed(quarantine)
+        try:
+            with self._phases.during("fold"):
+                outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
+        except PartitionRefusedError as refusal:
+            return self._refused(refusal, started_s)
+        except PermissionError as error:  # only read so far
+            return self._refused(_refusal_of(error), started_s)
+        except MemoryError:
+            return self._refused(_refusal_for_memory(self._task.folder), started_s)
+        finally:
+            self.scans.cancel()
+        with self._phases.during("plan"):
+            plan = self._plan(outcome)
+        # Nothing is written then, not even into the journal.
+        is_passed_over = plan.is_empty and not self._is_recovered()
+        if not is_passed_over and (problems := self._reserve(plan)):
+            return self._refused(PartitionRefusedError.of(problems), started_s)
+        self._tell(outcome)
+
+        def result(saved: list[str]) -> PartitionResult:
+            return PartitionResult(
+                task=self._task,
+                bounds=outcome.bounds,
+                report=report_of(self._task, outcome, plan, saved, duration_ms=_elapsed_ms(started_s)),
+                is_changed=not plan.is_empty,
+            )
+
+        if quarantine is None:
+            return result([])
+        if self._has_leftovers:
+            unstage(self._path)
+        if is_passed_over:
+            return result([])
+        with self._phases.during("write"):
+            if not plan.is_empty:
+                before_change()
+            if may_share(plan):
+                group.stage(self._path, plan, self._task.files, result)
+                return None
+            saved = apply_partition(
+                self._path,
+                plan,
+                self._task.files,
+                quarantine,
+                enter=lambda commit, saved: self._journal.commit([(commit, result(saved))]),
+                is_tidy=True,
+            )
+            ended = result(saved)
+            self._journal.note_cuts_made(ended)
+            return ended
+
+    def _finish_committed(self, quarantine: Quarantine | None) -> PartitionResult:
+        """Do what an interrupted run had still to do, if anything, and return its result."""
+        commit, result = self._journal.committed(self._task)
+        if quarantine is not None and commit.actions:
+            self._journal.enter_cuts(result)
+            quarantine.note_change(commit, publish(self._path, commit))
+            self._journal.note_cuts_made(result)
+        return result
+
+    def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:
+        """Return what to do in the folder."""
+        if self._is_left_alone():
+            return PartitionPlan(folder=self._task.folder, saves=(), actions=())
+        return plan_partition(self._task, outcome, self.read, keep_deleted=self._keep_deleted)
+
+    def _is_left_alone(self) -> bool:
+        """Whether the folder waits for its deletion (`-delete`) in a log dir that was shut down cleanly.
+
+        Differs: the broker drops its snapshots and leader epochs, recovers segments without an index, and drops the
+        folder itself a minute later. Here it is loaded, to see whether a broker can, and left as it is.
+        """
+        return self._task.had_clean_shutdown and self._task.is_delete_folder
+
+    def _as_left(self, outcome: PartitionOutcome) -> PartitionOutcome:
+        """Return *outcome* without what is not done in a folder that is left alone."""
+        if not self._is_left_alone():
+            return outcome
+        return replace(outcome, cuts=(), holes=(), warnings=(), recovered_segments=0, recovered_bytes=0)
+
+    def _is_recovered(self) -> bool:
+        return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
+
+    def _tell(self, outcome: PartitionOutcome) -> None:
+        log_dir, partition, deleted = self._task.log_dir, self._task.folder, outcome.deleted_base_offsets
+        if deleted:
+            self._notify(SegmentsDeleted(log_dir=log_dir, partition=partition, base_offsets=deleted))
+        for warning in (*outcome.warnings, *map(str, outcome.holes)):
+            self._notify(Remark(text=warning, level="warning", log_dir=log_dir, partition=partition))
+
+    def _on_bytes(self, scanned_bytes: int) -> None:
+        self._check_stop()
+        if scanned_bytes:
+            self._notify(
+                BytesScanned(
+                    log_dir=self._task.log_dir,
+                    partition=self._task.folder,
+                    thread_num=self._thread_num_of(),
+                    scanned_bytes=scanned_bytes,
+                )
+            )
+
+    def _refused(self, refusal: PartitionRefusedError, started_s: float) -> PartitionResult:
+        report = report_of_refused(self._task, refusal, duration_ms=_elapsed_ms(started_s))
+        return PartitionResult(task=self._task, bounds=None, report=report, is_changed=False)
+
+
+def _refusal_of(error: PermissionError) -> PartitionRefusedError:
+    """Return the refusal of a partition with a file that opens for nobody, though owner and mode would let it."""
+    return PartitionRefusedError(
+        file=os.path.basename(str(error.filename)),
+        position=None,
+        rule=f"{error.strerror} (IOException takes the log dir offline)",
+        remedy="find out what keeps it closed: access lists, a security module, an exported file system",
+    )
+
+
+def _refusal_for_memory(file: str) -> PartitionRefusedError:
+    """Return the refusal of a partition with something that takes more memory than there is."""
+    return PartitionRefusedError(
+        file=file,
+        position=None,
+        rule="there is too little memory to read it",
+        remedy="give the run more memory, or fewer --threads",
+    )
+
+
+def _elapsed_ms(started_s: float) -> int:
+    return int((time.monotonic() - started_s) * 1000)

@@ -1,0 +1,198 @@
+"""Who works on the log dirs: threads of this process, or a process for each of them.
+
+Threads are enough where kernels and disks do the work: they need no interpreter. Thousands of small logs do, and
+one interpreter does one thing at a time; then a process pays for its start many times over.
+
+Kafka: LogManager.loadLogs, a pool of threads for each log dir.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from recovery.engine.job import LogDirJob
+from recovery.engine.log_dir_run import LogDirRun
+from recovery.engine.report import LogDirReport
+from recovery.engine.resume import RunJournal
+from recovery.errors import WorkerError
+from recovery.problem import Note
+from recovery.read.rate_limit import RateLimit
+from recovery.stop_request import StopRequest
+from recovery.watch.events import Observer, Remark
+from recovery.watch.phases import Phases
+from recovery.write.quarantine import Quarantine
+from recovery.write.space import SpaceLedger
+from recovery.write.space_share import SpaceShare
+
+Processes = Literal["auto", "always", "never"]
+_MANY_FILES = 2_000
+"""Some hundred logs: half a second of work, where a process takes a third of one to start."""
+
+
+class _Run(Protocol):
+    def start(self) -> None: ...
+    def wait(self) -> None: ...
+    def join(self) -> LogDirReport: ...
+
+
+class _ProcessOrThreads:
+    """A log dir in a process of its own; where none can be started, in threads of this one.
+
+    Args:
+        process: not started yet.
+        open_run: makes the run in threads, and opens its journal.
+    """
+
+    def __init__(
+        self,
+        log_dir: str,
+        process: _Run,
+        open_run: Callable[[], tuple[LogDirRun, RunJournal]],
+        notify: Observer,
+    ) -> None:
+        self._log_dir = log_dir
+        self._run = process
+        self._open_run = open_run
+        self._notify = notify
+        self._journal: RunJournal | None = None
+        self._notes: tuple[Note, ...] = ()
+
+    def start(self) -> None:
+        """Start whichever can be started."""
+        try:
+            self._run.start()
+        except WorkerError as error:
+            text = f"{error}: its log dir is recovered by threads of this one"
+            self._notes = (Note(text=text),)
+            self._notify(Remark(text=text, level="warning", log_dir=self._log_dir))
+            self._run, self._journal = self._open_run()
+            self._run.start()
+
+    def wait(self) -> None:
+        """Wait until nobody is at work."""
+        try:
+            self._run.wait()
+        finally:
+            self._close()
+
+    def join(self) -> LogDirReport:
+        """Wait, and return what became of the log dir."""
+        try:
+            report = self._run.join()
+        finally:
+            self._close()
+        return replace(report, notes=(*self._notes, *report.notes))
+
+    def _close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+
+
+def wants_processes(jobs: Sequence[LogDirJob], processes: Processes) -> bool:
+    """Return whether each of *jobs* is to have a process of its own.
+
+    By *processes* `auto` where two log dirs at least have so many files that both would wait for the interpreter.
+    """
+    if processes == "never" or not jobs or not sys.executable:
+        return False
+    file_counts = sorted(sum(len(task.files) for task in job.inventory.tasks) for job in jobs)
+    pays = len(jobs) > 1 and file_counts[-2] >= _MANY_FILES and len(os.sched_getaffinity(0)) > 1
+    return processes == "always" or pays
+
+
+class Pool:
+    """What all log dirs of a run have in common while they are worked on.
+
+    Args:
+        stop: ends the work early.
+        max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit. Threads keep to it.
+    """
+
+    def __init__(
+        self, *, notify: Observer, phases: Phases, stop: StopRequest, max_bytes_per_second: int | None
+    ) -> None:
+        self._notify = notify
+        self._phases = phases
+        self._stop = stop
+        self._max_bytes_per_second = max_bytes_per_second
+
+    def run_in_threads(
+        self,
+        jobs: Iterable[LogDirJob],
+        journals: Mapping[str, RunJournal],
+        quarantines: Mapping[str, Quarantine],
+    ) -> list[LogDirReport]:
+        """Do *jobs*, each in its own threads, and return what became of them.
+
+        Args:
+            journals: by log dir.
+            quarantines: by log dir.
+        """
+        jobs = tuple(jobs)
+        limit = RateLimit(self._max_bytes_per_second, check=self._stop.check)
+        space = SpaceLedger(
+            dry_run=any(job.dry_run for job in jobs), log_dir_count=len(jobs), check_stop=self._stop.check
+        )
+        return self._run(
+            [
+                LogDirRun(
+                    job,
+                    journals[job.log_dir],
+                    quarantines[job.log_dir],
+                    space=space,
+                    limit=limit,
+                    phases=self._phases,
+                    notify=self._notify,
+                    check_stop=self._stop.check,
+                )
+                for job in jobs
+            ]
+        )
+
+    def run_in_processes(self, jobs: Sequence[LogDirJob], locks: Iterable[int]) -> list[LogDirReport]:
+        """Do *jobs*, each in its own process, and return what became of them. Their journals must be closed.
+
+        Args:
+            locks: descriptors of the locks, which the processes hold as well.
+
+        Raises:
+            WorkerError: a process failed by a defect.
+        """
+        from recovery.engine.process import LogDirProcess  # most runs have none, and it takes its time
+        from recovery.engine.worker import open_run
+
+        with closing(SpaceShare.create(len(jobs))) as share:
+            common: dict[str, Any] = {
+                "share": share,
+                "phases": self._phases,
+                "notify": self._notify,
+                "stop": self._stop,
+            }
+            return self._run(
+                [
+                    _ProcessOrThreads(
+                        job.log_dir,
+                        LogDirProcess(job, number=number, locks=locks, **common),
+                        partial(open_run, job, **common),
+                        self._notify,
+                    )
+                    for number, job in enumerate(jobs)
+                ]
+            )
+
+    def _run(self, runs: Sequence[_Run]) -> list[LogDirReport]:
+        try:
+            for run in runs:
+                run.start()
+            return [run.join() for run in runs]
+        except BaseException:
+            self._stop.request(self._stop.signal_number)
+            for run in runs:
+                run.wait()  # the locks go now: nobody may write any more
+            raise

@@ -1,0 +1,139 @@
+"""`--repair`: what keeps a broker from loading a log, or a log dir, is moved to quarantine where that costs no batch.
+
+Under the locks, before the inventory that the recovery goes by. Each move is on disk before the next one; killed in
+between, the next run finds what is left to be moved. Nothing is deleted, no `.log` with an offset in its name is
+touched, nothing is decided between two copies of a partition.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Collection, Iterable
+
+from recovery.engine.cut_ledger import CutLedger
+from recovery.errors import LogDirOfflineError
+from recovery.load.preflight import notes_of, problems_of
+from recovery.logdir.inventory import LogDirInventory
+from recovery.plan.actions import LOG_DIR_ITSELF
+from recovery.problem import Problem
+from recovery.read.file_system import is_file, mount_of, nearest
+from recovery.read.partition_files import PartitionFiles
+from recovery.write.quarantine import Quarantine
+from segfmt.value_class import dataclass
+
+_STAYS_ERRNOS = frozenset({errno.EXDEV, errno.EBUSY, errno.EPERM, errno.EACCES})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A file or folder to be moved away.
+
+    Attributes:
+        path: relative to the log dir.
+        reason: the rule of its problem.
+    """
+
+    path: str
+    reason: str
+
+    @property
+    def folder(self) -> str:
+        """Its place in quarantine."""
+        return os.path.dirname(self.path) or LOG_DIR_ITSELF
+
+    def __str__(self) -> str:
+        return f"move {self.path} to quarantine: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """A log dir after its repair, in a dry run as if it were.
+
+    Attributes:
+        lines: what was done, or would be, and what could not be.
+    """
+
+    inventory: LogDirInventory
+    lines: tuple[str, ...] = ()
+
+
+def repair_log_dir(
+    inventory: LogDirInventory,
+    relist: Callable[[Collection[str]], LogDirInventory],
+    quarantine: Quarantine,
+    *,
+    dry_run: bool,
+) -> Repaired:
+    """Move away what `repairs_of` names, and return what lies in the log dir then.
+
+    Args:
+        relist: returns what lies in the log dir, without the paths given to it.
+
+    Raises:
+        LogDirOfflineError: an I/O error.
+    """
+    moves = repairs_of(inventory)
+    if not moves:
+        return Repaired(inventory=inventory)
+    lines, gone = [], []
+    ledger = CutLedger(inventory.log_dir)
+    for move in moves:
+        path = os.path.join(inventory.log_dir, move.path)
+        try:
+            _refuse_far_folder(path, quarantine)
+            if not dry_run:
+                ledger.add_move(move.path, move.reason, quarantine.root)
+                quarantine.move_away(path, folder=move.folder, reason=move.reason)
+                ledger.note_moved(move.path)
+        except OSError as error:
+            if error.errno not in _STAYS_ERRNOS:
+                raise LogDirOfflineError(inventory.log_dir, error) from error
+            lines.append(f"{move.path} cannot be moved to quarantine: {error.strerror}")
+            continue
+        lines.append(str(move))
+        gone.append(move.path)
+    return Repaired(inventory=relist(gone if dry_run else ()), lines=tuple(lines))
+
+
+def repairs_of(inventory: LogDirInventory) -> tuple[Move, ...]:
+    """Return what can safely be moved away, in order.
+
+    A partition that a broker would not load for other reasons, too, is left alone, and so is such a log dir.
+    """
+    if any(problem.repair is None for problem in inventory.problems):
+        return ()
+    moves = _moves((*inventory.problems, *inventory.notes))
+    for refused in inventory.refused:
+        moves += _moves(refused.refusal.problems)
+    for task in inventory.tasks:
+        files = PartitionFiles(os.path.join(inventory.log_dir, task.folder), task.settings)
+        problems = problems_of(task, files)
+        if all(problem.repair is not None for problem in problems):
+            moves += _moves((*problems, *notes_of(task)), folder=task.folder)
+    first: dict[str, Move] = {}
+    for move in moves:
+        first.setdefault(move.path, move)
+    return tuple(first.values())
+
+
+def _moves(problems: Iterable[Problem], *, folder: str = "") -> list[Move]:
+    return [
+        Move(path=os.path.join(folder, name), reason=problem.rule)
+        for problem in problems
+        if problem.repair is not None
+        for name in problem.repair.names
+    ]
+
+
+def _refuse_far_folder(path: str, quarantine: Quarantine) -> None:
+    """Refuse what is no regular file where quarantine is on another file system: it would have to be copied.
+
+    Raises:
+        OSError: EXDEV.
+    """
+    if is_file(path):
+        return
+    place = nearest(quarantine.root)
+    if mount_of(place) != mount_of(path):
+        raise OSError(errno.EXDEV, "a folder cannot be moved to another file system", path)

@@ -1,0 +1,344 @@
+"""What a run did, or would do: values, their exit code, and the two ways to print them.
+
+The JSON form is an interface: `"version": 1`, names in Kafka's camelCase, nothing that depends on the order
+of threads.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Literal, NamedTuple
+
+from recovery.engine.report_text import text_lines
+from recovery.load.model import Cut, Hole
+from recovery.printable import printable
+from recovery.problem import Note, Problem
+from recovery.watch.phases import PhaseTime
+from segfmt.value_class import dataclass
+
+Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
+
+CUT_LEDGER = ".kafka-log-recovery-cuts"
+"""The file of a log dir in which cuts are entered until they have been told; see `recovery/engine/cut_ledger.py`."""
+
+EXIT_DONE, EXIT_ERROR, EXIT_DAMAGE, EXIT_LOCKED, EXIT_PARTIAL = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """What became of one partition's folder.
+
+    Attributes:
+        status: unchanged; recovered (nothing lost); truncated (batches or whole segments left the live log);
+            refused (a broker would halt, or this version must not guess: untouched); failed (an I/O error, or
+            not reached after one).
+        actions: what was done in the folder, or would be, in order and in words.
+        quarantined: paths that now hold what left the log; empty in a dry run.
+        to_quarantine: what goes there, by name, in a dry run as well.
+        holes: offsets that are missing in what was read.
+        reasons: why something was cut, refused or failed.
+        problems: the reasons of a refusal, as values.
+        warnings: what the operator should know although nothing is lost.
+        pending_deletion_count, pending_deletion_bytes: `.deleted` files of the broker that went.
+    """
+
+    log_dir: str
+    folder: str
+    topic: str = ""
+    partition: int = -1
+    status: Status
+    segment_count: int = 0
+    scanned_bytes: int = 0
+    recovered_segments: int = 0
+    recovered_bytes: int = 0
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    cuts: tuple[Cut, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    actions: tuple[str, ...] = ()
+    to_quarantine: tuple[str, ...] = ()
+    quarantined: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    pending_deletion_count: int = 0
+    pending_deletion_bytes: int = 0
+    duration_ms: int = 0
+
+    @property
+    def losses(self) -> tuple[Cut, ...]:
+        """The cuts that are a loss: preallocated zeros are none."""
+        return tuple(cut for cut in self.cuts if not cut.is_preallocated)
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of `.log` files that are lost from the live log."""
+        return sum(cut.size_bytes for cut in self.losses)
+
+    @property
+    def truncated_batches(self) -> int:
+        """Record batches among them."""
+        return sum(cut.batch_count for cut in self.cuts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this partition in the JSON report."""
+        return {
+            "partition": self.folder,
+            "status": self.status,
+            "segments": {"total": self.segment_count, "recovered": self.recovered_segments},
+            "bytes": {"scanned": self.scanned_bytes, "recovered": self.recovered_bytes},
+            "logStartOffset": self.log_start_offset,
+            "logEndOffset": self.log_end_offset,
+            "truncatedBytes": self.truncated_bytes,
+            "truncatedBatches": self.truncated_batches,
+            "pendingDeletions": {"files": self.pending_deletion_count, "bytes": self.pending_deletion_bytes},
+            "cuts": [_cut_to_json(cut) for cut in self.cuts],
+            "holes": [hole.to_json() for hole in self.holes],
+            "actions": list(self.actions),
+            "toQuarantine": list(self.to_quarantine),
+            "quarantined": list(self.quarantined),
+            "reasons": list(self.reasons),
+            "problems": [problem.to_json() for problem in self.problems],
+            "warnings": list(self.warnings),
+        }
+
+
+def _time_text(time_ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_ms / 1000))
+
+
+class FileBefore(NamedTuple):
+    """A file of a partition before a cut; its inode where the file system keeps those."""
+
+    file: str
+    size_bytes: int
+    inode: int | None = None
+
+
+class EarlierMove(NamedTuple):
+    """What the repair of an earlier run has moved to quarantine, without anybody having been told.
+
+    Attributes:
+        path: relative to the log dir.
+        quarantine: the folder of all runs that it is in.
+    """
+
+    path: str
+    reason: str
+    time_ms: int
+    quarantine: str
+    is_made: bool = False
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: moved away by --repair of an earlier run, at {_time_text(self.time_ms)}: {self.reason}; "
+            f"kept in {self.quarantine}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierCut:
+    """What an earlier run has cut from a partition, or missed there, and no run has told that came to its end.
+
+    Attributes:
+        partition: its folder; empty where the line in the ledger cannot be read, and nothing is known.
+        time_ms: when that was, ms since 1970.
+        quarantine: the folder of that run, which holds what was cut.
+        holes: offsets that were missing in what it read.
+        is_made: whether that run came to say that the cut is made.
+        before: the files that were to be cut; only the ledger needs them.
+    """
+
+    partition: str
+    time_ms: int
+    quarantine: str | None
+    cuts: tuple[Cut, ...] = ()
+    holes: tuple[Hole, ...] = ()
+    is_made: bool = False
+    before: tuple[FileBefore, ...] = ()
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of `.log` files that left the live log."""
+        return sum(cut.size_bytes for cut in self.cuts)
+
+    @property
+    def truncated_batches(self) -> int:
+        """Record batches among them."""
+        return sum(cut.batch_count for cut in self.cuts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this cut in the JSON report."""
+        return {
+            "partition": self.partition,
+            "timeMs": self.time_ms,
+            "quarantine": self.quarantine,
+            "truncatedBytes": self.truncated_bytes,
+            "truncatedBatches": self.truncated_batches,
+            "cuts": [_cut_to_json(cut) for cut in self.cuts],
+            "holes": [hole.to_json() for hole in self.holes],
+        }
+
+    def __str__(self) -> str:
+        if not self.partition:
+            return (
+                f"cut by an earlier run: a line of {CUT_LEDGER} cannot be read. Remedy: see quarantine list"
+            )
+        at = _time_text(self.time_ms)
+        if not self.cuts:
+            return f"{self.partition}: found by an earlier run, at {at}: {'; '.join(map(str, self.holes))}"
+        place = f"; kept in {self.quarantine}" if self.quarantine else ""
+        return (
+            f"{self.partition}: cut by an earlier run, at {at}: {self.truncated_bytes} bytes, "
+            f"{self.truncated_batches} batches{place}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirReport:
+    """What became of one log dir.
+
+    Attributes:
+        status: unchanged, recovered, partial (some partitions refused or failed), offline (an I/O error
+            ended the work) or interrupted (a signal did).
+        marker: whether `.kafka_cleanshutdown` is there now, or would be; None where an I/O error keeps from looking.
+        actions: on the files of the log dir itself.
+        passed_over: folders that are not the tool's to touch.
+        warnings: why a broker will go on to take the dir offline although its logs are recovered, and what was
+            ignored or assumed.
+        notes: what else is to be said of the dir.
+        needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
+        free_bytes: what was free there when the run began.
+        problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
+            partition.
+        earlier_cuts: what earlier runs have cut, or found missing, without anybody having been told.
+    """
+
+    log_dir: str
+    status: Literal["unchanged", "recovered", "partial", "offline", "interrupted"]
+    had_clean_shutdown: bool
+    marker: bool | None
+    partitions: tuple[PartitionReport, ...]
+    actions: tuple[str, ...] = ()
+    quarantine: str | None = None
+    passed_over: tuple[str, ...] = ()
+    error: str | None = None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    needed_bytes: int = 0
+    free_bytes: int = 0
+    earlier_cuts: tuple[EarlierCut, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[Note, ...]:
+        """The warnings as notes, and the other notes."""
+        return (*(Note(text=warning) for warning in self.warnings), *self.notes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of this log dir in the JSON report."""
+        return {
+            "logDir": self.log_dir,
+            "status": self.status,
+            "error": self.error,
+            "problems": [problem.to_json() for problem in self.problems],
+            "hadCleanShutdown": self.had_clean_shutdown,
+            "cleanShutdownMarker": self.marker,
+            "quarantine": self.quarantine,
+            "leftAlone": list(self.passed_over),
+            "actions": list(self.actions),
+            "warnings": list(self.warnings),
+            "notes": [note.to_json() for note in self.all_notes],
+            "neededBytes": self.needed_bytes,
+            "freeBytes": self.free_bytes,
+            "earlierCuts": [cut.to_json() for cut in self.earlier_cuts],
+            "partitions": [partition.to_json() for partition in self.partitions],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What a run did in all log dirs.
+
+    Attributes:
+        cpu_path: how checksums were computed: portable, sse42-pclmul or avx512-vpclmul.
+        kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
+        signal_exit_code: 130 or 143 where a signal ended the run.
+        phases: where the threads' time went.
+        notes: on the whole run: settings that were assumed, files that are missing.
+    """
+
+    dry_run: bool
+    now_ms: int
+    cpu_path: str
+    kernel_origin: str
+    duration_ms: int
+    log_dirs: tuple[LogDirReport, ...]
+    signal_exit_code: int | None = None
+    phases: tuple[PhaseTime, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def partitions(self) -> tuple[PartitionReport, ...]:
+        """The partitions of all log dirs."""
+        return tuple(partition for log_dir in self.log_dirs for partition in log_dir.partitions)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All that keeps a broker from loading, of log dirs and of partitions."""
+        return (
+            *(problem for log_dir in self.log_dirs for problem in log_dir.problems),
+            *(problem for partition in self.partitions for problem in partition.problems),
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of the run; the table is in the README."""
+        if self.signal_exit_code is not None:
+            return self.signal_exit_code
+        if self.log_dirs and all(log_dir.status == "offline" for log_dir in self.log_dirs):
+            return EXIT_ERROR
+        if any(log_dir.status in ("partial", "offline") for log_dir in self.log_dirs):
+            return EXIT_PARTIAL
+        if any(partition.status == "truncated" or partition.holes for partition in self.partitions):
+            return EXIT_DAMAGE
+        if any(log_dir.earlier_cuts for log_dir in self.log_dirs):
+            return EXIT_DAMAGE
+        return EXIT_DONE
+
+    def to_json(self) -> str:
+        """Return the report as one JSON document."""
+        document = {
+            "version": 1,
+            "dryRun": self.dry_run,
+            "exitCode": self.exit_code,
+            "nowMs": self.now_ms,
+            "durationMs": self.duration_ms,
+            "kernels": {"cpuPath": self.cpu_path, "origin": self.kernel_origin},
+            "phases": [phase.to_json() for phase in self.phases],
+            "notes": [note.to_json() for note in self.notes],
+            "logDirs": [log_dir.to_json() for log_dir in self.log_dirs],
+        }
+        return json.dumps(document, indent=2)
+
+    def to_text(self) -> str:
+        """Return the report for a person to read."""
+        return "\n".join(printable(line) for line in text_lines(self))  # a name must not forge a line
+
+
+def _cut_to_json(cut: Cut) -> dict[str, Any]:
+    return {
+        "file": cut.file,
+        "baseOffset": cut.base_offset,
+        "position": cut.position,
+        "bytes": cut.size_bytes,
+        "batches": cut.batch_count,
+        "firstOffset": _offset(cut.first_offset),
+        "lastOffset": _offset(cut.last_offset),
+        "reason": cut.reason,
+    }
+
+
+def _offset(offset: int) -> int | None:
+    return offset if offset >= 0 else None

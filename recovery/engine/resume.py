@@ -1,0 +1,390 @@
+"""What a run on one log dir has done so far, so that the next one goes on there.
+
+The journal lies with the quarantine, outside of Kafka's own files. It says how the log dir was when the run began
+(a clean marker is taken away at the first change), which segments are scanned, and which partitions are done. What it
+says counts only while files are what they were: known by size, mtime, ctime and inode.
+
+An interrupted run is gone on with under the same configuration and by the same clock, or not at all. Where somebody
+else was at work since, a broker for one, another configuration is no objection: what was done is obsolete then, and
+forgotten. Another version of the tool goes on as well, and makes its own scans.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from stat import S_ISREG
+from typing import Any
+
+from native.raw_scan import RawScan
+from recovery.engine.cut_ledger import CutLedger
+from recovery.engine.handoff import HANDED_OVER_FILES, TEMPORARY_CHECKPOINTS
+from recovery.engine.outcomes import PartitionResult
+from recovery.errors import JournalError, UnsafeError
+from recovery.load.model import FileStat, PartitionTask, RemovalKind, ScanMode, ScanRequest
+from recovery.logdir.inventory import LogDirInventory
+from recovery.logdir.listing import file_stat, list_files
+from recovery.logdir.quarantine_place import JOURNAL, quarantine_root, started_ms_of
+from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, RemoveFile
+from recovery.plan.commit import Commit
+from recovery.read.file_system import is_folder, keeps_inodes, look_at
+from recovery.version import VERSION
+from recovery.write.durable import remove_empty_folder, remove_file
+from recovery.write.journal import Journal, listing_digest, remove_unfinished
+from recovery.write.journal_format import Header
+from recovery.write.quarantine import Quarantine
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+
+_LOG_DIR_NOTE, _HANDOFF_NOTE, _RUN_NOTE = "log dir", "hand-off", "run"
+
+
+class RunJournal:
+    """The journal of one log dir: of an interrupted run, of this one, or of none yet.
+
+    Args:
+        quarantine_dir: `--quarantine-dir`.
+        dry_run: read only.
+        is_forgotten: what lies there is not gone on with, and need be no journal; `discard` removes it.
+
+    Raises:
+        JournalError: what lies there is no journal that this version knows.
+        OSError: it cannot be read.
+    """
+
+    def __init__(
+        self,
+        log_dir: str,
+        *,
+        quarantine_dir: str | None = None,
+        dry_run: bool = False,
+        is_forgotten: bool = False,
+    ) -> None:
+        self._log_dir = log_dir
+        self._quarantine_dir = quarantine_dir
+        self._root = quarantine_root(log_dir, quarantine_dir)
+        self._dry_run = dry_run
+        self._is_unreadable = False
+        self._journal: Journal | None = None
+        try:
+            self._journal = Journal.open(self.path, read_only=dry_run)
+        except JournalError:
+            if not is_forgotten or is_folder(self.path):
+                raise
+            self._is_unreadable = True
+        self._ledger = CutLedger(log_dir)
+        self._committed: set[str] = set()
+        self._has_made_place = False
+
+    @property
+    def path(self) -> str:
+        """Where the journal is, or will be."""
+        return os.path.join(self._root, JOURNAL)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is one."""
+        return self._journal is not None
+
+    @property
+    def now_ms(self) -> int | None:
+        """The clock of the interrupted run."""
+        return None if self._journal is None else self._journal.header.now_ms
+
+    @property
+    def run(self) -> str | None:
+        """Name of the interrupted run's folder in quarantine, None where it saved nothing."""
+        note = None if self._journal is None else self._journal.notes.get(_RUN_NOTE)
+        if note is None:
+            return None
+        folder = note.get("folder")
+        if not isinstance(folder, str) or started_ms_of(folder) is None:
+            raise JournalError(
+                f"{self.path}: {folder!r} is no name of a run. Remedy: begin anew with --restart"
+            )
+        return folder
+
+    # -- an interrupted run ---------------------------------------------------------------------------------
+
+    def check_configuration(
+        self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None
+    ) -> None:
+        """Refuse to go on under another configuration, where there is something to go on with.
+
+        Raises:
+            UnsafeError: it differs, or the clock does; nothing was changed.
+        """
+        differences = self._differences(configuration, now_ms)
+        if differences and self._objection(inventory, is_configuration_another=True) is None:
+            raise UnsafeError(
+                f"{self._log_dir}: a run was interrupted here that had another configuration: "
+                f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: go on with the same one, "
+                f"or begin anew with --restart"
+            )
+
+    def _differences(self, configuration: Mapping[str, str], now_ms: int | None) -> list[str]:
+        """Return what is not as the interrupted run had it, in words."""
+        if self._journal is None:
+            return []
+        header = self._journal.header
+        differences = [
+            f"{name}: {header.configuration[name]} then, {value} now"
+            for name, value in sorted(configuration.items())
+            if header.configuration.get(name, value) != value  # a topic may have gone, or come
+        ]
+        if now_ms not in (None, header.now_ms):
+            differences.append(f"--now: {header.now_ms} then, {now_ms} now")
+        return differences
+
+    def review(
+        self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None = None
+    ) -> tuple[LogDirInventory, str | None]:
+        """Return *inventory* as the interrupted run had it, and what speaks against going on with that run, in words.
+
+        Where somebody else was at work meanwhile, a broker for one, only what is read from files that are the same
+        still counts; where the interrupted run had begun with a clean log dir or under another configuration, or the
+        log dir's checkpoints are others, nothing.
+        """
+        if self._journal is None:
+            return inventory, None
+        is_another = bool(self._differences(configuration, now_ms))
+        objection = self._objection(inventory, is_configuration_another=is_another)
+        if objection is not None:
+            self.abandon()
+            return inventory, objection
+        was_clean, now_ms = self._journal.header.had_clean_shutdown, self._journal.header.now_ms
+        tasks = tuple(replace(task, had_clean_shutdown=was_clean, now_ms=now_ms) for task in inventory.tasks)
+        return replace(inventory, had_clean_shutdown=was_clean, tasks=tasks), None
+
+    def _objection(self, inventory: LogDirInventory, *, is_configuration_another: bool) -> str | None:
+        if self._journal is None:
+            return None
+        self._committed.clear()
+        return self._log_dir_objection() or self._folders_objection(inventory, is_configuration_another)
+
+    def _log_dir_objection(self) -> str | None:
+        assert self._journal is not None
+        notes = self._journal.notes
+        if _HANDOFF_NOTE in notes:
+            commit = _commit_of(LOG_DIR_ITSELF, notes[_HANDOFF_NOTE], self.path)
+        elif _LOG_DIR_NOTE in notes:
+            begun = _commit_of(LOG_DIR_ITSELF, notes[_LOG_DIR_NOTE], self.path)
+            marker = RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=0, kind=RemovalKind.DERIVED)
+            commit = replace(begun, actions=(marker,))
+        else:
+            return "it had not really begun"
+        name = commit.explain(own_files(self._log_dir), by_inode=keeps_inodes(self._log_dir))
+        return None if name is None else f"{name} has changed since"
+
+    def _folders_objection(self, inventory: LogDirInventory, is_configuration_another: bool) -> str | None:
+        assert self._journal is not None
+        header, by_inode = self._journal.header, keeps_inodes(self._log_dir)
+        for task in inventory.tasks:
+            document = self._journal.commits.get(task.folder)
+            if document is not None:
+                commit = _commit_of(task.folder, document.get("commit"), self.path)
+                name = commit.explain(task.files, by_inode=by_inode)
+                changed = None if name is None else f"{task.folder}/{name}"
+                if changed is None:
+                    self._committed.add(task.folder)
+            else:
+                is_same = header.folders.get(task.folder) == listing_digest(task.files)
+                changed = None if is_same else task.folder
+            if changed is not None and header.had_clean_shutdown:
+                return f"{changed} has changed since, and the log dir was clean then"
+            if changed is not None and is_configuration_another:
+                return f"{changed} has changed since, and so has the configuration"
+        return None
+
+    def is_committed(self, folder: str) -> bool:
+        """Whether a partition was finished, or is to be finished as planned."""
+        return folder in self._committed
+
+    def committed(self, task: PartitionTask) -> tuple[Commit, PartitionResult]:
+        """Return what was, or is to be, done in a partition's folder, and how it ended."""
+        assert self._journal is not None
+        document = self._journal.commits[task.folder]
+        commit = _commit_of(task.folder, document.get("commit"), self.path)
+        return commit, PartitionResult.from_json(task, document.get("result", {}))
+
+    def handoff(self) -> Commit | None:
+        """Return what was, or is to be, done to the log dir's own files, None where it had not come to that."""
+        note = None if self._journal is None else self._journal.notes.get(_HANDOFF_NOTE)
+        return None if note is None else _commit_of(LOG_DIR_ITSELF, note, self.path)
+
+    @property
+    def has_scans(self) -> bool:
+        """Whether any scan is there."""
+        return self._journal is not None and self._has_own_scans and self._journal.scan_count > 0
+
+    def has_scan(self, folder: str, request: ScanRequest, stat: FileStat) -> bool:
+        """Whether the scan of a segment that is still the same is there."""
+        journal = self._journal
+        return journal is not None and self._has_own_scans and journal.has_scan(folder, request, stat)
+
+    def scan_of(self, folder: str, request: ScanRequest, stat: FileStat | None) -> RawScan | None:
+        """Return the scan of a segment that is still the same, None where there is none."""
+        if not self._has_own_scans or stat is None or request.mode is not ScanMode.RECOVER:
+            return None
+        assert self._journal is not None
+        return self._journal.scan_of(folder, request, stat)
+
+    @property
+    def _has_own_scans(self) -> bool:
+        """Whether scans in the journal are those of this version: another one may have read something else there."""
+        return self._journal is not None and self._journal.header.tool_version == VERSION
+
+    # -- this run -------------------------------------------------------------------------------------------
+
+    def begin(self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int) -> None:
+        """Begin a journal unless there is one.
+
+        Raises:
+            OSError: it cannot be written; the run goes on without it.
+        """
+        if self._journal is not None or self._dry_run:
+            return
+        header = Header(
+            tool_version=VERSION,
+            log_dir=self._log_dir,
+            configuration=configuration,
+            now_ms=now_ms,
+            had_clean_shutdown=inventory.had_clean_shutdown,
+            folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
+        )
+        if self._quarantine_dir is not None:
+            RunJournal(self._log_dir, is_forgotten=True).abandon()  # what it knows is obsolete now
+        found = own_files(self._log_dir)
+        before = {name: stat for name, stat in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        begun = Commit(folder=LOG_DIR_ITSELF, before=before, staged={}, actions=())
+        self._has_made_place = not is_folder(os.path.dirname(self._root))
+        journal = Journal.create(self.path, header)
+        try:
+            journal.note(_LOG_DIR_NOTE, begun.to_json())
+        except OSError:
+            journal.close()
+            with contextlib.suppress(OSError):
+                journal.remove()
+            raise
+        self._journal = journal
+
+    def note_run(self, folder: str) -> None:
+        """Enter the name of the run's folder in quarantine."""
+        if self._journal is not None:
+            self._journal.note(_RUN_NOTE, {"folder": folder})
+
+    def add_scan(self, folder: str, request: ScanRequest, stat: FileStat | None, scan: RawScan) -> None:
+        """Keep the scan of a whole segment; that it cannot be kept costs time later, and no more."""
+        if self._journal is not None and not self._dry_run and stat is not None:
+            with contextlib.suppress(OSError):
+                self._journal.add_scan(folder, request, stat, scan)
+
+    def commit(self, commits: Collection[tuple[Commit, PartitionResult]]) -> None:
+        """Bring to disk what is now to be done in partitions' folders, come what may, and how each of them ends."""
+        if self._journal is not None:
+            self._journal.commit_all(
+                {
+                    commit.folder: {"commit": commit.to_json(), "result": result.to_json()}
+                    for commit, result in commits
+                }
+            )
+        for _, result in commits:
+            self.enter_cuts(result)
+
+    def enter_cuts(self, result: PartitionResult) -> None:
+        """Enter what is cut from a partition where the next run finds it, unless this one gets to tell of it."""
+        self._ledger.add(result.report)
+
+    def note_cuts_made(self, result: PartitionResult) -> None:
+        """Enter that they are made; that it cannot be entered is no reason to stop: the files tell as well."""
+        with contextlib.suppress(OSError):
+            self._ledger.note_made(result.report)
+
+    def commit_handoff(self, commit: Commit) -> None:
+        """Bring to disk what is now to be done to the log dir's own files."""
+        if self._journal is not None:
+            self._journal.note(_HANDOFF_NOTE, commit.to_json())
+
+    def abandon(self) -> None:
+        """Forget a run that is not gone on with; what it has done and not entered is entered in its account before.
+
+        Otherwise `undo` would not know of it, and take what was saved for nobody's.
+        """
+        if self._journal is not None and self.run is not None and not self._dry_run:
+            quarantine = Quarantine(self._log_dir, root=self._quarantine_dir, run=self.run)
+            with contextlib.suppress(JournalError):
+                for commit in self._all_commits():
+                    _settle(self._log_dir, commit, quarantine)
+            quarantine.sync()
+        self.discard()
+
+    def _all_commits(self) -> Iterator[Commit]:
+        assert self._journal is not None
+        for folder, document in self._journal.commits.items():
+            yield _commit_of(folder, document.get("commit"), self.path)
+        if (handoff := self.handoff()) is not None:
+            yield handoff
+
+    def discard(self) -> None:
+        """Forget all of it: the run is over, or begins anew."""
+        journal, self._journal = self._journal, None
+        self._committed.clear()
+        if journal is not None:
+            journal.close()
+        if self._dry_run:
+            return
+        is_left = remove_unfinished(self.path)
+        if self._is_unreadable:
+            is_left, self._is_unreadable = True, False
+            remove_file(self.path)
+        if journal is not None:
+            journal.remove()
+        if journal is not None or is_left:
+            remove_empty_folder(self._root)  # unless something is in quarantine
+            if self._has_made_place:
+                remove_empty_folder(os.path.dirname(self._root))
+
+    def close(self) -> None:
+        """Let go of the file; it stays for the next run."""
+        if self._journal is not None:
+            self._journal.close()
+
+
+def _settle(log_dir: str, commit: Commit, quarantine: Quarantine) -> None:
+    """Enter how much of *commit* is done, unless somebody else was at work in its folder."""
+    path = log_dir if commit.folder == LOG_DIR_ITSELF else os.path.join(log_dir, commit.folder)
+    try:
+        found = list_files(path)
+    except FileNotFoundError:
+        return
+    own = own_files(log_dir) if commit.folder == LOG_DIR_ITSELF else found
+    done = commit.done(own)
+    if done and commit.explain(own, by_inode=keeps_inodes(log_dir)) is None:
+        left = {name: stat for name, stat in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        quarantine.note_change(replace(commit, actions=done), left)
+
+
+def _commit_of(folder: str, document: Mapping[str, Any] | None, path: str) -> Commit:
+    """Return the commit over *folder* in a document of the journal at *path*.
+
+    Raises:
+        JournalError: it is none, or one over another folder.
+    """
+    commit = Commit.from_json(document or {})
+    if commit.folder != folder:
+        raise JournalError(
+            f"{path}: what is done to {folder} is a commit over {commit.folder}. Remedy: begin anew with --restart"
+        )
+    return commit
+
+
+def own_files(log_dir: str) -> dict[str, FileStat]:
+    """Return the log dir's own files that a run writes, as far as they are there, staged ones too."""
+    found = {}
+    own = (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS)
+    for name in (*own, *(name + TEMPORARY_SUFFIX for name in HANDED_OVER_FILES)):
+        stat = look_at(os.path.join(log_dir, name))
+        if stat is not None and S_ISREG(stat.st_mode):
+            found[name] = file_stat(stat)
+    return found

@@ -1,0 +1,399 @@
+"""The local driver: all log dirs of a broker, one pool of threads each.
+
+Data flows one way: inventory, then for each partition scan, fold, plan, apply, then the hand-off of the dir.
+Settings, the clock and the locks are settled before the first byte is read.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+
+from recovery.engine.cut_ledger import CutLedger, acknowledge
+from recovery.engine.forecast import bytes_to_scan, segments_to_recover
+from recovery.engine.handoff import Handoff
+from recovery.engine.job import LogDirJob
+from recovery.engine.log_dir_ends import log_count, offline_report
+from recovery.engine.pool import Pool, Processes, wants_processes
+from recovery.engine.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
+from recovery.engine.resume import RunJournal
+from recovery.engine.survey import survey_log_dirs
+from recovery.errors import LogDirLockedError, LogDirOfflineError, RecoveryError, UnsafeError
+from recovery.load.model import LogSettings
+from recovery.logdir.inventory import LogDirInventory, list_log_dir
+from recovery.logdir.lock import LogDirLocks
+from recovery.logdir.quarantine_place import places_of
+from recovery.logdir.remote_part import RemoteMetadata
+from recovery.problem import Note, Problem
+from recovery.quick_switches import quick_switches
+from recovery.read.kernel_start import KernelStart, start_kernels
+from recovery.stop_request import StopRequest
+from recovery.watch.events import LogDirOffline, LogDirStarted, Observer, Remark, RunFinished, RunStarted
+from recovery.watch.notifier import Notifier
+from recovery.watch.phases import Phases
+from recovery.write.quarantine import Quarantine
+from recovery.write.undo_notice import refuse_unfinished_undo
+from recovery.write.write_back import held_file_systems
+
+
+class Engine:
+    """One run over the log dirs of one broker.
+
+    Args:
+        log_dirs: absolute paths.
+        locked_dirs: further dirs to lock, a separate metadata.log.dir.
+        settings: returns the settings of a topic's logs; called once the locks are held.
+        thread_count: `num.recovery.threads.per.data.dir`.
+        now_ms: the clock by which producers expire; None for that of the interrupted run, else now.
+        restart: forget what an interrupted run has done.
+        force: recover as after an unclean shutdown, whatever the markers say.
+        problems: why log dirs may not be touched, as far as the caller knows.
+        repair: first move away what keeps a broker from loading, where that costs no batch.
+        remarks: what the caller found out before, for the observers; notes of the run.
+        locks: on all these dirs, where the caller holds them already.
+        max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit.
+        drop_cache: whether what is read from disk leaves the page cache again.
+        processes: whether each log dir gets a process of its own: where that pays, wherever it can be, or never.
+        acknowledge: whether to return the report is to tell of its cuts; who prints it acknowledges it then.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Iterable[str],
+        *,
+        locked_dirs: Iterable[str] = (),
+        settings: Callable[[], Callable[[str], LogSettings]],
+        thread_count: int,
+        now_ms: int | None = None,
+        producer_id_expiration_ms: int = 86_400_000,
+        handoff: Handoff = "clean-shutdown",
+        dry_run: bool = False,
+        quarantine_dir: str | None = None,
+        keep_deleted: bool = False,
+        force: bool = False,
+        repair: bool = False,
+        problems: Mapping[str, tuple[Problem, ...]] | None = None,
+        restart: bool = False,
+        observers: Iterable[Observer] = (),
+        stop: StopRequest | None = None,
+        remarks: Iterable[Remark] = (),
+        locks: LogDirLocks | None = None,
+        max_bytes_per_second: int | None = None,
+        drop_cache: bool = False,
+        processes: Processes = "auto",
+        acknowledge: bool = True,
+    ) -> None:
+        self._log_dirs = tuple(log_dirs)
+        self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
+        self._settings = settings
+        self._thread_count = thread_count
+        self._now_ms = now_ms
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._handoff: Handoff = handoff
+        self._dry_run = dry_run
+        self._quarantine_dir = quarantine_dir
+        self._keep_deleted = keep_deleted
+        self._force = force
+        self._repair = repair
+        self._problems = problems or {}
+        self._quarantines: dict[str, Quarantine] = {}
+        self._repairs: dict[str, tuple[str, ...]] = {}
+        self._restart = restart
+        self._notify = Notifier(observers)
+        self._stop = StopRequest() if stop is None else stop
+        self._remarks = tuple(remarks)
+        self._locks = locks
+        self._max_bytes_per_second = max_bytes_per_second
+        self._drop_cache = drop_cache
+        self._processes = processes
+        self._acknowledge = acknowledge
+        self._phases = Phases()
+        self._offline: dict[str, LogDirOfflineError] = {}
+        self._journals: dict[str, RunJournal] = {}
+        self._earlier_cuts: dict[str, tuple[EarlierCut, ...]] = {}
+        self._notes: dict[str, list[Note]] = {}
+        self._is_clock_obsolete = False
+
+    def run(self) -> RecoveryReport:
+        """Recover all log dirs and return what became of them.
+
+        Raises:
+            LogDirLockedError: somebody holds a lock; nothing was changed.
+            UnsafeError: a separate metadata.log.dir cannot be locked, or an interrupted run had another
+                configuration; nothing was changed.
+        """
+        try:
+            with quick_switches():
+                report = self._run()
+        except LogDirLockedError:
+            raise
+        except BaseException as error:  # watchers must not wait for a run that is over
+            code = error.exit_code if isinstance(error, RecoveryError) else EXIT_ERROR
+            self._notify(RunFinished(exit_code=code))
+            raise
+        self._notify(RunFinished(exit_code=report.exit_code))
+        if self._acknowledge:
+            acknowledge(report, is_locked=self._locks is not None)
+        return report
+
+    def _run(self) -> RecoveryReport:
+        started_s = time.monotonic()
+        own_locks = LogDirLocks(self._locked_dirs, dry_run=self._dry_run)
+        with (
+            own_locks if self._locks is None else nullcontext(self._locks) as locks,
+            held_file_systems(() if self._dry_run else places_of(self._log_dirs, self._quarantine_dir)),
+        ):
+            self._take_offline(locks)
+            now_ms = self._open_journals()
+            kernels = start_kernels()
+            self._notify(
+                RunStarted(
+                    log_dirs=self._log_dirs,
+                    threads_per_dir=self._thread_count,
+                    dry_run=self._dry_run,
+                    cpu_path=kernels.cpu_path,
+                    kernel_origin=kernels.origin,
+                )
+            )
+            for remark in (*kernels.remarks, *self._remarks):
+                self._notify(remark)
+            for log_dir, error in self._offline.items():
+                self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
+            try:
+                with self._phases.during("inventory"):
+                    inventories = self._list_log_dirs(now_ms)
+                    if self._is_clock_obsolete:
+                        now_ms = self._clock()
+                        inventories = [self._at(now_ms, inventory) for inventory in inventories]
+                reports = self._recover(inventories, now_ms, locks, kernels)
+            finally:
+                for journal in self._journals.values():
+                    journal.close()
+        order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
+        return RecoveryReport(
+            dry_run=self._dry_run,
+            now_ms=now_ms,
+            cpu_path=kernels.cpu_path,
+            kernel_origin=kernels.origin,
+            duration_ms=int((time.monotonic() - started_s) * 1000),
+            log_dirs=tuple(
+                replace(report, notes=(*self._notes.get(report.log_dir, ()), *report.notes))
+                for report in sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])
+            ),
+            signal_exit_code=128 + self._stop.signal_number
+            if any(report.status == "interrupted" for report in reports)
+            else None,
+            phases=self._phases.times(),
+            notes=tuple(
+                Note(level=remark.level, text=remark.text)
+                for remark in (*(one for one in kernels.remarks if one.level != "info"), *self._remarks)
+            ),
+        )
+
+    def _take_offline(self, locks: LogDirLocks) -> None:
+        """Leave out the log dirs that cannot be locked for an I/O error. Kafka: LogManager.lockLogDirs."""
+        for log_dir, error in locks.offline.items():
+            if log_dir not in self._log_dirs:
+                is_denied = isinstance(error.error, PermissionError)
+                remedy = ". Remedy: let this user write there" if is_denied else ""
+                raise UnsafeError(f"metadata.log.dir cannot be locked. Nothing was changed: {error}{remedy}")
+            self._offline[log_dir] = error
+
+    def _open_journals(self) -> int:
+        """Look for interrupted runs and return the clock of this one: an interrupted one has set it.
+
+        Raises:
+            JournalError: what lies there is no journal that this version knows.
+        """
+        for log_dir in self._log_dirs:
+            if log_dir in self._offline:
+                continue
+            try:
+                refuse_unfinished_undo(log_dir, self._quarantine_dir)
+                self._journals[log_dir] = RunJournal(
+                    log_dir,
+                    quarantine_dir=self._quarantine_dir,
+                    dry_run=self._dry_run,
+                    is_forgotten=self._restart,
+                )
+            except OSError as error:
+                self._offline[log_dir] = LogDirOfflineError(log_dir, error)
+        for log_dir, journal in [*self._journals.items()] if self._restart else ():  # once none is refused
+            try:
+                journal.abandon()
+            except OSError as error:
+                self._offline[log_dir] = LogDirOfflineError(log_dir, error)
+                del self._journals[log_dir]
+        return self._clock()
+
+    def _clock(self) -> int:
+        """Return the clock of the run: the one it was given, else that of an interrupted run that it goes on with."""
+        if self._now_ms is not None:
+            return self._now_ms
+        begun = [journal.now_ms for journal in self._journals.values() if journal.now_ms is not None]
+        return begun[0] if begun else time.time_ns() // 1_000_000
+
+    def _at(self, now_ms: int, inventory: LogDirInventory) -> LogDirInventory:
+        """Return *inventory* by another clock, unless an interrupted run has set that of its log dir."""
+        if self._journals[inventory.log_dir].is_begun:
+            return inventory
+        return replace(inventory, tasks=tuple(replace(task, now_ms=now_ms) for task in inventory.tasks))
+
+    def _list_log_dirs(self, now_ms: int) -> list[LogDirInventory]:
+        settings_of = self._settings()
+        for log_dir in self._log_dirs:
+            with suppress(OSError):  # it goes offline for that
+                for move in CutLedger(log_dir).moves():
+                    self._note(log_dir, str(move))
+        survey = survey_log_dirs(
+            [log_dir for log_dir in self._log_dirs if log_dir not in self._offline],
+            partial(
+                list_log_dir,
+                settings_of=settings_of,
+                now_ms=now_ms,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                ignores_marker=self._force,
+                remote_metadata=RemoteMetadata(self._log_dirs),
+            ),
+            known=self._problems,
+            repair_into=self._quarantine_of if self._repair else None,
+            before_repair=self._check_configuration,
+            dry_run=self._dry_run,
+        )
+        self._repairs = survey.repairs
+        for log_dir, lines in survey.repairs.items():
+            for line in lines:
+                self._notify(Remark(text=line, level="warning", log_dir=log_dir))
+        for log_dir, error in survey.offline.items():
+            self._note_offline(log_dir, error)
+        # All of them before the first journal goes: where one is refused, nothing is changed.
+        for inventory in survey.inventories:
+            with suppress(OSError):  # it goes offline below
+                self._check_configuration(inventory)
+        ready = (self._ready(inventory) for inventory in survey.inventories)
+        inventories = [inventory for inventory in ready if inventory is not None]
+        for inventory in inventories:
+            journal = self._journals[inventory.log_dir]
+            self._notify(
+                LogDirStarted(
+                    log_dir=inventory.log_dir,
+                    had_clean_shutdown=inventory.had_clean_shutdown,
+                    log_count=log_count(inventory),
+                    segment_count=sum(segments_to_recover(task, journal) for task in inventory.tasks),
+                    bytes_total=sum(bytes_to_scan(task, journal) for task in inventory.tasks),
+                )
+            )
+            for note in inventory.notes:
+                self._notify(Remark(text=str(note), level="warning", log_dir=inventory.log_dir))
+            for folder in inventory.passed_over:
+                self._notify(
+                    Remark(
+                        text=f"{folder} is left alone: a broker looks after it itself",
+                        log_dir=inventory.log_dir,
+                    )
+                )
+        return inventories
+
+    def _ready(self, inventory: LogDirInventory) -> LogDirInventory | None:
+        """Return *inventory* as the run goes by it, None where the log dir goes offline instead."""
+        try:
+            resumed = self._resumed(inventory)
+            self._quarantine_of(inventory.log_dir)
+            self._earlier_cuts[inventory.log_dir] = CutLedger(inventory.log_dir).settle(dry_run=self._dry_run)
+        except OSError as error:
+            self._note_offline(inventory.log_dir, LogDirOfflineError(inventory.log_dir, error))
+            return None
+        return resumed
+
+    def _note_offline(self, log_dir: str, error: LogDirOfflineError) -> None:
+        self._offline[log_dir] = error
+        self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
+
+    def _quarantine_of(self, log_dir: str) -> Quarantine:
+        """Return this run's place in quarantine for what comes from a log dir; an interrupted one had it before."""
+        if log_dir not in self._quarantines:
+            journal = self._journals[log_dir]
+            self._quarantines[log_dir] = Quarantine(
+                log_dir, root=self._quarantine_dir, run=journal.run, on_created=journal.note_run
+            )
+        return self._quarantines[log_dir]
+
+    def _resumed(self, inventory: LogDirInventory) -> LogDirInventory:
+        """Return *inventory* as an interrupted run had it, if there was one and it can be gone on with."""
+        journal = self._journals[inventory.log_dir]
+        if not journal.is_begun:
+            return inventory
+        resumed, objection = journal.review(inventory, self._configuration(inventory), self._now_ms)
+        text = "going on with the run that was interrupted"
+        if objection is not None:
+            text = f"a run was interrupted here, but {objection}: beginning anew"
+            self._is_clock_obsolete = True
+        self._note(inventory.log_dir, text)
+        return resumed
+
+    def _note(self, log_dir: str, text: str) -> None:
+        """Tell the observers, and the report."""
+        self._notify(Remark(text=text, log_dir=log_dir))
+        self._notes.setdefault(log_dir, []).append(Note(level="info", text=text))
+
+    def _check_configuration(self, inventory: LogDirInventory) -> None:
+        """Refuse to go on with an interrupted run under another configuration; nothing was changed so far."""
+        journal = self._journals[inventory.log_dir]
+        journal.check_configuration(inventory, self._configuration(inventory), self._now_ms)
+
+    def _configuration(self, inventory: LogDirInventory) -> dict[str, str]:
+        """Return all that decides about bytes, by name."""
+        return {
+            "--handoff": self._handoff,
+            "--keep-deleted": str(self._keep_deleted).lower(),
+            "--force": str(self._force).lower(),
+            "producer.id.expiration.ms": str(self._producer_id_expiration_ms),
+            **{f"settings of {task.topic_partition.topic}": str(task.settings) for task in inventory.tasks},
+        }
+
+    def _job(self, inventory: LogDirInventory, now_ms: int) -> LogDirJob:
+        run_folder = self._quarantine_of(inventory.log_dir).run_folder
+        return LogDirJob(
+            inventory=inventory,
+            configuration=self._configuration(inventory),
+            now_ms=now_ms,
+            goes_on=self._journals[inventory.log_dir].is_begun,
+            thread_count=self._thread_count,
+            handoff=self._handoff,
+            dry_run=self._dry_run,
+            quarantine_dir=self._quarantine_dir,
+            quarantine_run=None if run_folder is None else os.path.basename(run_folder),
+            repairs=self._repairs.get(inventory.log_dir, ()),
+            keep_deleted=self._keep_deleted,
+            drops_cache=self._drop_cache,
+            earlier_cuts=self._earlier_cuts[inventory.log_dir],
+        )
+
+    def _recover(
+        self, inventories: list[LogDirInventory], now_ms: int, locks: LogDirLocks, kernels: KernelStart
+    ) -> list[LogDirReport]:
+        jobs = [self._job(inventory, now_ms) for inventory in inventories]
+        pool = Pool(
+            notify=self._notify,
+            phases=self._phases,
+            stop=self._stop,
+            max_bytes_per_second=self._max_bytes_per_second,
+        )
+        # Kernels that are in no cache would be compiled by each process, and a limit holds over one.
+        may_be_others = kernels.origin != "memory" and self._max_bytes_per_second is None
+        descriptors = locks.inheritable if may_be_others else None
+        if descriptors is None or not wants_processes(jobs, self._processes):
+            return pool.run_in_threads(jobs, self._journals, self._quarantines)
+        self._notify(Remark(text=f"one process for each of {len(jobs)} log dirs"))
+        for job in jobs:
+            self._journals.pop(job.log_dir).close()
+        return pool.run_in_processes(jobs, descriptors)
+
+    def _offline_reports(self) -> list[LogDirReport]:
+        return [
+            offline_report(one, repairs=self._repairs.get(path, ())) for path, one in self._offline.items()
+        ]

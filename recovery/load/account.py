@@ -1,0 +1,398 @@
+"""The account of what left the live log: the files of the start, held against the tree that is left.
+
+Every byte of a live or pending segment that no live segment has afterwards is looked at, whatever the way it went: cut,
+deleted, replaced by a `.swap`, overwritten by a split, dropped as a leftover. A batch of it is lost unless
+
+* its offsets are below the log start, so that they were deleted before;
+* a live segment holds it: the same batch, or, in place of one that was replaced, one of the same offsets;
+* what replaced its file holds it at the same place, even where nobody looks for it, behind the next base;
+* a compaction has superseded it (`recovery/load/compaction.py`).
+
+What nobody can follow, for damage, is lost with it. Where nothing went, no file is read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from recovery.load.compaction import AbortedTxns, find_superseded, most_records
+from recovery.load.holes import look_for_holes
+from recovery.load.log_reader import MAX_LONG, LogReader
+from recovery.load.model import Cut, Hole, Original, PartitionTask, RemovalKind
+from recovery.load.segment_recovery import Departure, SegmentRecovery
+from recovery.load.segments import SegmentMap
+from recovery.load.tree import PartitionTree
+from segfmt.filenames import (
+    CLEANED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    FileKind,
+    file_kind,
+    read_offset,
+)
+
+_SEGMENT_SUFFIXES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX, LOG_SUFFIX + CLEANED_SUFFIX)
+_REASONS = {
+    RemovalKind.COMPACTED: "replaced by a segment that does not hold these offsets",
+    RemovalKind.LEFTOVER: "in an unfinished .swap or .cleaned alone, which a broker drops",
+}
+_MOST_OPEN_TXNS = 20
+_POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
+_OFFSETS = (_BASE, _LAST)
+_WHERE_AND_WHAT = (_POSITION, _BASE, _LAST, _CRC)
+_MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
+
+Rows = npt.NDArray[np.int64]
+"""Batches by their headers: position, bytes, base offset, last offset, CRC; shape (n, 5)."""
+
+
+OpenTxn = tuple[int, int, int]
+"""First offset, producer id, epoch."""
+
+
+class Stock(NamedTuple):
+    """What `take_stock` finds."""
+
+    cuts: tuple[Cut, ...]
+    holes: tuple[Hole, ...]
+    warnings: tuple[str, ...]
+
+
+def take_stock(
+    task: PartitionTask,
+    tree: PartitionTree,
+    segments: SegmentMap,
+    reader: LogReader,
+    recovery: SegmentRecovery,
+    open_txns: Sequence[OpenTxn],
+) -> Stock:
+    """Return what has left the live log, and which offsets are missing in what was read, when the load is done.
+
+    Args:
+        recovery: knows what was cut and deleted, as it happened.
+        open_txns: the transactions that are open at the log's end, ascending.
+    """
+    account = _Account(task, tree, segments, reader, recovery)
+    cuts = account.cuts()
+    warnings = account.warnings
+    if any(not cut.is_preallocated for cut in cuts):
+        warnings += _words_of_open(task, open_txns)
+    holes, doubts = look_for_holes(task, segments.values(), lambda log: reader.spans(reader.part(log)), cuts)
+    return Stock(cuts, holes, (*warnings, *doubts))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Gone:
+    """Bytes that left, batch by batch. `is_lost` is bool, shape (n,)."""
+
+    departure: Departure
+    rows: Rows
+    end_position: int
+    is_lost: npt.NDArray[np.bool_]
+
+
+class _Account:
+    """What one load has taken out of the live log. `warnings` tell of what is neither a cut nor a deletion."""
+
+    def __init__(
+        self,
+        task: PartitionTask,
+        tree: PartitionTree,
+        segments: SegmentMap,
+        reader: LogReader,
+        recovery: SegmentRecovery,
+    ) -> None:
+        self._task = task
+        self._nodes = tree.nodes
+        self._removed = tree.removed
+        self._segments = segments
+        self._reader = reader
+        self._departures = recovery.departures
+        self._start_offset = -MAX_LONG if recovery.drops_all else task.log_start_offset
+        self._live_ranges: list[tuple[int, int, Original]] | None = None
+        self._live_rows: dict[Original, Rows] = {}
+        self.warnings: list[str] = []
+
+    def cuts(self) -> tuple[Cut, ...]:
+        """Return what is lost: the cuts and deletions as they happened, then what went otherwise."""
+        noted = [self._cut_of_noted(departure) for departure in self._departures]
+        if self._task.is_delete_folder:  # all of it is on its way out
+            return tuple(cut for cut in noted if cut is not None)
+        gone = [self._look_into(departure) for departure in self._unnoted()]
+        self._drop_told(gone)
+        self._drop_superseded(gone)
+        others = [cut for one in gone if (cut := _cut_of(one, self._reader)) is not None]
+        self._warn_of(others)
+        return tuple(cut for cut in (*noted, *others) if cut is not None)
+
+    # -- cuts and deletions ---------------------------------------------------------------------------------
+
+    def _cut_of_noted(self, departure: Departure) -> Cut | None:
+        """Return the cut of *departure*; its batches are looked at only where some of them may not be lost."""
+        part = departure.part
+        batch_count, last_offset = self._reader.count_batches(part, departure.base_offset)
+        first = departure.base_offset if departure.may_repeat else departure.first_offset
+        begin = next(self._reader.spans(part), None) if batch_count else None
+        if last_offset < first or (begin is not None and begin.base_offset < first):
+            first = -MAX_LONG  # it holds other offsets than it should
+        if batch_count and (first < self._start_offset or self._live_parts(first, last_offset)):
+            rows, end_position = self._read(part)
+            is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=True)
+            if not is_lost.all():
+                one = _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
+                cut = _cut_of(one, self._reader)
+                if cut is None:
+                    where = f"{part.file} from byte {part.origin_position}"
+                    words = "other segments have these batches, or they are below the log start"
+                    self.warnings.append(f"{where}: {part.size_bytes} bytes cut: {departure.reason}; {words}")
+                    return None
+                is_scattered = cut.size_bytes < part.size_bytes
+                return replace(cut, position=part.origin_position, is_scattered=is_scattered)
+        position = part.origin_position
+        is_preallocated = position > 0 and self._task.settings.preallocate and self._reader.is_zero(part)
+        return Cut(
+            file=part.file,
+            base_offset=departure.base_offset,
+            position=position,
+            size_bytes=part.size_bytes,
+            batch_count=batch_count,
+            reason="preallocated and never written" if is_preallocated else departure.reason,
+            is_preallocated=is_preallocated,
+            first_offset=departure.first_offset,
+            last_offset=last_offset,
+        )
+
+    # -- what went otherwise --------------------------------------------------------------------------------
+
+    def _unnoted(self) -> Iterator[Departure]:
+        """Yield what is in no live segment and was neither cut nor deleted."""
+        kept: dict[str, list[tuple[int, int]]] = {}
+        parts = [
+            node
+            for name, node in self._nodes.items()
+            if isinstance(node, Original) and file_kind(name) is FileKind.LOG
+        ]
+        for part in (*parts, *(departure.part for departure in self._departures)):
+            begin = part.origin_position
+            kept.setdefault(part.file, []).append((begin, begin + part.size_bytes))
+        for file, stat in self._task.files.items():
+            if not file.endswith(_SEGMENT_SUFFIXES):
+                continue
+            for begin, end in _uncovered(stat.size_bytes, kept.get(file, ())):
+                part = Original(file=file, size_bytes=end - begin, origin_position=begin)
+                kind = self._removed.get(file)
+                reason = "in no segment any more" if kind is None else _REASONS.get(kind, kind.value)
+                yield Departure(part, read_offset(file), reason, read_offset(file))
+
+    def _look_into(self, departure: Departure) -> _Gone:
+        part = departure.part
+        rows, end_position = self._read(part)
+        is_leftover = self._removed.get(part.file) is RemovalKind.LEFTOVER
+        rest = part.behind(end_position)
+        if is_leftover or (rest.size_bytes and self._reader.is_zero(rest)):
+            end_position = part.size_bytes  # half a write, or none
+        is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=False)
+        if is_lost.any():
+            is_lost &= ~self._stays(rows, part.file)
+        return _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
+
+    def _stays(self, rows: Rows, file: str) -> npt.NDArray[np.bool_]:
+        """Return which of *rows* are where they were, in the live log by that name, bool, shape (n,)."""
+        node = self._nodes.get(file.partition(".")[0] + LOG_SUFFIX)
+        if not isinstance(node, Original):
+            return np.zeros(len(rows), np.bool_)
+        return np.isin(_keys(rows, _WHERE_AND_WHAT), _keys(self._read(node)[0], _WHERE_AND_WHAT))
+
+    def _drop_told(self, gone: list[_Gone]) -> None:
+        """Take out what was taken over first, and was then cut or deleted with what had taken it over."""
+        for departure in self._departures:
+            reach = [
+                one for one in gone if one.is_lost.any() and one.rows[:, _LAST].max() >= departure.base_offset
+            ]
+            if reach:
+                told = _keys(self._read(departure.part)[0], _OFFSETS)
+                for one in reach:
+                    one.is_lost &= ~np.isin(_keys(one.rows, _OFFSETS), told)
+
+    def _drop_superseded(self, gone: list[_Gone]) -> None:
+        """Take what a compaction has removed rightly out of what is lost."""
+        is_compacted = self._task.settings.is_compacted
+        replaced = [one for one in gone if one.is_lost.any()]
+        if is_compacted is False or not replaced:
+            return
+        first_offset = min(int(one.rows[one.is_lost, _BASE].min()) for one in replaced)
+        batches = [list(_batches_of(one)) for one in replaced]
+        found = find_superseded(
+            [[batch for batch, _ in of_one] for of_one in batches],
+            record_bound=sum(
+                most_records(batch, offset_count, self._reader)
+                for batch, offset_count in chain.from_iterable(batches)
+            ),
+            live=[part for _, part in self._live_parts(first_offset, MAX_LONG)],
+            first_offset=first_offset,
+            reader=self._reader,
+            aborted=self._aborted_txns(),
+            is_certain=is_compacted is True,
+        )
+        for one, is_superseded in zip(replaced, found, strict=True):
+            one.is_lost[np.flatnonzero(one.is_lost)[is_superseded]] = False
+
+    def _aborted_txns(self) -> AbortedTxns:
+        """Return what the transaction indexes say, those that went and those that are there now, from a `.swap` say."""
+        contents: dict[Original, bytes] = {}
+        now = [node for name, node in self._nodes.items() if name.endswith(TXN_INDEX_SUFFIX)]
+        before = [
+            Original(file=file, size_bytes=stat.size_bytes)
+            for file, stat in self._task.files.items()
+            if file.endswith(TXN_INDEX_SUFFIX)
+        ]
+        for part in (*before, *now):
+            if isinstance(part, Original) and part not in contents:
+                contents[part] = self._reader.read_part(part)
+        made = [bytes(node.data) for node in now if not isinstance(node, Original)]
+        return AbortedTxns([*contents.values(), *made])
+
+    def _warn_of(self, cuts: list[Cut]) -> None:
+        for reason in dict.fromkeys(cut.reason for cut in cuts):
+            lost = [cut for cut in cuts if cut.reason == reason]
+            files = lost[0].file if len(lost) == 1 else f"{lost[0].file} and {len(lost) - 1} more"
+            count, size_bytes = sum(cut.batch_count for cut in lost), sum(cut.size_bytes for cut in lost)
+            self.warnings.append(f"{files}: {count} batches, {size_bytes} bytes have left the log: {reason}")
+
+    # -- what is live ---------------------------------------------------------------------------------------
+
+    def _is_lost(self, rows: Rows, first_offset: int, *, has_same_bytes: bool) -> npt.NDArray[np.bool_]:
+        """Return which of *rows* nobody has any more, bool, shape (n,).
+
+        Args:
+            first_offset: the lowest that the first of them can have. Offsets that do not ascend are damage, and none
+                is below the log start for that.
+            has_same_bytes: whether only the very batch will do, by its checksum, and not another of its offsets.
+        """
+        base, last = rows[:, _BASE], rows[:, _LAST]
+        ascends = (base >= np.append(first_offset, last[:-1] + 1)[: len(base)]) & (base <= last)
+        is_lost = ~(ascends & (last < self._start_offset))
+        if is_lost.any():
+            columns = (*_OFFSETS, _CRC) if has_same_bytes else _OFFSETS
+            keys = _keys(rows, columns)
+            lost = rows[is_lost]
+            for end_offset, part in self._live_parts(int(lost[:, _BASE].min()), int(lost[:, _LAST].max())):
+                is_lost &= ~np.isin(keys, _keys(self._rows_of_live(part, end_offset), columns))
+        return is_lost
+
+    def _live_parts(self, first_offset: int, last_offset: int) -> list[tuple[int, Original]]:
+        """Return the live segments that may hold one of the offsets, ascending, each with its last offset at most.
+
+        That is below the next base: what lies beyond, a broker does not look for in this segment.
+        """
+        if self._live_ranges is None:
+            self._live_ranges = list(self._find_live())
+        return [
+            (end, part)
+            for base, end, part in self._live_ranges
+            if base <= last_offset and end >= first_offset
+        ]
+
+    def _find_live(self) -> Iterator[tuple[int, int, Original]]:
+        segments = self._segments.values()
+        nexts = [*(segment.base_offset for segment in segments[1:]), MAX_LONG]
+        for segment, next_base in zip(segments, nexts, strict=False):
+            node, scan, base, end = self._nodes[segment.log], segment.scan, segment.base_offset, next_base - 1
+            # Behind a gap the last batch need not have the highest offset.
+            if scan is not None and not scan.gap_count:
+                end = min(end, scan.last_offset)
+            # No recovery looks into this one, and each fetch that finds nothing before comes to it.
+            if base == MAX_LONG:
+                base, end = -MAX_LONG, MAX_LONG
+            if isinstance(node, Original) and node.size_bytes:
+                yield base, end, node
+
+    def _rows_of_live(self, part: Original, end_offset: int) -> Rows:
+        """Return the batches of a live segment; those of the last one are kept, which replaces several."""
+        if part not in self._live_rows:
+            rows = self._read(part)[0]
+            self._live_rows = {part: rows[rows[:, _BASE] <= end_offset]}
+        return self._live_rows[part]
+
+    def _read(self, part: Original) -> tuple[Rows, int]:
+        """Return the batches of *part*, and where they end."""
+        flat = array("q")
+        for one in self._reader.spans(part):
+            flat.extend((one.position, one.size_bytes, one.base_offset, one.last_offset, one.crc))
+        rows = np.frombuffer(flat, np.int64).reshape(-1, 5) if flat else np.empty((0, 5), np.int64)
+        return rows, int(rows[-1, _POSITION] + rows[-1, _SIZE]) if len(rows) else 0
+
+
+def _cut_of(one: _Gone, reader: LogReader) -> Cut | None:
+    """Return what is lost of *one* as a cut, None where it is nothing."""
+    part, lost = one.departure.part, one.rows[one.is_lost]
+    rest_bytes = part.size_bytes - one.end_position
+    if not len(lost) and not rest_bytes:
+        return None
+    position = int(lost[0, _POSITION]) if len(lost) else one.end_position
+    size_bytes = int(lost[:, _SIZE].sum()) + rest_bytes
+    first = next(reader.opened_spans(part.behind(position)), None) if len(lost) else None
+    first_offset = int(lost[:, _BASE].min()) if len(lost) else -1
+    return Cut(
+        file=part.file,
+        base_offset=one.departure.base_offset,
+        position=part.origin_position + position,
+        size_bytes=size_bytes,
+        batch_count=len(lost),
+        reason=one.departure.reason,
+        first_offset=first_offset if first is None else min(first_offset, first.base_offset),
+        last_offset=int(lost[-1, _LAST]) if len(lost) else -1,
+        is_scattered=size_bytes < part.size_bytes - position,
+    )
+
+
+def _batches_of(one: _Gone) -> Iterator[tuple[Original, int]]:
+    """Yield the batches that are lost of *one*, each with the number of offsets that it spans."""
+    part = one.departure.part
+    for position, size_bytes, base, last, _ in one.rows[one.is_lost].tolist():
+        yield (
+            Original(file=part.file, size_bytes=size_bytes, origin_position=part.origin_position + position),
+            last - base + 1,
+        )
+
+
+def _keys(rows: Rows, columns: tuple[int, ...]) -> npt.NDArray[np.uint64]:
+    """Return one number for each row, by which rows of equal *columns* are equal, uint64, shape (n,)."""
+    keys = np.zeros(len(rows), np.uint64)
+    for column, factor in zip(columns, _MIX, strict=False):
+        keys = (keys ^ (keys >> np.uint64(29)) ^ rows[:, column].astype(np.uint64)) * factor
+    return keys
+
+
+def _uncovered(size_bytes: int, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the stretches of a file of *size_bytes* that are in none of *ranges*."""
+    position = 0
+    for begin, end in sorted(ranges):
+        if begin > position:
+            yield position, begin
+        position = max(position, end)
+    if position < size_bytes:
+        yield position, size_bytes
+
+
+def _words_of_open(task: PartitionTask, open_txns: Sequence[OpenTxn]) -> Iterator[str]:
+    """Yield what to do of each transaction that is open where the log is cut: its end may be in what was cut."""
+    where = task.topic_partition
+    for first_offset, producer_id, epoch in open_txns[:_MOST_OPEN_TXNS]:
+        yield (
+            f"producer {producer_id} (epoch {epoch}) has a transaction open from offset {first_offset} on. If its end "
+            "was in what was cut, nobody ends it, and consumers of committed records stop there. If "
+            "kafka-transactions.sh find-hanging names it: kafka-transactions.sh --bootstrap-server HOST:PORT abort "
+            f"--topic {where.topic} --partition {where.partition} --start-offset {first_offset}"
+        )
+    if len(open_txns) > _MOST_OPEN_TXNS:
+        count = len(open_txns) - _MOST_OPEN_TXNS
+        yield f"{count} more transactions are open: kafka-transactions.sh find-hanging names those that hang"

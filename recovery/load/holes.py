@@ -1,0 +1,128 @@
+"""Offsets that are missing in what was read: a `.log` that is empty or not there, batches that are gone. Pure.
+
+A broker notices nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from recovery.load.log_reader import MAX_LONG
+from recovery.load.model import BatchSpan, Cut, Hole, PartitionTask
+from recovery.load.segments import Segment
+from segfmt import layout
+
+_MOST_HOLES = 100
+
+
+def look_for_holes(
+    task: PartitionTask,
+    segments: Iterable[Segment],
+    batches_of: Callable[[str], Iterable[BatchSpan]],
+    cuts: Sequence[Cut],
+) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
+    """Return the holes of a log, and what is to be warned of: where it may be compacted there may be some.
+
+    Args:
+        segments, batches_of: as for `find_holes`.
+        cuts: what this load has taken out; it leaves no hole besides.
+    """
+    is_compacted = None if task.is_stray_folder else task.settings.is_compacted
+    if is_compacted:
+        return (), ()
+    found = find_holes(segments, task.log_start_offset, batches_of)
+    holes = tuple(islice((left for hole in found for left in _without(hole, cuts)), _MOST_HOLES))
+    more = (
+        (f"the first {_MOST_HOLES} holes are told; there may be more",) if len(holes) == _MOST_HOLES else ()
+    )
+    if is_compacted is None:
+        return (), (*more, *(f"{hole}; whether the topic is compacted is not known" for hole in holes))
+    return holes, more
+
+
+def missing_end(task: PartitionTask, log_end_offset: int, cuts: Iterable[Cut]) -> tuple[str, ...]:
+    """Return a warning where a log ends before what its broker had flushed, and this load has not cut it.
+
+    It is no hole: a follower that truncates its log leaves the same until the checkpoint is written again.
+    """
+    is_known = not (task.had_clean_shutdown or task.is_delete_folder) and task.recovery_point < MAX_LONG
+    if not is_known or log_end_offset >= task.recovery_point or any(not cut.is_preallocated for cut in cuts):
+        return ()
+    return (
+        f"the log ends at offset {log_end_offset}, before its recovery point, {task.recovery_point}: its last flushed "
+        "segments are gone, or the broker was killed while it truncated the log to its leader's. Compare with the "
+        "other replicas",
+    )
+
+
+def find_holes(
+    segments: Iterable[Segment], log_start_offset: int, batches_of: Callable[[str], Iterable[BatchSpan]]
+) -> Iterator[Hole]:
+    """Yield the offsets from *log_start_offset* on that are missing in segments that were recovered, or before them.
+
+    Args:
+        segments: of the log, ascending. What lies behind one that was not recovered is not known.
+        batches_of: a `.log`; asked where a scan has found a gap.
+    """
+    end_offset: int | None = None  # of what was read, up to here without a break
+    last: Segment | None = None
+    for segment in segments:
+        if segment.scan is None:
+            end_offset = None
+        elif not segment.scan.batch_count:
+            end_offset = segment.base_offset if end_offset is None else end_offset
+        else:
+            start = segment.base_offset if segment.first_offset is None else segment.first_offset
+            yield from _hole(
+                segment.base_offset if end_offset is None else end_offset, start, segment, log_start_offset
+            )
+            end_offset = segment.scan.last_offset + 1
+            if segment.scan.gap_count:
+                yield from _inner_holes(segment.log, log_start_offset, batches_of(segment.log))
+        last = segment
+    if last is not None and end_offset is not None and last.scan is not None and not last.scan.batch_count:
+        yield from _hole(end_offset, last.base_offset, last, log_start_offset)  # the active segment is empty
+
+
+def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:
+    """Return what of *hole* none of *cuts* tells of."""
+    left = [hole]
+    for cut in cuts:
+        if 0 <= cut.first_offset <= cut.last_offset:
+            before = [replace(one, last_offset=min(one.last_offset, cut.first_offset - 1)) for one in left]
+            behind = [replace(one, first_offset=max(one.first_offset, cut.last_offset + 1)) for one in left]
+            pairs = zip(before, behind, strict=True)
+            left = [one for pair in pairs for one in pair if one.first_offset <= one.last_offset]
+    return left
+
+
+def _hole(end_offset: int, start_offset: int, segment: Segment, log_start_offset: int) -> Iterator[Hole]:
+    first = max(end_offset, log_start_offset)
+    if first < start_offset:
+        yield Hole(first_offset=first, last_offset=start_offset - 1, before=segment.log)
+
+
+def _inner_holes(log: str, log_start_offset: int, batches: Iterable[BatchSpan]) -> list[Hole]:
+    """Return the offsets that are missing between *batches*; none where a batch shows that *log* was compacted once.
+
+    The base offset of messages, magic 0 and 1, may not be in their headers.
+    """
+    holes: list[Hole] = []
+    end_offset: int | None = None
+    for batch in batches:
+        if batch.has_compacted:
+            return []
+        first = batch.base_offset if end_offset is None else max(end_offset, log_start_offset)
+        if first < batch.base_offset and batch.magic >= layout.MAGIC_V2:
+            holes.append(
+                Hole(
+                    first_offset=first,
+                    last_offset=batch.base_offset - 1,
+                    before=log,
+                    position=batch.position,
+                )
+            )
+        end_offset = batch.last_offset + 1
+    return holes

@@ -1,0 +1,280 @@
+"""All that keeps a broker from loading one log, found before anything in its folder is touched.
+
+A broker stops at the first reason, and at the next one when that is gone. Here they are told together: those that
+names, sizes and the small files show (`problems_of`), and those that the fold meets in what would be left without
+them (`fold_checked`). A problem has a repair where moving files away is enough for a broker, and costs no batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from native.raw_scan import RawScan, Stop
+from recovery.errors import PartitionRefusedError
+from recovery.load.fold import MAX_LOG_BYTES, fold, unflushed_segments
+from recovery.load.log_reader import MAX_LONG
+from recovery.load.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
+from recovery.load.segments import Segment
+from recovery.load.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
+from recovery.load.stops import refusal_of_stop
+from recovery.load.tree import LINKS_TO_NOTHING, PartitionTree
+from recovery.problem import Problem, Repair
+from segfmt.errors import FileNameError
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SWAP_SUFFIX,
+    FileKind,
+    file_kind,
+    log_name,
+    read_offset,
+)
+
+_UNNUMBERED_KINDS = frozenset({FileKind.OTHER, FileKind.DELETED})
+_ENDING_STOPS = frozenset({Stop.CONTROL_FATAL, Stop.INDEX_FULL, Stop.TIME_INDEX_FULL, Stop.INVALID_TXN})
+"""Stops of a scan that end a broker wherever the segment stands."""
+
+
+def fold_checked(
+    task: PartitionTask,
+    source: PartitionSource,
+    *,
+    peek: Callable[[ScanRequest], RawScan] | None = None,
+) -> PartitionOutcome:
+    """Return what a broker leaves of *task*'s folder, as `fold` does.
+
+    Args:
+        peek: returns the scan of a segment behind one that is refused; None for *source*'s own.
+
+    Raises:
+        PartitionRefusedError: with all the problems, in the order in which a broker would meet them.
+    """
+    problems = list(problems_of(task, source))
+    rest = _without_problems(task, problems)
+    outcome = None
+    if rest is not None:
+        try:
+            outcome = fold(rest, source)
+        except PartitionRefusedError as refusal:
+            problems += [problem for problem in refusal.problems if problem not in problems]
+            problems += _problems_behind(rest, refusal, source.scan if peek is None else peek)
+    if outcome is None or problems:
+        raise PartitionRefusedError.of(problems)
+    notes = tuple(str(note) for note in notes_of(task))
+    return replace(outcome, warnings=outcome.warnings + notes) if notes else outcome
+
+
+def problems_of(task: PartitionTask, source: PartitionSource) -> tuple[Problem, ...]:
+    """Return what names, sizes and small files show, reading no `.log`."""
+    files = {name: stat for name, stat in task.files.items() if name not in task.unreadable}
+    tree = PartitionTree(files, source)
+    return (
+        *task.problems,
+        *_type_problems(task),
+        *_caught(lambda: read_epochs(tree), LEADER_EPOCH_CHECKPOINT),
+        *_name_problems(files),
+        *_segment_problems(task, tree),
+        *_caught(lambda: read_topic_id(tree)),
+    )
+
+
+def notes_of(task: PartitionTask) -> Iterator[Problem]:
+    """Yield what does not keep a broker from loading the log, but will stop it later on."""
+    if not task.others:
+        return
+    blocking = {problem.file for problem in _type_problems(task)}
+    for name, kind in sorted(task.others.items()):
+        if name == f"{LEADER_EPOCH_CHECKPOINT}.tmp":
+            yield Problem(
+                file=name,
+                rule=f"a {kind} where the broker writes its leader epochs (IOException takes the log dir "
+                "offline at the first election of a leader)",
+                remedy="move it out of the partition's folder",
+                repair=Repair(names=(name,)),
+            )
+        elif name not in blocking and file_kind(name) not in _UNNUMBERED_KINDS:
+            yield Problem(
+                file=name,
+                rule=f"a {kind} with the name of a file of the log: a broker passes it over until it needs the name",
+                remedy="move it out of the partition's folder",
+                repair=None if kind in LINKS_TO_NOTHING else Repair(names=(name,)),
+            )
+
+
+def without_files(task: PartitionTask, names: Iterable[str]) -> PartitionTask:
+    """Return *task* as it is when *names* are gone from its folder."""
+    gone = frozenset(names)
+    return replace(
+        task,
+        files={name: stat for name, stat in task.files.items() if name not in gone},
+        others={name: kind for name, kind in task.others.items() if name not in gone},
+    )
+
+
+# -- what the listing shows --------------------------------------------------------------------------------
+
+
+def _type_problems(task: PartitionTask) -> Iterator[Problem]:
+    """Yield what stands where the load opens a file. Kafka: CheckpointFile, PartitionMetadataFile, LazyIndex."""
+    if not task.others:
+        return
+    kind = task.others.get(LEADER_EPOCH_CHECKPOINT)
+    if kind is not None:
+        yield Problem(
+            file=LEADER_EPOCH_CHECKPOINT,
+            rule=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
+            remedy="move it away: the broker makes a new one from the segments that it recovers",
+            repair=Repair(names=(LEADER_EPOCH_CHECKPOINT,)),
+        )
+    kind = task.others.get(PARTITION_METADATA)
+    if kind is not None and kind not in LINKS_TO_NOTHING:  # those do not exist to a broker
+        yield Problem(
+            file=PARTITION_METADATA,
+            rule=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
+            remedy="put a file there with the topic's id (kafka-topics --describe), or a copy from another replica",
+        )
+    segments = list(_loaded_segments(task))
+    unflushed = {file for file, _, _ in unflushed_segments(task)}
+    for segment in segments:
+        is_mapped = segment.log in unflushed or segment is segments[-1]  # others are when they are needed
+        mapped = (segment.offset_index, segment.time_index) if is_mapped else ()
+        for name in (*mapped, segment.txn_index):
+            kind = task.others.get(name)
+            if kind is not None and kind not in LINKS_TO_NOTHING:
+                yield Problem(
+                    file=name,
+                    rule=f"a {kind} where an index must be (IOException takes the log dir offline)",
+                    remedy="move it and the segment's .index away: both are rebuilt from the log",
+                    repair=Repair(names=_present(task, segment.offset_index, name)),
+                )
+
+
+def _name_problems(files: Iterable[str]) -> Iterator[Problem]:
+    """Yield the files without an offset in their name. Kafka: LogFileUtils.offsetFromFileName."""
+    for name in sorted(files):
+        if file_kind(name) in _UNNUMBERED_KINDS:
+            continue
+        try:
+            read_offset(name)
+        except FileNameError as error:
+            yield Problem(
+                file=name,
+                rule=f"{error} ({error.kafka} stops the broker)",
+                remedy="move the file out of the partition's folder",
+                repair=Repair(names=(name,)),
+            )
+
+
+def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Problem]:
+    """Yield what single segments show. Where `.swap` files wait, only the fold knows which segments there will be."""
+    if any(name.endswith(SWAP_SUFFIX) for name in task.files):
+        return
+    segments = list(_loaded_segments(task))
+    for segment in segments:
+        if task.files[segment.log].size_bytes > MAX_LOG_BYTES:
+            yield Problem(
+                file=segment.log,
+                position=MAX_LOG_BYTES,
+                rule=f"a segment larger than {MAX_LOG_BYTES} bytes stops the broker (KafkaException)",
+                remedy="move the segment away, or split it with a tool that rewrites batches",
+            )
+        if segment.offset_index in tree:
+            yield from _caught(
+                lambda one=segment: has_corrupt_txn_index(tree, one),  # type: ignore[misc]  # called at once
+                segment.offset_index,
+                segment.txn_index,
+            )
+    if segments:
+        yield from _size_problems(task, tree, segments[-1])
+
+
+def _size_problems(task: PartitionTask, tree: PartitionTree, active: Segment) -> Iterator[Problem]:
+    """Yield the active indexes that cannot be mapped, in a log that is not recovered. Kafka: AbstractIndex.resize."""
+    is_recovered = not task.had_clean_shutdown and task.recovery_point != MAX_LONG
+    if is_recovered or task.is_delete_folder or active.offset_index not in tree:
+        return
+    if task.log_start_offset > active.base_offset or _asks_for_recovery(tree, active):
+        return
+    for name, entry_bytes in active.mapped_indexes:
+        limit = task.settings.segment_index_bytes // entry_bytes * entry_bytes
+        size = tree.size_bytes(name) // entry_bytes * entry_bytes if name in tree else 0
+        if size > limit:
+            yield Problem(
+                file=name,
+                position=limit,
+                rule=f"the active index has {size} bytes, segment.index.bytes allows {limit} "
+                "(IllegalArgumentException stops the broker)",
+                remedy="raise segment.index.bytes of the topic, or move the index away: it is rebuilt",
+                repair=Repair(names=_present(task, active.offset_index, name)),
+            )
+
+
+def _asks_for_recovery(tree: PartitionTree, segment: Segment) -> bool:
+    try:
+        return has_corrupt_txn_index(tree, segment)
+    except PartitionRefusedError:
+        return False
+
+
+def _loaded_segments(task: PartitionTask) -> Iterator[Segment]:
+    """Yield the segments whose `.log` a load opens: those with the name that Kafka gives them, ascending."""
+    for name in sorted(task.files):
+        if file_kind(name) is not FileKind.LOG or name in task.unreadable:
+            continue
+        try:
+            base_offset = read_offset(name)
+        except FileNameError:
+            continue
+        if name == log_name(base_offset):
+            yield Segment(base_offset=base_offset, opened_indexes=set())
+
+
+def _present(task: PartitionTask, *names: str) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(names) if name in task.files or name in task.others)
+
+
+def _caught(check: Callable[[], object], *repaired_names: str) -> list[Problem]:
+    """Return the problems for which *check* refuses the partition; to move *repaired_names* away repairs them."""
+    try:
+        check()
+    except PartitionRefusedError as refusal:
+        repair = Repair(names=repaired_names) if repaired_names else None
+        return [replace(problem, repair=repair) for problem in refusal.problems]
+    return []
+
+
+# -- what is left --------------------------------------------------------------------------------------------
+
+
+def _without_problems(task: PartitionTask, problems: list[Problem]) -> PartitionTask | None:
+    """Return *task* without the files that are problems, None where the rest would be another log."""
+    gone = set(task.unreadable)
+    for problem in problems:
+        if problem.repair is not None:
+            gone.update(problem.repair.names)
+        elif problem.file == PARTITION_METADATA:
+            gone.add(problem.file)
+        elif problem.file in task.files and task.files[problem.file].size_bytes > MAX_LOG_BYTES:
+            return None
+    if any(file_kind(name) is not FileKind.OTHER for name in task.unreadable):
+        return None
+    return without_files(task, gone) if gone else task
+
+
+def _problems_behind(
+    task: PartitionTask, refusal: PartitionRefusedError, peek: Callable[[ScanRequest], RawScan]
+) -> list[Problem]:
+    """Return what would end a broker in the segments behind the one that is refused, up to one that is cut."""
+    unflushed = unflushed_segments(task)
+    places = [place for place, (file, _, _) in enumerate(unflushed) if file == refusal.file]
+    found: list[Problem] = []
+    for file, base_offset, size_bytes in unflushed[places[0] + 1 :] if places else ():
+        if not size_bytes:
+            continue
+        scan = peek(ScanRequest(part=Original(file=file, size_bytes=size_bytes), base_offset=base_offset))
+        if scan.stop in _ENDING_STOPS:
+            found += refusal_of_stop(file, base_offset, scan, while_loading=False).problems
+        elif scan.valid_bytes < size_bytes:
+            break
+    return found

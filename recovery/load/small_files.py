@@ -1,0 +1,103 @@
+"""The small files of a partition's folder, read out of its tree with Kafka's two ways of failing told apart.
+
+What Kafka throws for them stops the broker or takes the log dir offline; here it refuses the partition, with a remedy.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from recovery.errors import PartitionRefusedError
+from recovery.load.leader_epochs import LeaderEpochs
+from recovery.load.segments import Segment
+from recovery.load.tree import PartitionTree
+from segfmt.checkpoint import read_leader_epoch_checkpoint
+from segfmt.errors import CorruptIndexError, FormatError, MalformedCheckpointError
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from segfmt.kafka_uuid import format_uuid
+from segfmt.partition_metadata import read_partition_metadata
+from segfmt.transaction_index import ENTRY_BYTES, check_transaction_index
+
+_TXN_INDEX_PIECE_BYTES = ENTRY_BYTES << 15  # a broker goes through it entry by entry, however long it is
+_KNOWN_FILES, _MOST_KNOWN_BYTES = 64, 4 << 10
+# A folder's are asked for twice, and the partitions of a topic often have the same.
+_epoch_entries = lru_cache(_KNOWN_FILES)(read_leader_epoch_checkpoint)
+_partition_metadata = lru_cache(_KNOWN_FILES)(read_partition_metadata)
+
+
+def has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
+    """Return whether the transaction index asks for a recovery of *segment*.
+
+    Raises:
+        PartitionRefusedError: it stops the broker.
+
+    Kafka: TransactionIndex.sanityCheck, the only index check of a load.
+    """
+    if segment.txn_index not in tree or not tree.size_bytes(segment.txn_index):
+        return False
+    try:
+        position = 0
+        for piece in tree.pieces(segment.txn_index, _TXN_INDEX_PIECE_BYTES):
+            check_transaction_index(piece, segment.base_offset, start_position=position)
+            position += len(piece)
+    except CorruptIndexError:
+        return True
+    except FormatError as error:
+        raise PartitionRefusedError(
+            file=segment.txn_index,
+            position=error.position,
+            rule=f"{error} ({error.kafka} stops the broker)",
+            remedy="move the transaction index and the segment's .index away: both are rebuilt from the log",
+        ) from error
+    return False
+
+
+def read_epochs(tree: PartitionTree) -> LeaderEpochs:
+    """Return the epochs in `leader-epoch-checkpoint`; Kafka makes an empty file where there is none.
+
+    Raises:
+        PartitionRefusedError: it is malformed.
+
+    Kafka: UnifiedLog.createLeaderEpochCache, CheckpointFile constructor.
+    """
+    if LEADER_EPOCH_CHECKPOINT not in tree:
+        tree.put(LEADER_EPOCH_CHECKPOINT, b"")
+        return LeaderEpochs()
+    remedy = "move the file away: a new one is made from the segments that are recovered"
+    try:
+        data = tree.read(LEADER_EPOCH_CHECKPOINT)
+        is_small = len(data) <= _MOST_KNOWN_BYTES
+        entries = _epoch_entries(data) if is_small else read_leader_epoch_checkpoint(data)
+    except MalformedCheckpointError as error:
+        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, error, remedy) from error
+    if any(epoch < 0 or start_offset < 0 for epoch, start_offset in entries):
+        negative = MalformedCheckpointError(
+            "a negative epoch or offset", takes_dir_offline=False, kafka="IllegalArgumentException"
+        )
+        raise _refused_small_file(LEADER_EPOCH_CHECKPOINT, negative, remedy)
+    return LeaderEpochs(entries)
+
+
+def read_topic_id(tree: PartitionTree) -> str | None:
+    """Return the topic's id in `partition.metadata`, 22 characters; None without that file.
+
+    Raises:
+        PartitionRefusedError: it is malformed.
+
+    Kafka: UnifiedLog.initializeTopicId.
+    """
+    if PARTITION_METADATA not in tree:
+        return None
+    try:
+        data = tree.read(PARTITION_METADATA)
+        is_small = len(data) <= _MOST_KNOWN_BYTES
+        return format_uuid((_partition_metadata if is_small else read_partition_metadata)(data).topic_id)
+    except MalformedCheckpointError as error:
+        remedy = "write the topic's id (kafka-topics --describe) into it, or copy it from another replica"
+        raise _refused_small_file(PARTITION_METADATA, error, remedy) from error
+
+
+def _refused_small_file(file: str, error: MalformedCheckpointError, remedy: str) -> PartitionRefusedError:
+    outcome = "takes the log dir offline" if error.takes_dir_offline else "stops the broker"
+    rule = f"{error} ({error.kafka} {outcome})"
+    return PartitionRefusedError(file=file, position=error.position or None, rule=rule, remedy=remedy)

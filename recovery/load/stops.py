@@ -1,0 +1,131 @@
+"""What a scan's stop means: a cut, or a partition that the broker cannot load either.
+
+One table of words, so that the report, the log lines and the refusals say the same.
+"""
+
+from __future__ import annotations
+
+from native.raw_scan import RawScan, Stop
+from recovery.errors import PartitionRefusedError
+from recovery.load.model import PartitionTask
+from segfmt.filenames import LOG_SUFFIX, RECOVERY_POINT_CHECKPOINT, SWAP_SUFFIX, read_offset
+
+CUTTING_STOPS = frozenset({Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL})
+OUT_OF_ORDER_STOPS = frozenset({Stop.INVALID_OFFSET, Stop.TIME_INDEX_INVALID_OFFSET})
+
+_CUT_REASONS = {
+    Stop.END: "too few bytes for a batch at the end",
+    Stop.TORN: "the last batch is torn",
+    Stop.BAD_LENGTH: "a batch length that cannot be",
+    Stop.CRC_MISMATCH: "a batch whose CRC does not match",
+    Stop.INVALID_CONTROL: "a control batch that does not parse",
+    Stop.INVALID_OFFSET: "a batch whose offset is out of order",
+    Stop.TIME_INDEX_INVALID_OFFSET: "a batch whose offset is out of order",
+}
+
+_FROM_A_REPLICA = "restore the partition from another replica"
+_REFUSALS: dict[Stop, tuple[str, str | None]] = {
+    Stop.BAD_LENGTH: (
+        "a batch length that cannot be, behind the last index entry (CorruptRecordException stops the broker)",
+        None,
+    ),
+    Stop.SHORT_HEADER: (
+        "a batch shorter than its header (KafkaException stops the broker)",
+        None,
+    ),
+    Stop.INVALID_OFFSET: (
+        "a batch whose offset is out of order, in a segment without an index (InvalidOffsetException stops the broker)",
+        _FROM_A_REPLICA,
+    ),
+    Stop.TIME_INDEX_INVALID_OFFSET: (
+        "a batch whose offset is out of order, in a segment without an index (InvalidOffsetException stops the broker)",
+        _FROM_A_REPLICA,
+    ),
+    Stop.INDEX_FULL: (
+        "more index entries than segment.index.bytes holds (IllegalArgumentException stops the broker at every start)",
+        "raise segment.index.bytes or index.interval.bytes of the topic",
+    ),
+    Stop.TIME_INDEX_FULL: (
+        "more time index entries than segment.index.bytes holds "
+        "(IllegalArgumentException stops the broker at every start)",
+        "raise segment.index.bytes or index.interval.bytes of the topic",
+    ),
+    Stop.INVALID_TXN: (
+        "a producer writes outside its open transaction (InvalidTxnStateException stops the broker)",
+        _FROM_A_REPLICA,
+    ),
+    Stop.INVALID_CONTROL: (
+        "a control batch that does not parse (InvalidRecordException stops the broker at every start)",
+        _FROM_A_REPLICA,
+    ),
+    Stop.CONTROL_FATAL: (
+        "a control batch with a good CRC and no sense: the broker stops at it at every start",
+        _FROM_A_REPLICA,
+    ),
+}
+
+
+def cut_reason(scan: RawScan) -> str:
+    """Return in words why the bytes behind a stop are cut."""
+    return _CUT_REASONS[scan.stop]
+
+
+def refusal_of_stop(
+    file: str, base_offset: int, scan: RawScan, *, while_loading: bool, remedy: str = _FROM_A_REPLICA
+) -> PartitionRefusedError:
+    """Return the refusal for a stop from which the broker does not recover.
+
+    Args:
+        remedy: where a check of the segment would cut it at this stop.
+    """
+    rule, own_remedy = _REFUSALS.get(
+        scan.stop, (f"{scan.stop.name} (segment {base_offset})", _FROM_A_REPLICA)
+    )
+    when = " while the log is loaded" if while_loading else ""
+    return PartitionRefusedError(
+        file=file, position=scan.stop_position, rule=rule + when, remedy=own_remedy or remedy
+    )
+
+
+def words_of_a_wrong_marker(
+    log: str, end_position: int, byte_count: int, log_end_offset: int, recovery_point: int
+) -> str:
+    """Return what is wrong where a log that passes for shut down cleanly does not end as it should.
+
+    Args:
+        log: the active segment.
+        end_position: where its batches end.
+        byte_count: how many bytes follow; 0 where the log ends before its recovery point.
+    """
+    words = (
+        f"{byte_count} bytes of {log} from byte {end_position} on are no batches that a broker sees. It takes "
+        f"{log_end_offset} for the log end, gives the offsets behind it away again and appends behind these bytes"
+        if byte_count
+        else f"the log ends at {log_end_offset}, before its recovery point {recovery_point}. The offsets between "
+        "were lost"
+    )
+    return f"the clean-shutdown marker is wrong: {words}. Remedy: recover --force, which ignores the marker"
+
+
+def remedy_by_checking(task: PartitionTask, file: str) -> str:
+    """Return what has the segment *file* checked, and cut where it is bad, which a load does not do."""
+    if task.is_delete_folder:
+        return "move the folder out of the log dir: it only waits for its deletion"
+    if file.endswith(SWAP_SUFFIX):
+        return (
+            "move the .swap files of this offset away if the segments that they replace are there; "
+            f"otherwise {_FROM_A_REPLICA}"
+        )
+    stems = (name.removesuffix(LOG_SUFFIX) for name in task.files if name.endswith(LOG_SUFFIX))
+    bases = (int(stem) for stem in stems if stem.isascii() and stem.isdigit())
+    first_unflushed = max((base for base in bases if base <= task.recovery_point), default=-1)
+    force = "run recover --force, which ignores the clean-shutdown marker"
+    if read_offset(file) >= first_unflushed:
+        return (
+            f"{force}: the segment is then checked, and cut here"
+            if task.had_clean_shutdown
+            else _FROM_A_REPLICA
+        )
+    whole = f"take the partition's line out of {RECOVERY_POINT_CHECKPOINT}, or move that file away"
+    and_force = f", and {force}" if task.had_clean_shutdown else ""
+    return f"{whole}{and_force}: the log is then checked from its first segment on, and cut here"

@@ -1,0 +1,271 @@
+"""The log dirs that a command is about: absolute, each of them a folder of its own, and a broker's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import permutations
+
+from recovery.broker.config import BrokerConfig, misspelled
+from recovery.broker.settings import Layer
+from recovery.errors import UnsafeError, UsageError
+from recovery.logdir.quarantine_place import possible_roots
+from recovery.read.file_system import absolute, is_folder, is_there, nearest
+from segfmt.errors import FileNameError
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    META_PROPERTIES,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    read_folder_name,
+)
+from segfmt.value_class import dataclass
+
+_LONGEST_NAME_BYTES = 255
+_BROKERS_FILES = frozenset(
+    {
+        META_PROPERTIES,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        REPLICATION_OFFSET_CHECKPOINT,
+        CLEAN_SHUTDOWN_FILE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDirs:
+    """The dirs of one broker.
+
+    Attributes:
+        log_dirs: absolute paths.
+        locked_dirs: these, and a separate metadata.log.dir.
+        broker: the settings that name them.
+        quarantine_dir: `--quarantine-dir`, absolute.
+        notes: what is to be said of the properties.
+    """
+
+    log_dirs: tuple[str, ...]
+    locked_dirs: tuple[str, ...]
+    broker: BrokerConfig
+    quarantine_dir: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def find_broker_dirs(
+    log_dirs: Sequence[str] | None,
+    properties: Mapping[str, str],
+    *,
+    quarantine_dir: str | None = None,
+    may_be_foreign: bool = False,
+) -> BrokerDirs:
+    """Return the dirs that *log_dirs* names, or the properties do where it is None.
+
+    Args:
+        may_be_foreign: whether a folder that no broker has ever opened will do, as nothing is written.
+
+    Raises:
+        UsageError: a path that is missing, relative or named twice, or a quarantine inside of one, or without a name.
+        UnsafeError: a folder that no broker has ever opened.
+    """
+    broker = _broker_config(log_dirs, properties)
+    if log_dirs is None:
+        _refuse_relative(broker)
+    paths = _log_dir_paths(broker)
+    if not may_be_foreign:
+        _refuse_foreign(paths)
+    locked_dirs = _with_metadata_dir(broker, paths)
+    if not may_be_foreign:
+        _refuse_nested(locked_dirs)
+    quarantine = quarantine_place(quarantine_dir)
+    if quarantine is not None:
+        _refuse_quarantine_inside(quarantine, locked_dirs)
+    for path in () if may_be_foreign else paths:
+        _refuse_place(path, quarantine, paths)
+    return BrokerDirs(
+        log_dirs=paths,
+        locked_dirs=locked_dirs,
+        broker=broker,
+        quarantine_dir=quarantine,
+        notes=(
+            *(f"log.dirs names {path} more than once; it counts once" for path in broker.repeated_log_dirs),
+            *misspelled(properties),
+        ),
+    )
+
+
+def quarantine_place(quarantine_dir: str | None) -> str | None:
+    """Return the absolute path of `--quarantine-dir`, None where it is not given.
+
+    Raises:
+        UsageError: it is no folder, or empty, as an unset variable of a shell is: the present folder is not meant.
+    """
+    if quarantine_dir == "":
+        raise UsageError(
+            "--quarantine-dir: the name is empty. Remedy: name a folder (`.` for the present one), or leave the "
+            "option out"
+        )
+    if quarantine_dir is None:
+        return None
+    place = absolute(quarantine_dir)
+    if is_there(place) and not is_folder(place):
+        raise UsageError(f"--quarantine-dir {place}: not a folder. Remedy: choose another place")
+    return place
+
+
+def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:
+    if log_dirs is None:
+        return BrokerConfig.from_properties(properties)
+    if not log_dirs:
+        raise UsageError("no log dir given")
+    return BrokerConfig.from_properties(
+        properties, overrides=(Layer("--log-dirs", {"log.dirs": ",".join(map(os.fspath, log_dirs))}),)
+    )
+
+
+def _refuse_relative(broker: BrokerConfig) -> None:
+    """Refuse paths that mean a folder below the one the broker is started in, which is not known here."""
+    for key, path in (
+        *(("log.dirs", path) for path in broker.log_dirs),
+        ("metadata.log.dir", broker.metadata_log_dir),
+    ):
+        refuse_relative(path, key, f"--property {key}=...")
+
+
+def refuse_relative(path: str, key: str, option: str) -> None:
+    """Refuse a *path* of the configuration that means another folder wherever the broker is started.
+
+    Raises:
+        UsageError: it is relative; *option* takes the absolute one.
+    """
+    if os.path.isabs(path):
+        return
+    words = "a relative path, which depends on the folder that the broker is started in"
+    if path.startswith("${"):
+        words = "a placeholder, and no configuration provider is asked here"
+    raise UsageError(f"{key}: {path}: {words}. Remedy: give the absolute path with {option}")
+
+
+def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
+    """Return the log dirs as absolute paths, each of them a folder of its own, or one that cannot be looked at.
+
+    Kafka: LogManager.createAndValidateLogDirs. Differs: a log dir that is missing is not made.
+    """
+    entries: dict[tuple[int, int], str] = {}
+    if odd := [entry for entry in broker.log_dirs if "\0" in entry]:
+        raise UsageError(f"log.dirs: {odd[0]!r}: no path can have a zero byte. Remedy: correct it")
+    paths = {entry: absolute(entry) for entry in broker.log_dirs}
+    for entry, path in paths.items():
+        try:
+            if not is_folder(path):
+                raise UsageError(f"{path}: no such log dir")
+            found = os.stat(path)
+        except OSError:
+            continue  # the log dir goes offline when it is locked
+        other = entries.setdefault((found.st_dev, found.st_ino), entry)
+        if other != entry:
+            raise UsageError(
+                f"log.dirs: {other} and {entry} are the same folder (KafkaException stops the broker). "
+                "Remedy: name it once"
+            )
+    return tuple(paths.values())
+
+
+def _refuse_foreign(paths: tuple[str, ...]) -> None:
+    """Refuse a folder that no broker has ever opened: another one was meant, or its file system is not mounted.
+
+    Kafka: KafkaRaftServer.initializeLogDirs (no meta.properties stops the node). Differs: any file of a
+    broker's own will do, as what is lost is not what is foreign.
+    """
+    for path in paths:
+        try:
+            names = os.listdir(path)
+        except OSError:
+            continue  # the log dir goes offline when it is locked
+        if _BROKERS_FILES.isdisjoint(names):
+            raise UnsafeError(
+                f"{path}: not the log dir of a broker: {META_PROPERTIES} and all checkpoints are missing. Nothing was "
+                "changed. Remedy: check the path, and that its file system is mounted"
+            )
+
+
+def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the dirs to lock: a separate metadata.log.dir is one of them."""
+    metadata_dir = absolute(broker.metadata_log_dir)
+    if metadata_dir in paths or not is_folder(metadata_dir):
+        return paths
+    return paths if any(map(partial(_is_same_folder, metadata_dir), paths)) else (*paths, metadata_dir)
+
+
+def _is_same_folder(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False  # one of them goes offline
+
+
+def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...]) -> None:
+    """Refuse a place for the quarantine of *log_dir* that is another log dir, or that no file system can have."""
+    for root in possible_roots(log_dir, quarantine):
+        if root in log_dirs:
+            raise UsageError(
+                f"log.dirs: {root}: where the quarantine of {log_dir} would lie is a log dir itself. Remedy: choose "
+                "another place with --quarantine-dir"
+            )
+        if len(os.fsencode(os.path.basename(root))) > _LONGEST_NAME_BYTES:
+            raise UsageError(
+                f"--quarantine-dir {quarantine}: the folder for {log_dir} in it would have a name of more than "
+                f"{_LONGEST_NAME_BYTES} bytes. Remedy: leave the option out"
+            )
+
+
+def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
+    """Refuse a quarantine that a broker would take for a log."""
+    for one in dirs:
+        if _is_inside(quarantine, one):
+            raise UsageError(
+                f"--quarantine-dir {quarantine}: inside the log dir {one}, where a broker takes folders "
+                "for logs. Remedy: choose a folder outside of it, or leave the option out"
+            )
+
+
+def _refuse_nested(dirs: tuple[str, ...]) -> None:
+    """Refuse a log dir, or a metadata.log.dir, that a broker would take for a log: it lies in another one.
+
+    Kafka: LogManager.loadLogs, KafkaException.
+    """
+    for inner, outer in permutations(dirs, 2):
+        if _is_inside(os.path.dirname(os.path.realpath(inner)), outer):
+            raise UsageError(
+                f"log.dirs: {inner} lies in {outer}, where a broker takes folders for logs (KafkaException stops it). "
+                "Remedy: name the one that is meant with --log-dirs, or move the inner one out"
+            )
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Whether *path* is *folder* or lies below it, by whatever names and mounts; what is not there yet counts."""
+    with suppress(OSError):
+        wanted = os.stat(folder)
+        above = os.path.realpath(nearest(path))
+        while not os.path.samestat(os.stat(above), wanted):
+            if above == os.path.dirname(above):
+                return False
+            above = os.path.dirname(above)
+        return True
+    return False
+
+
+def topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
+    """Return the topics of which a folder lies in one of *log_dirs*."""
+    names: set[str] = set()
+    for log_dir in log_dirs:
+        with suppress(OSError):  # the log dir is offline
+            names.update(os.listdir(log_dir))
+    found = set()
+    for name in names:
+        with suppress(FileNameError):
+            found.add(read_folder_name(name).topic)
+    return frozenset(found)

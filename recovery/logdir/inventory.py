@@ -1,0 +1,400 @@
+"""What lies in a log dir: the partitions' folders, the checkpoints, the marker, and what a broker dies of.
+
+Reads names, sizes, owners and checkpoints, no segment.
+
+Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import field, replace
+
+from recovery.errors import LogDirOfflineError, PartitionRefusedError
+from recovery.load.fold import unflushed_segments
+from recovery.load.model import LogSettings, PartitionTask, TopicPartition
+from recovery.logdir.listing import (
+    FolderContents,
+    access_problem,
+    fits_checkpoint,
+    folder_problem,
+    foreign_folder,
+    is_of_type,
+    look_into,
+    mount_problems,
+    other_kind,
+    owner_problems,
+    unwritable_folder,
+)
+from recovery.logdir.remote_part import RemoteMetadata, RemotePart, has_deleted_segments
+from recovery.logdir.user import broker_user, may_give_away
+from recovery.problem import Problem, Repair
+from recovery.read.file_system import is_link, is_there, read_small
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.errors import FileNameError, MalformedCheckpointError
+from segfmt.filenames import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
+    CLUSTER_METADATA_TOPIC,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REMOTE_INDEX_CACHE_FOLDER,
+    REPLICATION_OFFSET_CHECKPOINT,
+    FolderState,
+    PartitionFolder,
+    read_folder_name,
+)
+from segfmt.value_class import dataclass
+
+_WITHOUT_CHECKPOINT = {
+    RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
+    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from that come back",
+    REPLICATION_OFFSET_CHECKPOINT: "high watermarks then begin at the log start, and rise with the replicas",
+    CLEANER_OFFSET_CHECKPOINT: "the cleaner then begins at the start of each log",
+}
+_FROM_BACKUP = "put a copy from a backup in its place first, if there is one"
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedFolder:
+    """A folder that is left as it is, and why."""
+
+    folder: str
+    refusal: PartitionRefusedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirInventory:
+    """One log dir, as found.
+
+    Attributes:
+        tasks: one for each log that a broker would load, the largest amount of work first.
+        refused: folders with which a broker would not start.
+        passed_over: folders that a broker does not load (`__cluster_metadata-0`, the cache of remote
+            indexes).
+        recovery_points, log_start_offsets: the checkpoints' lines.
+        problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
+        notes: what makes it do so once the logs are loaded, and what was ignored or assumed; they can be recovered all
+            the same.
+    """
+
+    log_dir: str
+    had_clean_shutdown: bool
+    tasks: tuple[PartitionTask, ...]
+    refused: tuple[RefusedFolder, ...]
+    passed_over: tuple[str, ...]
+    recovery_points: Offsets = field(default_factory=dict)
+    log_start_offsets: Offsets = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+    @property
+    def unflushed_segment_count(self) -> int:
+        """How many segments a recovery will most likely read."""
+        return sum(len(unflushed_segments(task)) for task in self.tasks)
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """How many bytes these segments have."""
+        return sum(size for task in self.tasks for _, _, size in unflushed_segments(task))
+
+    @property
+    def all_problems(self) -> tuple[Problem, ...]:
+        """The dir's own problems, and those of its folders that are known without reading: refusals, owners, copies."""
+        of_folders = (
+            *(problem for refused in self.refused for problem in refused.refusal.problems),
+            *(_in_folder(task.folder, problem) for task in self.tasks for problem in task.problems),
+        )
+        return (*self.problems, *of_folders)
+
+
+def _in_folder(folder: str, problem: Problem) -> Problem:
+    return problem if problem.file == folder else replace(problem, file=f"{folder}/{problem.file}")
+
+
+def list_log_dir(
+    log_dir: str,
+    *,
+    settings_of: Callable[[str], LogSettings],
+    now_ms: int,
+    producer_id_expiration_ms: int = 86_400_000,
+    ignores_marker: bool = False,
+    without: Collection[str] = (),
+    remote_metadata: RemoteMetadata | None = None,
+) -> LogDirInventory:
+    """Return what lies in *log_dir*.
+
+    Args:
+        log_dir: absolute path.
+        settings_of: the settings of a topic's logs.
+        now_ms: the clock of the recovery.
+        ignores_marker: recover as after an unclean shutdown, whatever the marker says.
+        without: paths relative to *log_dir* that are taken for gone.
+        remote_metadata: of all log dirs; None for that of this one.
+
+    Raises:
+        LogDirOfflineError: the dir cannot be read.
+    """
+    try:
+        metadata = remote_metadata or RemoteMetadata((log_dir,))
+        return _Listing(log_dir, frozenset(without), metadata).take(
+            settings_of, now_ms, producer_id_expiration_ms, ignores_marker=ignores_marker
+        )
+    except OSError as error:
+        raise LogDirOfflineError(log_dir, error) from error
+
+
+class _Listing:
+    """One look at a log dir."""
+
+    def __init__(self, log_dir: str, without: frozenset[str], remote_metadata: RemoteMetadata) -> None:
+        self._log_dir = log_dir
+        self._without = without
+        self._remote_metadata = remote_metadata
+        self._stat = os.stat(log_dir)
+        self._user = broker_user(log_dir)
+        self._gives_away = may_give_away()
+        self._problems: list[Problem] = []
+        self._notes: list[Problem] = []
+        self._refused: list[RefusedFolder] = []
+        self._passed_over: list[str] = []
+        self._read: set[str] = set()
+        self._empty: set[str] = set()
+        self._absent: set[str] = set()
+
+    def take(
+        self,
+        settings_of: Callable[[str], LogSettings],
+        now_ms: int,
+        producer_id_expiration_ms: int,
+        *,
+        ignores_marker: bool,
+    ) -> LogDirInventory:
+        with os.scandir(self._log_dir) as entries:
+            names = sorted(
+                entry.name
+                for entry in entries
+                if is_of_type(entry, os.DirEntry.is_dir)
+                and entry.name not in self._without | {CLEAN_SHUTDOWN_FILE}
+            )
+        had_clean_shutdown = self._has_marker() and not ignores_marker
+        self._problems += mount_problems(self._log_dir)
+        if not os.access(self._log_dir, os.W_OK):
+            rule = "the user that recover runs as may not write there: it could not do what is announced"
+            remedy = f"run it as {self._user.name}, or as root"
+            self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
+        elif not self._gives_away:
+            self._problems += owner_problems(self._log_dir, self._stat)
+        recovery_points = self._checkpoint(RECOVERY_POINT_CHECKPOINT)
+        log_start_offsets = self._checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        for name in (REPLICATION_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT):
+            self._checkpoint(name, self._notes)
+        self._notes += self._blocked_writes()
+        tasks = []
+        for name in names:
+            folder = self._folder(name)
+            found = None if folder is None else self._look_into(name)
+            if folder is None or found is None:
+                continue
+            key = (folder.topic, folder.partition)
+            settings = settings_of(folder.topic)
+            is_doubtful = not settings.remote_log_known or bool(settings.remote_log_prevented_by)
+            if folder.state is FolderState.CURRENT and is_doubtful:
+                self._look_for_remote_part(name, folder.topic, found, log_start_offsets.get(key), settings)
+            tasks.append(
+                PartitionTask(
+                    log_dir=self._log_dir,
+                    folder=name,
+                    topic_partition=TopicPartition(topic=folder.topic, partition=folder.partition),
+                    files=found.files,
+                    had_clean_shutdown=had_clean_shutdown,
+                    recovery_point=recovery_points.get(key, 0),
+                    log_start_offset=log_start_offsets.get(key, 0),
+                    settings=settings,
+                    now_ms=now_ms,
+                    producer_id_expiration_ms=producer_id_expiration_ms,
+                    others=found.others,
+                    problems=tuple(found.problems),
+                    unreadable=frozenset(found.unreadable),
+                )
+            )
+        self._note_empty_checkpoints(tasks)
+        tasks.sort(key=lambda task: -sum(size for _, _, size in unflushed_segments(task)))
+        return LogDirInventory(
+            log_dir=self._log_dir,
+            had_clean_shutdown=had_clean_shutdown,
+            tasks=tuple(tasks),
+            refused=tuple(self._refused),
+            passed_over=tuple(self._passed_over),
+            recovery_points=recovery_points,
+            log_start_offsets=log_start_offsets,
+            problems=tuple(self._problems),
+            notes=tuple(self._notes),
+        )
+
+    def _has_marker(self) -> bool:
+        """Return whether the dir has a marker; what cannot be one goes among the dir's problems.
+
+        Differs: a broker takes anything by this name for a marker, deletes it if it can (no folder with something in
+        it), and writes the next one through a link that leads nowhere.
+
+        Kafka: CleanShutdownFileHandler.exists, delete, write.
+        """
+        path = os.path.join(self._log_dir, CLEAN_SHUTDOWN_FILE)
+        if CLEAN_SHUTDOWN_FILE in self._without or not is_there(path):
+            return False
+        kind = other_kind(path)
+        leads_away = is_link(path)
+        if leads_away or kind is not None:
+            what = "a link, through which" if leads_away else f"a {kind} where a file is needed:"
+            self._problems.append(
+                Problem(
+                    file=CLEAN_SHUTDOWN_FILE,
+                    rule=f"{what} a broker writes its clean-shutdown marker, and it takes this for one",
+                    remedy="move it away: the log dir is then recovered as after an unclean shutdown",
+                    repair=None if leads_away else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
+                )
+            )
+        return True
+
+    def _blocked_writes(self) -> Iterator[Problem]:
+        """Yield what lies in the way of a checkpoint that a broker writes. Kafka: CheckpointFile.write."""
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+            temporary = f"{name}.tmp"
+            path = os.path.join(self._log_dir, temporary)
+            if temporary not in self._without and is_there(path) and (kind := other_kind(path)) is not None:
+                yield Problem(
+                    file=temporary,
+                    rule=f"a {kind} where a broker writes its checkpoints (IOException takes the log dir offline)",
+                    remedy="move it away",
+                    repair=Repair(names=(temporary,)),
+                )
+
+    def _folder(self, name: str) -> PartitionFolder | None:
+        """Return what the folder *name* is to a broker that loads it, None where it does not or cannot."""
+        try:
+            folder = read_folder_name(name)
+        except FileNameError as error:
+            if name == REMOTE_INDEX_CACHE_FOLDER:
+                self._passed_over.append(name)
+            else:
+                self._refuse(name, foreign_folder(name, error, self._may_move(name)))
+            return None
+        if folder.topic == CLUSTER_METADATA_TOPIC:
+            self._passed_over.append(name)
+            return None
+        if not fits_checkpoint(folder.topic):
+            self._refuse(name, unwritable_folder(name, self._may_move(name)))
+            return None
+        return folder
+
+    def _may_move(self, name: str) -> bool:
+        """Whether the folder *name* may be moved away: not what root owns, where the dir is not root's.
+
+        `lost+found` of root belongs to the file system, whoever the dir belongs to.
+        """
+        owner = os.lstat(os.path.join(self._log_dir, name)).st_uid
+        return owner != 0 or (self._stat.st_uid == 0 and name != "lost+found")
+
+    def _refuse(self, name: str, problem: Problem) -> None:
+        self._refused.append(RefusedFolder(folder=name, refusal=PartitionRefusedError.of([problem])))
+
+    def _look_into(self, name: str) -> FolderContents | None:
+        path = os.path.join(self._log_dir, name)
+        try:
+            contents = look_into(path, self._user, gives_away=self._gives_away)
+        except PermissionError as error:
+            self._refuse(name, folder_problem(name, path, error, self._user))
+            return None
+        for gone in self._without:
+            folder, _, file = gone.partition("/")
+            if folder == name:
+                contents.drop(file)
+        return contents
+
+    def _look_for_remote_part(
+        self,
+        name: str,
+        topic: str,
+        found: FolderContents,
+        log_start_offset: int | None,
+        settings: LogSettings,
+    ) -> None:
+        """Note what speaks for a remote part of a log of which no setting says whether it has one, or two differ."""
+        part = RemotePart(
+            os.path.join(self._log_dir, name),
+            topic,
+            found.files,
+            log_start_offset,
+            has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read,
+            settings=settings,
+            metadata=self._remote_metadata,
+        )
+        if settings.remote_log_known:
+            note = part.loss()
+        elif (problem := part.problem()) is not None:
+            found.problems.append(problem)
+            return
+        else:
+            note = part.note()
+        if note is not None:
+            self._notes.append(note)
+
+    def _checkpoint(self, name: str, found: list[Problem] | None = None) -> dict[tuple[str, int], int]:
+        """Return the lines of a checkpoint; what is wrong with it goes into *found*, or among the dir's problems.
+
+        Kafka: CheckpointFileWithFailureHandler.read.
+        """
+        problems = self._problems if found is None else found
+        path = os.path.join(self._log_dir, name)
+        if name in self._without or not is_there(path):
+            self._absent.add(name)
+            return {}
+        repair = Repair(names=(name,))
+        remedy = f"move the file away: {_WITHOUT_CHECKPOINT[name]}"
+        kind = other_kind(path)
+        if kind is not None:
+            rule = f"a {kind} where a checkpoint must be (IOException takes the log dir offline)"
+            problems.append(Problem(file=name, rule=rule, remedy=remedy, repair=repair))
+            return {}
+        status = os.stat(path)
+        if lacking := self._user.lacks(status, "r"):
+            problems.append(access_problem(name, path, status, lacking, self._user))
+        data = read_small(path)
+        try:
+            offsets = read_offset_checkpoint(data)
+        except MalformedCheckpointError as error:
+            position = error.position or None
+            if error.takes_dir_offline:
+                rule = f"{error} ({error.kafka} takes the log dir offline)"
+                problems.append(
+                    Problem(file=name, position=position, rule=rule, remedy=remedy, repair=repair)
+                )
+            else:
+                without = _WITHOUT_CHECKPOINT[name]
+                rule = f"{error}: no line of it counts ({error.kafka}, of which a broker warns); {without}"
+                self._notes.append(Problem(file=name, position=position, rule=rule, remedy=_FROM_BACKUP))
+            return {}
+        self._read.add(name)
+        if not data:
+            self._empty.add(name)
+        return offsets
+
+    def _note_empty_checkpoints(self, tasks: Collection[PartitionTask]) -> None:
+        """Note checkpoints that are not there, and without a byte where the logs are not new.
+
+        Kafka: CheckpointFile.<init> makes them, empty, when a broker starts.
+        """
+        pair = {RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT}
+        empty, absent = pair & self._empty, pair & self._absent - self._without
+        is_old = pair & self._read != empty or any(
+            task.had_clean_shutdown or has_deleted_segments(task.files) for task in tasks
+        )
+        for name in sorted(empty | absent) if tasks else ():
+            if name in absent or is_old:
+                why = "missing" if name in absent else "empty, as a loss of power may leave it"
+                rule = f"{why}, and the logs are not new: {_WITHOUT_CHECKPOINT[name]}"
+                self._notes.append(Problem(file=name, rule=rule, remedy=_FROM_BACKUP))

@@ -1,0 +1,274 @@
+"""What lies in one folder of a log dir, and which of it the broker's user could not use.
+
+Names, types, sizes, owners and modes; nothing is opened but what may not be read, for the error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from recovery.load.model import FileStat
+from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
+from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.problem import Problem, Repair
+from recovery.read.file_system import is_there, open_file
+from segfmt.errors import FileNameError
+from segfmt.filenames import LOCK_FILE, FileKind, file_kind, is_written_to
+
+_WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
+_OPENED_FOR_WRITING = frozenset(
+    {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX}
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class FolderContents:
+    """What lies in a partition's folder; see PartitionTask."""
+
+    files: dict[str, FileStat] = field(default_factory=dict)
+    others: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    unreadable: set[str] = field(default_factory=set)
+
+    def drop(self, name: str) -> None:
+        """Forget the file *name*."""
+        self.files.pop(name, None)
+        self.others.pop(name, None)
+        self.unreadable.discard(name)
+        self.problems = [problem for problem in self.problems if problem.file != name]
+
+
+def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool = True) -> FolderContents:
+    """Return the regular files of a partition's folder, links to such included, and what else is there.
+
+    Args:
+        user: the broker's; what it may not use is a problem.
+        gives_away: whether this process may give files to others; else what is not its own is a problem.
+
+    Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
+    """
+    contents = FolderContents()
+    own = os.stat(folder)
+    user = broker_user(os.path.dirname(folder)) if user is None else user
+    if lacking := user.lacks(own, "rwx"):
+        contents.problems.append(access_problem(os.path.basename(folder), folder, own, lacking, user))
+    if is_read_only(folder) and not is_read_only(os.path.dirname(folder)):
+        contents.problems.append(_read_only(os.path.basename(folder), "IOException on a file that is opened"))
+    is_of_us = gives_away or not os.access(folder, os.W_OK)  # who may only read changes nothing
+    if not is_of_us:
+        contents.problems += owner_problems(os.path.basename(folder), own)
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if not is_of_type(entry, os.DirEntry.is_file):
+                kind = contents.others[entry.name] = other_kind(entry.path) or "file"
+                if kind == "folder" and entry.name.endswith(TEMPORARY_SUFFIX):
+                    contents.problems.append(_in_the_way(entry.name))
+                continue
+            if entry.is_symlink() and is_written_to(entry.name):
+                contents.problems.append(_link(entry.name))
+            found = entry.stat()
+            contents.files[entry.name] = file_stat(found)
+            rights = "rw" if file_kind(entry.name) in _OPENED_FOR_WRITING else "r"
+            lacking = user.lacks(found, rights)
+            if lacking:
+                contents.problems.append(access_problem(entry.name, entry.path, found, lacking, user))
+            if not is_of_us and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
+                contents.problems += owner_problems(entry.name, found)
+            if (denial := _read_denial(entry.path)) is not None:
+                contents.unreadable.add(entry.name)
+                if not lacking:
+                    contents.problems.append(_unreadable(entry.name, denial))
+    return contents
+
+
+def _in_the_way(name: str) -> Problem:
+    return Problem(
+        file=name,
+        rule="a folder where recover makes a new file ready",
+        remedy="move it away",
+        repair=Repair(names=(name,)),
+    )
+
+
+def list_files(folder: str) -> dict[str, FileStat]:
+    """Return the regular files in *folder*, and links to such."""
+    with os.scandir(folder) as entries:
+        return {
+            entry.name: file_stat(entry.stat()) for entry in entries if is_of_type(entry, os.DirEntry.is_file)
+        }
+
+
+def file_stat(found: os.stat_result) -> FileStat:
+    """Return what a task, a commit and a journal keep of *found*."""
+    return FileStat(
+        size_bytes=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        inode=found.st_ino,
+        ctime_ns=found.st_ctime_ns,
+    )
+
+
+def _link(name: str) -> Problem:
+    """Return the problem that a file is a link. Differs: a broker writes through it, wherever it leads."""
+    return Problem(
+        file=name,
+        rule="a link, through which a broker writes outside of the log dir",
+        remedy="put the file itself in its place",
+    )
+
+
+def is_of_type(entry: os.DirEntry[str], test: Callable[[os.DirEntry[str]], bool]) -> bool:
+    """Return whether *entry* passes *test*; a link that leads in circles is nothing, as in Java."""
+    try:
+        return test(entry)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise
+
+
+def is_read_only(path: str) -> bool:
+    """Whether nothing can be written at *path*, by root either.
+
+    Raises:
+        OSError: it cannot be asked.
+    """
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _read_only(path: str, error: str) -> Problem:
+    return Problem(
+        file=path,
+        rule=f"the file system is mounted read-only ({error} takes the log dir offline)",
+        remedy="find out why (dmesg: an I/O error may have done it), check the file system, mount it read-write",
+    )
+
+
+def mount_problems(log_dir: str) -> Iterator[Problem]:
+    """Yield why nothing can be written in *log_dir* at all. Kafka: LogManager.lockLogDirs."""
+    if is_read_only(log_dir):
+        yield _read_only(log_dir, "IOException on .lock")
+    lock = os.path.join(log_dir, LOCK_FILE)
+    kind = other_kind(lock) if is_there(lock) else None
+    if kind not in (None, "dangling link"):
+        yield Problem(
+            file=LOCK_FILE,
+            rule=f"a {kind} where the broker's lock must be (IOException takes the log dir offline)",
+            remedy="move it away",
+        )
+
+
+def other_kind(path: str) -> str | None:
+    """Return what stands at *path* where it is no regular file and no link to one.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return "dangling link"
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "link that leads nowhere"  # in circles
+        raise
+    if stat.S_ISREG(mode):
+        return None
+    kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
+    return next((kind for is_kind, kind in kinds if is_kind(mode)), "device")
+
+
+def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
+    """Return the problem that the folder *name* is none of a broker's; *may_move*: whether it can be moved away."""
+    remedy = "move it out of the log dir"
+    if name == "lost+found":
+        remedy = "the log dir is the root of a file system: use a folder below it as log dir"
+    return Problem(
+        file=name,
+        rule=f"{error} ({error.kafka} stops the broker)",
+        remedy=remedy,
+        repair=Repair(names=(name,)) if may_move else None,
+    )
+
+
+def unwritable_folder(name: str, may_move: bool) -> Problem:
+    """Return the problem that no checkpoint's line can hold the folder *name*; *may_move*: as above."""
+    return Problem(
+        file=name,
+        rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
+        "offline at its next start)",
+        remedy="move it out of the log dir",
+        repair=Repair(names=(name,)) if may_move else None,
+    )
+
+
+def fits_checkpoint(topic: str) -> bool:
+    """Whether a checkpoint's line can hold *topic*: fields lie between white space, text is UTF-8."""
+    try:
+        topic.encode()
+    except UnicodeEncodeError:
+        return False
+    return _WHITE_SPACE.search(topic) is None
+
+
+def access_problem(name: str, path: str, found: os.stat_result, lacking: str, user: BrokerUser) -> Problem:
+    """Return the problem that *user* has not the rights *lacking*, of `rwx`, on *path*."""
+    wants = {"r": "read", "w": "written", "x": "entered"}
+    words = " and ".join(wants[right] for right in lacking)
+    return Problem(
+        file=name,
+        rule=f"may not be {words} by {user.name}, the broker's user: {mode_words(found)} "
+        "(IOException takes the log dir offline)",
+        remedy=f"chmod u+{lacking} {path}" if found.st_uid == user.uid else f"{user.chown} {path}",
+    )
+
+
+def folder_problem(name: str, path: str, denial: PermissionError, user: BrokerUser) -> Problem:
+    """Return the problem that the folder *path* may not be read by this process: nor by *user*, or by that one alone.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    found = os.stat(path)
+    lacking = user.lacks(found, "rwx")
+    return access_problem(name, path, found, lacking, user) if lacking else _unreadable(name, denial)
+
+
+def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
+    """Yield the problem that what replaces *name*, or is made in it, could not be given to its owner."""
+    if found.st_uid != os.geteuid():
+        owner = user_name(found.st_uid)
+        yield Problem(
+            file=name,
+            rule=f"belongs to {owner}, and recover runs as {user_name(os.geteuid())}, who may write there but not give "
+            "a file to another user",
+            remedy="run recover as root" if found.st_uid == 0 else f"run recover as {owner}, or as root",
+        )
+
+
+def _read_denial(path: str) -> PermissionError | None:
+    """Return why this process may not read the file *path*: root may be kept from it, too, by NFS, by a container.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    if os.access(path, os.R_OK):
+        return None
+    try:
+        os.close(open_file(path))  # access(2) is "no" for whatever goes wrong
+    except PermissionError as error:
+        return error
+    return None
+
+
+def _unreadable(name: str, denial: PermissionError) -> Problem:
+    return Problem(
+        file=name,
+        rule=f"may not be read by the user that recover runs as: {denial}",
+        remedy="run recover as the broker's user, or as root with all its capabilities",
+    )

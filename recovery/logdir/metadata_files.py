@@ -1,0 +1,139 @@
+"""The files of a node's metadata log, read for the settings in them and left alone otherwise.
+
+Kafka: KafkaRaftLog, Snapshots. A combined node opens its metadata log before it locks its log dirs, so the
+files may change under the reading: what changed is read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from itertools import zip_longest
+
+from native.crc32c import crc32c_of_bytes
+from recovery.broker.cluster_metadata import ClusterMetadata, read_cluster_metadata
+from recovery.logdir.listing import is_of_type, other_kind
+from recovery.read.file_system import check_size, is_folder, naming, open_file, read_at
+from segfmt.errors import FileNameError, MalformedMetadataError
+from segfmt.filenames import CLUSTER_METADATA_FOLDER, LOG_SUFFIX, KraftSnapshotName, read_kraft_snapshot_name
+from segfmt.metadata_log import BytesOnDisk
+
+_READ_ATTEMPTS = 5
+_FORMATTED = f"{0:020}-"  # a checkpoint up to offset 0
+_MOST_BYTES = 2**31 - 1  # of a segment, and of a snapshot that a broker reads
+
+
+def find_metadata_folder(dirs: Iterable[str]) -> str | None:
+    """Return the first `__cluster_metadata-0` in *dirs* that may hold topics, None without one.
+
+    Raises:
+        OSError: a folder cannot be looked at.
+    """
+    for one in dirs:
+        folder = os.path.join(one, CLUSTER_METADATA_FOLDER)
+        if is_folder(folder) and any(map(_may_hold_topics, os.listdir(folder))):
+            return folder
+    return None
+
+
+def load_cluster_metadata(folder: str) -> ClusterMetadata:
+    """Return what the metadata log in *folder* says.
+
+    Raises:
+        FormatError: the node would not start on it.
+        OSError: a file cannot be read, or the log changes faster than it is read.
+    """
+    for _ in range(_READ_ATTEMPTS):
+        before = _stamps(folder)
+        metadata = _read(folder, sorted(before))
+        if _stamps(folder) == before:
+            return metadata
+    raise OSError(f"{folder}: changes while it is read: is the broker running?")
+
+
+def _read(folder: str, names: list[str]) -> ClusterMetadata:
+    newest = _newest_checkpoint(names)
+    end_offset = newest[1].end_offset if newest is not None else 0
+    logs = [(int(log.removesuffix(LOG_SUFFIX)), log) for log in names if _is_segment(log)]
+    needed = [
+        log
+        for (_, log), following in zip_longest(logs, logs[1:])
+        if following is None or following[0] > end_offset
+    ]
+    with ExitStack() as stack:
+        checkpoint = None if newest is None else stack.enter_context(_opened(folder, newest[0]))
+        segments = stack.enter_context(closing(_opened_in_turn(folder, needed)))
+        return read_cluster_metadata(
+            checkpoint, segments, checkpoint_end_offset=end_offset, crc32c=crc32c_of_bytes
+        )
+
+
+def _newest_checkpoint(names: list[str]) -> tuple[str, KraftSnapshotName] | None:
+    found: list[tuple[int, int, str, KraftSnapshotName]] = []
+    for file in names:
+        try:
+            name = read_kraft_snapshot_name(file)
+        except FileNameError:
+            continue  # a node stops at it; for its settings the others do
+        if name is not None and not (name.is_partial or name.is_deleted):
+            found.append((name.epoch, name.end_offset, file, name))  # Kafka: OffsetAndEpoch.compareTo
+    if not found:
+        return None
+    _, _, file, name = max(found, key=lambda one: one[:2])
+    return file, name
+
+
+def _may_hold_topics(name: str) -> bool:
+    """Return whether *name* is that of a segment, or of a checkpoint later than the one that formatting writes."""
+    return _is_of_log(name) and (_is_segment(name) or not name.startswith(_FORMATTED))
+
+
+def _is_of_log(name: str) -> bool:
+    """Return whether *name* is that of a segment or a checkpoint."""
+    try:
+        return _is_segment(name) or read_kraft_snapshot_name(name) is not None
+    except FileNameError:
+        return False
+
+
+def _is_segment(name: str) -> bool:
+    return name.endswith(LOG_SUFFIX) and name.removesuffix(LOG_SUFFIX).isdecimal()
+
+
+def _opened_in_turn(folder: str, names: Iterable[str]) -> Generator[BytesOnDisk, None, None]:
+    """Yield the files *names*, each open until the next one is asked for."""
+    for name in names:
+        with _opened(folder, name) as file:
+            yield file
+
+
+@contextmanager
+def _opened(folder: str, name: str) -> Iterator[BytesOnDisk]:
+    path = os.path.join(folder, name)
+    descriptor = open_file(path)
+
+    def read(position: int, size_bytes: int) -> bytearray:
+        with naming(path):
+            return read_at(descriptor, position, size_bytes)
+
+    try:
+        with naming(path):
+            size_bytes = check_size(descriptor, _MOST_BYTES, path)
+        yield BytesOnDisk(read=read, size_bytes=size_bytes)
+    finally:
+        os.close(descriptor)
+
+
+def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if is_of_type(entry, os.DirEntry.is_file):
+                found.append((entry.name, entry.stat()))
+            elif _is_of_log(entry.name):
+                kind = other_kind(entry.path)
+                raise MalformedMetadataError(
+                    f"{entry.name}: a {kind} where a file must be", kafka="FileNotFoundException"
+                )
+    return {name: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found}

@@ -1,0 +1,153 @@
+"""Where quarantine lies: beside a log dir, inside it, or where the operator wants it.
+
+A sibling of the log dir is on the same file system in most set-ups. Where it is not (the log dir is a mount
+point), or where the parent folder may not be written, quarantine lies inside, in a folder that a broker
+passes over because its name parses as a log of `__cluster_metadata`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote
+
+from recovery.logdir.user import own_user
+from recovery.problem import Problem
+from recovery.read.file_system import OddFileError, is_folder, is_link, is_there, mount_of, nearest
+
+JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
+"""Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
+SIBLING_SUFFIX = ".quarantine"
+INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
+"""A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
+_RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
+
+
+def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
+    """Return the folder of all runs on *log_dir*: its own one in *quarantine_dir*, or the default one.
+
+    Where a run was interrupted that is the one that it had, even if another would be taken today.
+
+    Raises:
+        OddFileError: something else has its name.
+        OSError: where it lies cannot be told.
+    """
+    roots = quarantine_roots(log_dir, quarantine_dir)
+    begun = (root for root in roots if any(is_there(os.path.join(root, one)) for one in JOURNALS))
+    root = next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
+    if is_there(root) and not is_folder(root):
+        raise OddFileError(errno.ENOTDIR, "not a folder, and quarantine is to be there", root)
+    return root
+
+
+def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
+    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it.
+
+    A log dir may be named by a link, and have been named by another one before: its own path comes first.
+
+    Raises:
+        OddFileError: one of them is a link that neither root nor this user has made: it may lead anywhere.
+        OSError: one of them cannot be looked at.
+    """
+    roots = possible_roots(log_dir, quarantine_dir)
+    for root in roots:
+        if is_link(root) and os.lstat(root).st_uid not in (0, os.geteuid()):
+            raise OddFileError(errno.ELOOP, "a link of another user, which is not followed", root)
+    return roots
+
+
+def possible_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
+    """Return the same, whatever is there."""
+    paths = dict.fromkeys((os.path.realpath(log_dir), log_dir.rstrip("/") or "/"))
+    if quarantine_dir is not None:  # no two log dirs have the same folder
+        return tuple(
+            os.path.join(quarantine_dir, quote(os.fsencode(one.strip("/")), safe="")) for one in paths
+        )
+    beside = tuple(path + SIBLING_SUFFIX for path in paths if path != "/")
+    return (*beside, os.path.join(log_dir, INSIDE_FOLDER))
+
+
+def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterator[str]:
+    """Yield what a run may write below: the log dirs, where their quarantine may lie, folders on other file systems."""
+    for log_dir in log_dirs:
+        yield log_dir
+        yield from possible_roots(log_dir, quarantine_dir)
+        with contextlib.suppress(OSError):  # the log dir goes offline
+            yield from _far_folders(log_dir)
+
+
+def _far_folders(log_dir: str) -> Iterator[str]:
+    """Yield the folders of *log_dir* that are on another file system, by a link or mounted there."""
+    device = os.stat(log_dir).st_dev
+    with os.scandir(log_dir) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                found = entry.stat()
+                if stat.S_ISDIR(found.st_mode) and found.st_dev != device:
+                    yield entry.path
+
+
+def default_root(log_dir: str) -> str:
+    """Return where quarantine lies unless the operator says otherwise: beside *log_dir*, else inside it.
+
+    Raises:
+        OSError: the mount of one of them cannot be told.
+    """
+    real = os.path.realpath(log_dir)
+    parent = os.path.dirname(real)
+    # access(2) says no where it cannot look, which leaves inside: any of the two places will do.
+    if parent != real and mount_of(parent) == mount_of(real) and os.access(parent, os.W_OK):
+        return real + SIBLING_SUFFIX
+    return os.path.join(log_dir, INSIDE_FOLDER)
+
+
+def write_problem(log_dir: str, quarantine_dir: str | None) -> Problem | None:
+    """Return why this user cannot save anything of *log_dir*, which it can write; None where it can.
+
+    Raises:
+        OSError: it cannot be told.
+    """
+    root = quarantine_root(log_dir, quarantine_dir)
+    place = nearest(root)
+    if os.access(place, os.W_OK | os.X_OK) or not os.access(log_dir, os.W_OK):
+        return None
+    is_read_only = bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+    if not (is_read_only or own_user().lacks(os.stat(place), "wx")):
+        return (
+            None  # access(2) is "no" for whatever goes wrong, an I/O error as well: whoever writes meets that
+        )
+    why = (
+        "it lies on a file system that is mounted read-only"
+        if is_read_only
+        else "this user may not write there"
+    )
+    return Problem(
+        file=place,
+        rule=f"what is replaced and cut could not be kept in quarantine: {why}",
+        remedy="choose another place with --quarantine-dir, "
+        + ("or mount it read-write" if is_read_only else "or give the folder to the log dir's owner (chown)"),
+    )
+
+
+def run_order(name: str) -> tuple[str, int]:
+    """Return what the runs of a log dir are sorted by: their time, and a number where two have the same."""
+    stamp, _, number = name.partition("-")
+    return stamp, int(number or 0)
+
+
+def started_ms_of(name: str) -> int | None:
+    """Return when the run began whose folder is *name*, ms since 1970; None where it is no run's."""
+    match = _RUN_NAME.fullmatch(name)
+    if match is None:
+        return None
+    try:
+        started = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(started.timestamp()) * 1000

@@ -1,0 +1,200 @@
+"""What can be done to a partition's folder, and what is saved before: the words that a plan is made of.
+
+An action is a value: `apply` carries it out, `commit` follows names and inodes through it, reports say it in words.
+"""
+
+from __future__ import annotations
+
+from recovery.load.model import Blob, RemovalKind
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE, FileKind, file_kind
+from segfmt.value_class import dataclass
+
+TEMPORARY_SUFFIX = ".recovery-tmp"
+LOG_DIR_ITSELF = "log-dir"
+"""Stands for the log dir's own files where a partition's folder is named; no such folder can have this name."""
+
+INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+DERIVED_KINDS = INDEX_KINDS | {FileKind.SNAPSHOT}
+_LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFile:
+    """Put a file into quarantine, by a hard link or a synced copy.
+
+    Attributes:
+        is_cut: whether the file itself is cut afterwards; a hard link would be cut with it.
+        is_derived: whether the log rebuilds it, so that nothing is lost; `undo` puts it back.
+        first_offset, last_offset: of the batches that are lost with it, as far as they are known; else -1.
+    """
+
+    name: str
+    size_bytes: int
+    reason: str
+    is_cut: bool = False
+    is_derived: bool = False
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaveTail:
+    """Copy the bytes of a file from *position* on into quarantine.
+
+    Attributes:
+        is_derived, first_offset, last_offset: as of `SaveFile`.
+    """
+
+    name: str
+    position: int
+    size_bytes: int
+    reason: str
+    is_derived: bool = False
+    first_offset: int = -1
+    last_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFile:
+    """Unlink a file."""
+
+    name: str
+    size_bytes: int
+    kind: RemovalKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameFile:
+    """Give a file another name; what had that name is gone."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFile:
+    """Give a file a second name."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyPart:
+    """Write a file in whole: a copy of *size_bytes* of *source* from *position* on.
+
+    Attributes:
+        source: by its first name: the copy is staged before anything has another one.
+    """
+
+    source: str
+    name: str
+    position: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruncateFile:
+    """Cut a file to *size_bytes*."""
+
+    name: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteFile:
+    """Write a file in whole: *data*, and zeros up to *size_bytes*.
+
+    Attributes:
+        mtime_ns: the time of change that it gets; None for now.
+    """
+
+    name: str
+    data: Blob
+    size_bytes: int
+    mtime_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreFile:
+    """Put a file back out of quarantine, by a hard link or a copy.
+
+    Attributes:
+        source: its name there, in the run's folder for the same partition.
+    """
+
+    source: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendPart:
+    """Put a tail that was cut off back behind a file.
+
+    Attributes:
+        source: name of the tail in quarantine, as of `RestoreFile`; None where it was nothing but zeros.
+        position: where it belongs.
+        mtime_ns: the file's time of change before the cut.
+    """
+
+    source: str | None
+    name: str
+    position: int
+    size_bytes: int
+    mtime_ns: int
+
+
+Save = SaveFile | SaveTail
+Action = RemoveFile | RenameFile | LinkFile | CopyPart | TruncateFile | WriteFile | RestoreFile | AppendPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """What to do in one partition's folder.
+
+    Attributes:
+        saves: what goes into quarantine, all before the first action.
+        actions: in order.
+    """
+
+    folder: str
+    saves: tuple[Save, ...]
+    actions: tuple[Action, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the folder is already as it should be."""
+        return not self.saves and not self.actions
+
+
+def is_derived(name: str) -> bool:
+    """Whether *name* is an index or a snapshot, in any stage of its life: the log rebuilds it."""
+    for suffix in _LEFTOVER_SUFFIXES:
+        name = name.removesuffix(suffix)
+    return file_kind(name) in DERIVED_KINDS
+
+
+def seals_segment(name: str) -> bool:
+    """Whether *name*, once it is there, tells a broker that what it belongs to is sound."""
+    return file_kind(name) in (FileKind.OFFSET_INDEX, FileKind.TXN_INDEX) or name == CLEAN_SHUTDOWN_FILE
+
+
+def action_words(action: Action) -> str:
+    """Return an action as one line of the report."""
+    match action:
+        case RenameFile(old=old, new=new):
+            return f"rename {old} to {new}"
+        case RemoveFile(name=name, size_bytes=size_bytes, kind=kind):
+            return f"remove {name} ({size_bytes} bytes, {kind.value})"
+        case LinkFile(old=old, new=new):
+            return f"link {old} to {new}"
+        case CopyPart(source=source, name=name, position=position, size_bytes=size_bytes):
+            return f"copy {size_bytes} bytes of {source} from byte {position} to {name}"
+        case TruncateFile(name=name, size_bytes=size_bytes):
+            return f"truncate {name} to {size_bytes} bytes"
+        case RestoreFile(source=source, name=name):
+            return f"restore {name} from {source} in quarantine"
+        case AppendPart(source=source, name=name, position=position, size_bytes=size_bytes):
+            place = "zeros" if source is None else f"from {source} in quarantine"
+            return f"append {size_bytes} bytes to {name} at byte {position}, {place}"
+    return f"write {action.name} ({action.size_bytes} bytes)"

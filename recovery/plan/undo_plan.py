@@ -1,0 +1,228 @@
+"""From the account of a change to the actions that take it back. Pure: nothing is touched here.
+
+Each file is followed through the actions: one that was renamed gets its name back, one that was cut its tail, one that
+is gone comes back out of quarantine, and what the recovery has made goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from recovery.errors import JournalError, UnsafeError
+from recovery.load.model import FileStat, RemovalKind
+from recovery.plan.actions import (
+    Action,
+    AppendPart,
+    RemoveFile,
+    RenameFile,
+    RestoreFile,
+    WriteFile,
+)
+from recovery.plan.commit import Commit, plain_name, read_state
+from recovery.plan.manifest import Contents, Digest, read_contents, read_digest
+from segfmt.filenames import DELETED_SUFFIX
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A file in quarantine.
+
+    Attributes:
+        stored: its name, in the run's folder for the same partition.
+        position: where its bytes begin in the file that it was; a whole file begins at 0.
+        digest: None where the manifest gives none, and where it is no regular file.
+        contents: of what is no regular file; None where the manifest does not list them.
+    """
+
+    stored: str
+    is_tail: bool
+    position: int
+    size_bytes: int
+    digest: Digest | None
+    contents: Contents | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a run did to one folder.
+
+    Attributes:
+        after: the files that it left.
+        saved: what it took out, by name.
+    """
+
+    commit: Commit
+    after: Mapping[str, FileStat]
+    saved: Mapping[str, Saved]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A file or folder that `--repair` has moved away.
+
+    Attributes:
+        folder: of the partition, or `actions.LOG_DIR_ITSELF`.
+        saved: where it is now.
+    """
+
+    folder: str
+    name: str
+    saved: Saved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAccount:
+    """What the manifest of a run says.
+
+    Attributes:
+        changes, moves: in order.
+        unused: what was saved for a change that is not among them, with folder and name: the run was killed before.
+    """
+
+    changes: list[Change]
+    moves: list[Moved]
+    unused: tuple[tuple[str, str, Saved], ...]
+
+
+def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> RunAccount:
+    """Return what the lines of a manifest say.
+
+    Whoever may write into quarantine may have written them: no name in them leads out of its folder.
+
+    Args:
+        run: what errors call it.
+
+    Raises:
+        UnsafeError: a line that no run has written.
+    """
+    try:
+        return _read_account(entries)
+    except (KeyError, TypeError, ValueError, AttributeError, JournalError) as error:
+        raise UnsafeError(
+            f"{run}: a line of the manifest is not of this tool ({type(error).__name__}: {error}). Nothing was changed"
+        ) from error
+
+
+def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
+    changes: list[Change] = []
+    moves: list[Moved] = []
+    saved: dict[str, dict[str, Saved]] = {}
+    unused: list[tuple[str, str, Saved]] = []
+    for entry in entries:
+        folder = plain_name(entry["partition"])
+        if entry["kind"] == "change":
+            after = {plain_name(name): read_state(state) for name, state in entry["after"].items()}
+            commit = Commit.from_json(entry["commit"])
+            if commit.folder != folder:
+                raise ValueError(f"a change of {commit.folder!r} among those of {folder!r}")
+            known = saved.pop(folder, {})
+            fitting = {name: one for name, one in known.items() if _fits(commit, name, one)}
+            changes.append(Change(commit=commit, after=after, saved=fitting))
+            unused += [(folder, name, one) for name, one in known.items() if name not in fitting]
+        elif entry["kind"] == "moved":
+            moves.append(Moved(folder=folder, name=plain_name(entry["file"]), saved=_saved(entry, folder)))
+        elif entry["kind"] in ("file", "tail"):
+            name, of_folder = plain_name(entry["file"]), saved.setdefault(folder, {})
+            if name in of_folder:  # by a run that was killed, and again by the one that went on
+                unused.append((folder, name, of_folder[name]))
+            of_folder[name] = _saved(entry, folder)
+        else:
+            raise ValueError(f"{entry['kind']!r} is no kind of line")
+    unused += [(folder, name, one) for folder, known in saved.items() for name, one in known.items()]
+    return RunAccount(changes=changes, moves=moves, unused=tuple(unused))
+
+
+def _fits(commit: Commit, name: str, saved: Saved) -> bool:
+    """Whether *saved* is what *commit* took out by that name, and not of an earlier try of which nothing is known."""
+    before = commit.before.get(name)
+    if before is None:
+        return not saved.is_tail and name.endswith(DELETED_SUFFIX)  # a pending deletion that was kept
+    return saved.position + saved.size_bytes == before.size_bytes
+
+
+def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
+    """Return what a line says is saved of the partition *folder*: in the run's folder, in that of the partition."""
+    place, name = entry["stored"].split("/")
+    if place != folder:
+        raise ValueError(f"saved from {folder!r} in {place!r}")
+    position, size_bytes = entry["position"], entry["size_bytes"]
+    if not all(type(number) is int and number >= 0 for number in (position, size_bytes)):
+        raise ValueError(f"{position!r} or {size_bytes!r} is no position or size")
+    return Saved(
+        stored=plain_name(name),
+        is_tail=entry["kind"] == "tail",
+        position=position,
+        size_bytes=size_bytes,
+        digest=read_digest(entry),
+        contents=read_contents(entry),
+    )
+
+
+def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ...]:
+    """Return what takes *change* back, in order.
+
+    Args:
+        found: the files that are there now: by name what the change has left.
+
+    Raises:
+        UnsafeError: a file is neither there nor in quarantine.
+    """
+    place_of: dict[str, str] = {}  # of a file that stayed, by its first name
+    for last, first in change.commit.origins().items():
+        if last in found and (last == first or first not in place_of):
+            place_of[first] = last
+    renames: dict[str, str] = {}
+    restored: list[RestoreFile | WriteFile] = []
+    appended: list[AppendPart] = []
+    kept: set[str] = set()
+    before = change.commit.before
+    for name in change.commit.concerned(before):
+        stat, place, saved = before[name], place_of.get(name), change.saved.get(name)
+        is_whole = saved is not None and not saved.is_tail
+        if place is not None and not (is_whole and found[place].size_bytes < stat.size_bytes):
+            kept.add(place)
+            if place != name:
+                renames[place] = name
+            if found[place].size_bytes < stat.size_bytes:
+                appended.append(_append(name, stat, found[place].size_bytes, saved))
+        elif saved is not None and is_whole:
+            restored.append(RestoreFile(source=saved.stored, name=name))
+        elif not stat.size_bytes:
+            restored.append(WriteFile(name=name, data=b"", size_bytes=0, mtime_ns=stat.mtime_ns))
+        elif not name.endswith(DELETED_SUFFIX):  # a pending deletion of the broker, which nobody was to keep
+            raise UnsafeError(
+                f"{change.commit.folder}/{name}: neither there nor in quarantine. Nothing was changed. "
+                "Remedy: none in this tool; quarantine was changed by somebody else"
+            )
+    restored += [  # pending deletions that were kept
+        RestoreFile(source=saved.stored, name=name)
+        for name, saved in change.saved.items()
+        if name not in before and not saved.is_tail
+    ]
+    taken = {*kept, *renames.values(), *(action.name for action in restored)}
+    removals = [
+        RemoveFile(name=name, size_bytes=found[name].size_bytes, kind=RemovalKind.DERIVED)
+        for name in sorted(change.commit.made & found.keys() - taken)
+    ]
+    return (*removals, *_in_order(renames), *restored, *appended)
+
+
+def _append(name: str, stat: FileStat, size_bytes: int, tail: Saved | None) -> AppendPart:
+    return AppendPart(
+        source=tail.stored if tail is not None and tail.is_tail and tail.position == size_bytes else None,
+        name=name,
+        position=size_bytes,
+        size_bytes=stat.size_bytes - size_bytes,
+        mtime_ns=stat.mtime_ns,
+    )
+
+
+def _in_order(renames: Mapping[str, str]) -> list[RenameFile]:
+    """Return the renames so that none takes the place of a file that has yet to be renamed."""
+    left, ordered = dict(renames), []
+    while left:
+        old = next(old for old, new in left.items() if new not in left)
+        ordered.append(RenameFile(old=old, new=left.pop(old)))
+    return ordered

@@ -1,0 +1,87 @@
+"""The clean-shutdown marker while a recovery is taken back: set aside first of all, put back last of all.
+
+Nobody may take the log dir for clean while it is neither as it was nor as it had become.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+from recovery.load.model import RemovalKind
+from recovery.plan.actions import LOG_DIR_ITSELF, TEMPORARY_SUFFIX, Action, RemoveFile, RestoreFile
+from recovery.plan.undo_plan import Change, Saved
+from recovery.read.file_system import is_there
+from recovery.saved.saved_files import SavedFiles
+from recovery.write.durable import copy_new, copy_opened, remove_file, rename_anywhere, sync
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+
+
+class KeptMarker:
+    """The marker that a log dir had before a run, which is taken back.
+
+    Args:
+        run: path of the run's folder in quarantine, where it waits.
+        changes: what the run did, in order.
+        saved: what it has saved.
+    """
+
+    def __init__(self, log_dir: str, run: str, changes: Sequence[Change], saved: SavedFiles) -> None:
+        self._place = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
+        self._kept = os.path.join(run, "kept-marker")
+        self._changes = [change for change in changes if change.commit.folder == LOG_DIR_ITSELF]
+        self._files = saved
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What becomes of the marker; nothing where the run had no need to touch it."""
+        actions: list[Action] = []
+        if any(CLEAN_SHUTDOWN_FILE in change.commit.made for change in self._changes):
+            actions.append(RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=0, kind=RemovalKind.DERIVED))
+        if (saved := self._saved) is not None:
+            actions.append(RestoreFile(source=saved.stored, name=CLEAN_SHUTDOWN_FILE))
+        return tuple(actions)
+
+    def set_aside(self) -> None:
+        """Let the marker of before wait in quarantine, and remove the one that is there, durably.
+
+        Raises:
+            OSError: that failed; done again, it goes on.
+        """
+        if self._was_there and not is_there(self._kept):
+            temporary = self._kept + TEMPORARY_SUFFIX
+            if (saved := self._saved) is not None:
+                with self._files.opened(LOG_DIR_ITSELF, saved) as read:
+                    copy_opened(read, temporary)
+            else:
+                copy_new(self._place, temporary, like=self._place, keeps_time=True)
+            sync(temporary)
+            rename_anywhere(temporary, self._kept)
+        remove_file(self._place)
+        sync(os.path.dirname(self._place))
+
+    def put_back(self) -> None:
+        """Let the log dir have it again, durably; nothing where it had none, or has it.
+
+        Raises:
+            OSError: that failed; done again, it goes on.
+        """
+        if is_there(self._kept):
+            rename_anywhere(self._kept, self._place)
+
+    @property
+    def _was_there(self) -> bool:
+        return any(CLEAN_SHUTDOWN_FILE in change.commit.before for change in self._changes[:1])
+
+    @property
+    def _saved(self) -> Saved | None:
+        saved = (change.saved.get(CLEAN_SHUTDOWN_FILE) for change in self._changes)
+        return next((one for one in saved if one is not None), None)
+
+
+def without_marker(change: Change) -> Change:
+    """Return *change* as if it had nothing to do with the marker."""
+    before = {name: stat for name, stat in change.commit.before.items() if name != CLEAN_SHUTDOWN_FILE}
+    saved = {name: one for name, one in change.saved.items() if name != CLEAN_SHUTDOWN_FILE}
+    return replace(change, commit=replace(change.commit, before=before), saved=saved)

@@ -1,0 +1,259 @@
+"""What `quarantine list` and `quarantine purge` say: values, and the two ways to print them.
+
+The JSON form is an interface: `"version": 1`, names in camelCase. Bytes are those of the files, freed bytes those that
+a file system gives back: a file that has a second name in the log dir gives back nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from recovery.engine.report import EXIT_DAMAGE, EXIT_DONE, EXIT_ERROR, EXIT_PARTIAL
+from recovery.plan.manifest import StoredEntry, StoredLog
+from recovery.printable import printable
+from recovery.quantity import bytes_text, count_text, duration_text
+from recovery.saved.purge import LogDirPurge, PurgedRun
+from recovery.saved.runs import QuarantineRun, exclusive_bytes
+from segfmt.value_class import dataclass
+
+_MOST_LOGS = 10
+_MOST_REASONS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedRun:
+    """A run, and what was found wrong with it: None where nothing was checked."""
+
+    run: QuarantineRun
+    problems: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirListing:
+    """The quarantine of a log dir.
+
+    Attributes:
+        places: the folders that were looked in.
+        unfinished: journals of interrupted runs.
+        error: why it could not be looked at; nothing is known of it then.
+    """
+
+    log_dir: str
+    places: tuple[str, ...]
+    unfinished: tuple[str, ...] = ()
+    runs: tuple[ListedRun, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineListing:
+    """The quarantine of some log dirs at the time *now_ms*."""
+
+    now_ms: int
+    log_dirs: tuple[LogDirListing, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where no log dir could be looked at, 4 where some could not; else 2 where something is damaged, or 0."""
+        errors = [log_dir.error is not None for log_dir in self.log_dirs]
+        if any(errors):
+            return EXIT_ERROR if all(errors) else EXIT_PARTIAL
+        is_damaged = any(listed.problems for log_dir in self.log_dirs for listed in log_dir.runs)
+        return EXIT_DAMAGE if is_damaged else EXIT_DONE
+
+    def to_json(self) -> str:
+        """Return the listing as one JSON document."""
+        return _json(
+            {
+                "exitCode": self.exit_code,
+                "nowMs": self.now_ms,
+                "logDirs": [
+                    {
+                        "logDir": log_dir.log_dir,
+                        "error": log_dir.error,
+                        "places": list(log_dir.places),
+                        "unfinished": list(log_dir.unfinished),
+                        "runs": [self._run_json(listed) for listed in log_dir.runs],
+                    }
+                    for log_dir in self.log_dirs
+                ],
+            }
+        )
+
+    def _run_json(self, listed: ListedRun) -> dict[str, Any]:
+        run = listed.run
+        return _run_json(run) | {
+            "ageMs": self.now_ms - run.started_ms,
+            "files": len(run.files),
+            "bytes": run.size_bytes,
+            "freedBytes": exclusive_bytes(run),
+            "logBytes": sum(log.size_bytes for log in run.logs),
+            "logs": [
+                {
+                    "partition": log.partition,
+                    "bytes": log.size_bytes,
+                    "parts": [_part_json(part) for part in log.parts],
+                }
+                for log in run.logs
+            ],
+            "saved": len(run.saved),
+            "derived": len(run.counted) - len(run.saved),
+            "reasons": _reasons(run.saved),
+            "problems": None if listed.problems is None else list(listed.problems),
+        }
+
+    def to_text(self) -> str:
+        """Return the listing for people."""
+        lines = []
+        for log_dir in self.log_dirs:
+            if log_dir.error is not None:
+                lines.append(f"{log_dir.log_dir}: cannot be looked at: {log_dir.error}")
+                continue
+            lines.append(log_dir.log_dir + ("" if log_dir.runs else ": nothing in quarantine"))
+            lines += [f"  a run is at work or was interrupted: {path}" for path in log_dir.unfinished]
+            for listed in log_dir.runs:
+                lines += self._run_lines(listed)
+        return _text(lines)
+
+    def _run_lines(self, listed: ListedRun) -> list[str]:
+        run, logs = listed.run, listed.run.logs
+        cut = f"{bytes_text(sum(log.size_bytes for log in logs))} of {_count(len(logs), 'log')}"
+        lines = [
+            f"  {run.path}",
+            f"    {_when(run)}, {_age(self.now_ms - run.started_ms)}: {cut if logs else 'nothing of a log'}; "
+            f"{_count(len(run.files), 'file')}, {bytes_text(run.size_bytes)} "
+            f"({bytes_text(exclusive_bytes(run))} freed by a purge)",
+        ]
+        lines += [
+            f"    {log.partition}: {bytes_text(log.size_bytes)}, {_offsets(log)}{'; '.join(log.reasons)}"
+            for log in logs[:_MOST_LOGS]
+        ]
+        if len(logs) > _MOST_LOGS:
+            lines.append(f"    and {_count(len(logs) - _MOST_LOGS, 'log')} more")
+        lines += _other_lines(run)
+        if listed.problems == ():
+            lines.append("    verified: everything is there")
+        return lines + [f"    damaged: {problem}" for problem in listed.problems or ()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeReport:
+    """What was purged, or would be."""
+
+    dry_run: bool
+    log_dirs: tuple[LogDirPurge, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """4 where a run that was chosen is still there, else 0."""
+        is_left = any(purged.problem for log_dir in self.log_dirs for purged in log_dir.runs)
+        return EXIT_PARTIAL if is_left else EXIT_DONE
+
+    @property
+    def freed_bytes(self) -> int:
+        """Bytes on disk, of all log dirs."""
+        return sum(purged.freed_bytes for log_dir in self.log_dirs for purged in log_dir.runs)
+
+    def to_json(self) -> str:
+        """Return the report as one JSON document."""
+        return _json(
+            {
+                "exitCode": self.exit_code,
+                "dryRun": self.dry_run,
+                "freedBytes": self.freed_bytes,
+                "logDirs": [
+                    {
+                        "logDir": log_dir.log_dir,
+                        "runs": [
+                            _run_json(purged.run)
+                            | {
+                                "status": "left" if purged.problem else "purged",
+                                "files": purged.file_count,
+                                "freedBytes": purged.freed_bytes,
+                                "problem": purged.problem,
+                            }
+                            for purged in log_dir.runs
+                        ],
+                    }
+                    for log_dir in self.log_dirs
+                ],
+            }
+        )
+
+    def to_text(self) -> str:
+        """Return the report for people."""
+        lines = [self._run_line(purged) for log_dir in self.log_dirs for purged in log_dir.runs] or [
+            "nothing to purge"
+        ]
+        verb = "would be freed" if self.dry_run else "freed"
+        return _text([*lines, f"{bytes_text(self.freed_bytes)} {verb}"])
+
+    def _run_line(self, purged: PurgedRun) -> str:
+        if purged.problem is not None:
+            return f"left    {purged.run.path}: {purged.problem}"
+        word = "would purge" if self.dry_run else "purged "
+        files = _count(purged.file_count, "file")
+        return f"{word} {purged.run.path}: {files}, {bytes_text(purged.freed_bytes)}"
+
+
+def _run_json(run: QuarantineRun) -> dict[str, Any]:
+    return {"run": run.name, "path": run.path, "startedMs": run.started_ms}
+
+
+def _part_json(part: StoredEntry) -> dict[str, Any]:
+    return {
+        "file": part.file,
+        "stored": part.stored,
+        "bytes": part.size_bytes,
+        "firstOffset": part.first_offset,
+        "lastOffset": part.last_offset,
+        "reason": part.reason,
+    }
+
+
+def _offsets(log: StoredLog) -> str:
+    if log.first_offset is None:
+        return ""
+    return f"offsets {log.first_offset} {'on' if log.last_offset is None else f'to {log.last_offset}'}, "
+
+
+def _reasons(entries: Iterable[StoredEntry]) -> dict[str, int]:
+    """Return how many things there are for each reason, the most frequent first."""
+    counts = Counter(entry.reason for entry in entries)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _other_lines(run: QuarantineRun) -> list[str]:
+    """Return what was saved beside logs, in words."""
+    reasons = list(_reasons(entry for entry in run.saved if not entry.is_log).items())
+    others = [f"{count_text(count)} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
+    if len(reasons) > _MOST_REASONS:
+        others.append(f"{len(reasons) - _MOST_REASONS} more reasons")
+    derived_count = len(run.counted) - len(run.saved)
+    if derived_count:
+        others.append(_count(derived_count, "derived file"))
+    return [f"    besides: {', '.join(others)}"] if others else []
+
+
+def _when(run: QuarantineRun) -> str:
+    return datetime.fromtimestamp(run.started_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _age(age_ms: int) -> str:
+    return f"{duration_text(age_ms / 1000)} ago" if age_ms >= 0 else "in the future"
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def _text(lines: list[str]) -> str:
+    return "\n".join(printable(line) for line in lines)
+
+
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps({"version": 1} | document, indent=2)

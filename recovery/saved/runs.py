@@ -1,0 +1,316 @@
+"""What lies in quarantine: the runs of a log dir, what each of them saved, and whether it is still there.
+
+Reads only. A run's folder is known by its name, the start of the run in UTC; a manifest says what is in it.
+No link is followed below the folder of all runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from recovery.logdir.quarantine_place import run_order, started_ms_of
+from recovery.plan.manifest import MOST_DEPTH, Manifest, StoredEntry, StoredLog, is_segment, read_manifest
+from recovery.read.file_system import is_file, is_there, name_of, naming, open_file, opened_folder
+from recovery.write.digest import content_problem
+from recovery.write.moved_contents import differences
+from recovery.write.quarantine import MANIFEST, lines_of
+from segfmt.value_class import dataclass
+
+_STORED_NAME: Final = re.compile(r"(.+?)(?:\.from-(\d+))?(?:~\d+)?", re.DOTALL)
+_BLOCK_BYTES: Final = 512  # of st_blocks
+
+
+class FoundFile(NamedTuple):
+    """A file below a run's folder, as it is on disk."""
+
+    path: str
+    """From the run's folder on."""
+    is_regular: bool
+    size_bytes: int
+    disk_bytes: int
+    link_count: int
+    inode: tuple[int, int]
+    """Device and inode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineRun:
+    """One run's folder.
+
+    Attributes:
+        root: the folder of all runs.
+        name: of the run's folder.
+        started_ms: ms since 1970, by the name.
+        files: all that is below the folder and no folder itself.
+        empty_folders: what is below it and has nothing in it, by path from it on.
+    """
+
+    root: str
+    name: str
+    started_ms: int
+    manifest: Manifest
+    files: tuple[FoundFile, ...]
+    empty_folders: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Where the run is."""
+        return os.path.join(self.root, self.name)
+
+    @property
+    def counted(self) -> tuple[StoredEntry, ...]:
+        """The entries whose kind this version knows."""
+        return tuple(entry for entry in self.manifest.entries if entry.is_counted)
+
+    @property
+    def saved(self) -> tuple[StoredEntry, ...]:
+        """Those of them that no log can rebuild."""
+        return tuple(entry for entry in self.counted if not entry.is_derived)
+
+    @property
+    def logs(self) -> tuple[StoredLog, ...]:
+        """What left the logs, by partition, the most first."""
+        found: dict[str, list[StoredEntry]] = {}
+        for entry in self.saved:
+            if entry.is_log:
+                found.setdefault(entry.partition, []).append(entry)
+        logs = (StoredLog(partition=partition, parts=tuple(parts)) for partition, parts in found.items())
+        return tuple(sorted(logs, key=lambda log: (-log.size_bytes, log.partition)))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files, by their sizes."""
+        return sum(file.size_bytes for file in self.files)
+
+
+class Releases:
+    """Counts the space that is free once files are gone: a file's, when the last of its names goes."""
+
+    def __init__(self) -> None:
+        self._gone: Counter[tuple[int, int]] = Counter()
+
+    def release(self, file: FoundFile) -> int:
+        """Return the bytes on disk that are freed when *file* goes, too."""
+        self._gone[file.inode] += 1
+        return file.disk_bytes if self._gone[file.inode] == file.link_count else 0
+
+
+def exclusive_bytes(run: QuarantineRun) -> int:
+    """Return what purging *run* alone frees."""
+    releases = Releases()
+    return sum(releases.release(file) for file in run.files)
+
+
+def list_runs(root: str) -> list[QuarantineRun]:
+    """Return the runs in the folder *root*, the oldest first; none where it is missing.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        with opened_folder(root) as root_descriptor:
+            names = sorted(name for name in os.listdir(root_descriptor) if started_ms_of(name) is not None)
+            return [run for name in names if (run := _read_run(root, root_descriptor, name)) is not None]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def run_names(root: str, *, with_manifest: bool = True) -> list[str]:
+    """Return the names of the runs in the folder *root* that have a manifest, or of those without, the oldest first.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        names = os.listdir(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    runs = (name for name in names if is_file(os.path.join(root, name, MANIFEST)) == with_manifest)
+    return sorted((name for name in runs if started_ms_of(name) is not None), key=run_order)
+
+
+def check_run(run: QuarantineRun) -> list[str]:
+    """Return what is missing or not what the manifest says, in words; reads every byte of the run.
+
+    Raises:
+        OSError: a read failed.
+    """
+    problems = list(run.manifest.problems)
+    with opened_folder(run.root) as root, opened_folder(run.name, at=root) as folder:
+        for entry in run.counted:
+            problems += _problems_of(run, folder, entry)
+    problems += [
+        f"{path}: a part of a log, and no line of the manifest names it" for path in unnamed_segments(run)
+    ]
+    return problems
+
+
+def unnamed_segments(run: QuarantineRun) -> list[str]:
+    """Return the parts of logs in the folder of *run* that no line of its manifest names, by path below it.
+
+    A run was killed before it came to enter them, and then the log dir still has them, or a line was lost. What is in a
+    folder that was moved, and was listed, is not the run's own.
+    """
+    named = {entry.stored for entry in run.manifest.entries}
+    listed = tuple(f"{entry.stored}/" for entry in run.manifest.entries if entry.contents is not None)
+    found = (
+        file.path
+        for file in run.files
+        if file.is_regular and file.path not in named and not file.path.startswith(listed)
+    )
+    return sorted(path for path in found if is_segment(name_and_position(path.rpartition("/")[2])[0]))
+
+
+def name_and_position(stored: str) -> tuple[str, int | None]:
+    """Return the name that the file *stored* had, and where it begins in that one; None for the whole of it."""
+    match = _STORED_NAME.fullmatch(stored)
+    assert match is not None
+    return match[1], None if match[2] is None else int(match[2])
+
+
+@contextlib.contextmanager
+def opened_stored(run: int, stored: str) -> Iterator[int]:
+    """Open the regular file at the path *stored* below the folder *run*; no link is followed.
+
+    Raises:
+        OSError: it cannot be opened; EINVAL or ELOOP: it is no regular file.
+    """
+    *folders, name = stored.split("/")
+    with contextlib.ExitStack() as stack:
+        for one in folders:
+            run = stack.enter_context(opened_folder(one, at=run))
+        descriptor = open_file(name, os.O_RDONLY | os.O_NOFOLLOW, at=run)
+        stack.callback(os.close, descriptor)
+        yield descriptor
+
+
+def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
+    """Yield what is below the folder *name* in the folder *root* and is no folder, each with its folder, open.
+
+    A folder's own files come after all that is below it. No link is followed.
+    """
+    for path, descriptor, entries in walk_folders(root, name):
+        for file in _files_of(name, path, entries):
+            yield file, descriptor
+
+
+def _files_of(name: str, path: str, entries: Mapping[str, os.stat_result]) -> Iterator[FoundFile]:
+    """Yield what the folder *path* below the folder *name* has, but for folders."""
+    for one, found in entries.items():
+        if not stat.S_ISDIR(found.st_mode):
+            yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found)
+
+
+def walk_folders(
+    root: int, name: str, *, depth: int = 0
+) -> Iterator[tuple[str, int, dict[str, os.stat_result]]]:
+    """Yield the path of each folder below *name* and of *name* itself, last, with it, open, and what is in it.
+
+    What lies deeper than `MOST_DEPTH` folders is passed over. `os.fwalk` names a descriptor's number in its errors.
+    """
+    with opened_folder(name, at=root) as folder:
+        entries = {one: os.lstat(one, dir_fd=folder) for one in sorted(os.listdir(folder))}
+        for one, found in entries.items():
+            if stat.S_ISDIR(found.st_mode) and depth < MOST_DEPTH:
+                for path, below, entries_below in walk_folders(folder, one, depth=depth + 1):
+                    yield os.path.join(name, path), below, entries_below
+        yield name, folder, entries
+
+
+def read_run(root: str, name: str) -> QuarantineRun | None:
+    """Return the run in the folder *name* of the folder *root*, None where there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with opened_folder(root) as descriptor:
+        return _read_run(root, descriptor, name)
+
+
+def _read_run(root: str, root_descriptor: int, name: str) -> QuarantineRun | None:
+    try:
+        with opened_folder(name, at=root_descriptor) as folder:
+            manifest = _manifest_of(folder)
+    except (NotADirectoryError, FileNotFoundError):
+        return None
+    started_ms = started_ms_of(name)
+    assert started_ms is not None
+    walked = [(path, entries) for path, _, entries in walk_folders(root_descriptor, name)]
+    return QuarantineRun(
+        root=root,
+        name=name,
+        started_ms=started_ms,
+        manifest=manifest,
+        files=tuple(file for path, entries in walked for file in _files_of(name, path, entries)),
+        empty_folders=tuple(
+            path.removeprefix(f"{name}/") for path, entries in walked if not entries and path != name
+        ),
+    )
+
+
+def _found_file(path: str, found: os.stat_result) -> FoundFile:
+    return FoundFile(
+        path=path,
+        is_regular=stat.S_ISREG(found.st_mode),
+        size_bytes=found.st_size,
+        disk_bytes=found.st_blocks * _BLOCK_BYTES,
+        link_count=found.st_nlink,
+        inode=(found.st_dev, found.st_ino),
+    )
+
+
+def _manifest_of(folder: int) -> Manifest:
+    """Return what the manifest of a run says, one without lines where it is no regular file or there is none."""
+    try:
+        descriptor = open_file(MANIFEST, os.O_RDONLY | os.O_NOFOLLOW, at=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EINVAL):
+            return read_manifest(())
+        raise
+    return read_manifest(lines_of(descriptor, name_of(descriptor)))
+
+
+def _problems_of(run: QuarantineRun, folder: int, entry: StoredEntry) -> list[str]:
+    """Return what is wrong with what *entry* stands for, and with what was moved in it; the run's *folder* is open."""
+    if entry.contents is None:
+        problem = _check_entry(folder, entry)
+    else:
+        try:
+            found = differences(folder, entry.stored, entry.contents)
+        except (FileNotFoundError, NotADirectoryError):
+            problem = "missing"
+        else:
+            return [f"{os.path.join(entry.stored, one.path).rstrip('/')}: {one.problem}" for one in found]
+    return [] if problem is None or _is_still_in_place(run, entry) else [f"{entry.stored}: {problem}"]
+
+
+def _check_entry(folder: int, entry: StoredEntry) -> str | None:
+    """Return what is wrong with what *entry* stands for."""
+    try:
+        with (
+            naming(os.path.join(name_of(folder), entry.stored)),
+            opened_stored(folder, entry.stored) as descriptor,
+        ):
+            return content_problem(descriptor, entry.size_bytes, entry.digest)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ELOOP):
+            raise
+        return None if entry.digest is None else "not a regular file"
+
+
+def _is_still_in_place(run: QuarantineRun, entry: StoredEntry) -> bool:
+    """Whether *entry* was to be moved here and is where it was: the run was killed in between."""
+    log_dir = run.manifest.log_dir
+    if entry.kind != "moved" or log_dir is None:
+        return False
+    places = (os.path.join(log_dir, entry.partition, entry.file), os.path.join(log_dir, entry.file))
+    return any(is_there(place) for place in places)

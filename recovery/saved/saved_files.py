@@ -1,0 +1,126 @@
+"""What a run has saved, opened for an `undo`: only what the manifest says, whoever else may write there."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+
+from recovery.errors import UnsafeError
+from recovery.logdir.user import broker_user
+from recovery.plan.manifest import FILE, Contents
+from recovery.plan.undo_plan import Moved, Saved
+from recovery.read.file_system import is_there, naming, opened_folder
+from recovery.saved.runs import opened_stored
+from recovery.write.digest import content_problem, look_into
+from recovery.write.moved_contents import differences
+
+
+class SavedFiles:
+    """The files of one run.
+
+    Args:
+        root: the folder of all runs.
+        run: name of the run's folder.
+    """
+
+    def __init__(self, log_dir: str, root: str, run: str) -> None:
+        self._user = broker_user(log_dir)
+        self._root = root
+        self._run = run
+
+    def path(self, folder: str, stored: str) -> str:
+        """Return where the file *stored* of the partition *folder* is."""
+        return os.path.join(self._root, self._run, folder, stored)
+
+    @contextlib.contextmanager
+    def opened(self, folder: str, saved: Saved) -> Iterator[int]:
+        """Open what is saved, once it is seen to be what the manifest says.
+
+        No link is followed, and what the broker's user may not read is not read for him.
+
+        Raises:
+            OSError: it cannot be opened, or is something else.
+        """
+        path = self.path(folder, saved.stored)
+        with (
+            naming(path),
+            opened_folder(self._root) as root,
+            opened_folder(self._run, at=root) as run,
+            opened_stored(run, f"{folder}/{saved.stored}") as descriptor,
+        ):
+            problem = content_problem(descriptor, saved.size_bytes, saved.digest)
+            if problem is None and self._user.lacks(os.fstat(descriptor), "r"):
+                problem = f"not to be read by {self._user.name}, the broker's user"
+            if problem is not None:
+                raise OSError(errno.EIO, problem, path)
+            yield descriptor
+
+    def check(self, folder: str, saved: Saved) -> None:
+        """Refuse what is not what the manifest says, or of which it does not say enough.
+
+        Raises:
+            UnsafeError: nothing was changed.
+        """
+        path = self.path(folder, saved.stored)
+        if saved.digest is None:
+            raise UnsafeError(
+                f"{path}: the manifest has no SHA-256 of it, as those of earlier versions have none of indexes. "
+                "Nothing was changed. Remedy: undo with the version that has recovered"
+            )
+        try:
+            with self.opened(folder, saved):
+                pass
+        except OSError as error:
+            raise UnsafeError(
+                f"{path}: {error.strerror}. Nothing was changed. Remedy: see quarantine list --verify"
+            ) from error
+
+    def check_moved(self, move: Moved, place: str, *, may_be_gone: bool) -> None:
+        """Refuse what a repair has moved away where a file of it is missing or another; what is new in it comes, too.
+
+        Args:
+            place: where it is to be moved.
+            may_be_gone: whether it need not be here: it was not moved, or somebody else has put it back.
+
+        Raises:
+            UnsafeError: nothing was changed.
+        """
+        path, saved = self.path(move.folder, move.saved.stored), move.saved
+        if may_be_gone and not is_there(path):
+            return
+        if saved.contents is None:  # a file of its own, or as earlier versions left it
+            if saved.digest is not None and is_there(path):
+                self.check(move.folder, saved)
+            return
+        try:
+            problems = self._problems(move.folder, saved.stored, saved.contents)
+        except OSError as error:
+            problems = [f"{error.filename or path}: {error.strerror}"]
+        if problems:
+            more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+            raise UnsafeError(
+                f"{'; '.join(problems[:3])}{more}. Nothing was changed. Remedy: see quarantine list --verify; put back "
+                f"what was there, or move {path} by hand to {place}, if it is to be there as it is, then undo again"
+            )
+
+    def _problems(self, folder: str, stored: str, contents: Contents) -> list[str]:
+        """Return what is wrong with the files of what was moved as a whole."""
+        path = self.path(folder, stored)
+        with opened_folder(self._root) as root, opened_folder(self._run, at=root) as run:
+            try:
+                found = differences(run, f"{folder}/{stored}", contents)
+            except (FileNotFoundError, NotADirectoryError):
+                has_files = any(thing.kind == FILE for thing in contents.values())
+                return [f"{path}: missing"] if has_files else []
+        return [f"{os.path.join(path, one.path)}: {one.problem}" for one in found if one.is_loss]
+
+
+def is_same_file(saved: Saved, path: str) -> bool:
+    """Return whether the file *path*, of the same size, has the bytes that are saved, as far as they have a digest.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    return saved.digest is None or look_into(path, may_skip_zeros=False)[1] == saved.digest

@@ -1,0 +1,464 @@
+"""Taking a recovery back: every log, epoch file, checkpoint and name as it was, out of quarantine.
+
+Nothing is touched unless the log dir is just as the recovery has left it: a broker that was started since, or a batch
+appended, cannot be taken back. Killed at any point, the next `undo` goes on. What is put back leaves quarantine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from recovery.engine.cut_ledger import CutLedger, forget_run
+from recovery.errors import JournalError, UnsafeError
+from recovery.logdir.lock import LogDirLocks
+from recovery.logdir.quarantine_place import (
+    UNDO_JOURNAL,
+    places_of,
+    quarantine_roots,
+    run_order,
+    started_ms_of,
+)
+from recovery.plan.actions import (
+    LOG_DIR_ITSELF,
+    Action,
+    AppendPart,
+    RestoreFile,
+    is_derived,
+)
+from recovery.plan.commit import Commit
+from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
+from recovery.read.file_system import is_there
+from recovery.saved.kept_marker import KeptMarker, without_marker
+from recovery.saved.log_dir_state import LogDirState, files_in, folder_path
+from recovery.saved.purge import remove_undone
+from recovery.saved.runs import run_names
+from recovery.saved.saved_files import SavedFiles
+from recovery.saved.unnamed_files import refuse_unnamed, remedy_by_hand
+from recovery.version import VERSION
+from recovery.write.apply import publish, stage
+from recovery.write.durable import (
+    remove_empty_folder,
+    rename_anywhere,
+    sync,
+    sync_below,
+)
+from recovery.write.journal import Journal
+from recovery.write.journal_format import Header
+from recovery.write.quarantine import read_manifest
+from recovery.write.undo_notice import (
+    EnteredUndo,
+    enter_undo,
+    entered_undo,
+    refuse_entered_undo,
+    refuse_interrupted_recovery,
+    remove_undo,
+)
+from recovery.write.write_back import held_file_systems
+from segfmt.filenames import CLEAN_SHUTDOWN_FILE
+from segfmt.value_class import dataclass
+
+_TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
+_LAST_RUN = "last run"
+"""In the journal of an `undo`: the last run that it takes back, which the next one needs to know to go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirUndo:
+    """What was, or would be, taken back in one log dir.
+
+    Attributes:
+        run: name of the quarantined run; None where there is nothing to take back.
+        partitions: folders that are as they were.
+        restored_bytes: of files and tails that came back out of quarantine.
+        actions: in words, by folder.
+        is_left: whether it was not looked at: an `undo` that was interrupted is finished first, and is done with it.
+    """
+
+    log_dir: str
+    run: str | None = None
+    partitions: tuple[str, ...] = ()
+    restored_bytes: int = 0
+    actions: tuple[tuple[str, Action], ...] = ()
+    moved_back: tuple[str, ...] = ()
+    is_left: bool = False
+
+
+def undo(
+    log_dirs: Iterable[str],
+    *,
+    locked_dirs: Iterable[str] = (),
+    quarantine_dir: str | None = None,
+    run: str | None = None,
+    dry_run: bool = False,
+    check_stop: Callable[[], None] = lambda: None,
+) -> tuple[LogDirUndo, ...]:
+    """Take recoveries of each log dir back, run by run from the newest on.
+
+    Args:
+        log_dirs: absolute paths.
+        locked_dirs: further dirs to lock, a separate metadata.log.dir.
+        quarantine_dir: as it was given to the recovery.
+        run: name of the last run to take back; None for the newest that changed a partition. What came after it, a
+            hand-off or pending deletions that went, is taken back before.
+        dry_run: change nothing, say what would be done.
+        check_stop: raises where the run is to end; the next `undo` goes on.
+
+    Returns:
+        One for each run, in the order in which they are taken back; one without a run where there is none, or where
+        the log dir is left.
+
+    Raises:
+        LogDirLockedError: a broker runs, or a recovery; nothing was changed.
+        UnsafeError: a log dir has changed since, or its recovery is not finished; nothing was changed.
+        OSError: an I/O error; the next `undo` goes on.
+    """
+    log_dirs = tuple(log_dirs)
+    with (
+        LogDirLocks(dict.fromkeys((*log_dirs, *locked_dirs)), dry_run=dry_run) as locks,
+        held_file_systems(() if dry_run else places_of(log_dirs, quarantine_dir)),
+    ):
+        for error in locks.offline.values():
+            raise UnsafeError(f"the log dir cannot be locked. Nothing was changed: {error}")
+        undone = _chosen_in(log_dirs, quarantine_dir, run)
+        for log_dir, runs in undone.items():
+            state = LogDirState(log_dir)
+            for one in runs:
+                one.check(state)
+            for root in quarantine_roots(log_dir, quarantine_dir):
+                for name in run_names(root, with_manifest=False):
+                    refuse_unnamed(log_dir, os.path.join(root, name), state)
+        if not dry_run:
+            _enter(undone)
+        results: list[LogDirUndo] = []
+        for log_dir, runs in undone.items():
+            state = LogDirState(log_dir)
+            results += [one.report(state) if dry_run else one.do(check_stop, runs[-1].run) for one in runs]
+            results += [] if runs else [LogDirUndo(log_dir=log_dir)]
+            for root in () if dry_run else quarantine_roots(log_dir, quarantine_dir):
+                remove_empty_folder(root)  # a kill may have left it
+        return (*results, *(LogDirUndo(log_dir=one, is_left=True) for one in log_dirs if one not in undone))
+
+
+def _chosen_in(
+    log_dirs: Collection[str], quarantine_dir: str | None, run: str | None
+) -> dict[str, list[_RunUndoing]]:
+    """Return the runs to take back, by log dir; where an `undo` was interrupted, those which that one has left."""
+    entered = {one: found for one in log_dirs if (found := entered_undo(one)) is not None}
+    roots = {one: quarantine_roots(one, quarantine_dir) for one in log_dirs}
+    begun = [
+        one for one in log_dirs if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in roots[one])
+    ]
+    if not (entered or begun):
+        return {one: _chosen(one, roots[one], run) for one in log_dirs}
+    wanted = {one: last for found in entered.values() for one, last in found.log_dirs.items()}
+    wanted = {one: last for one, last in wanted.items() if one in roots and _has_run(roots[one], last)}
+    return {
+        one: _chosen(one, roots[one], wanted.get(one))
+        for one in log_dirs
+        if one in wanted or one in entered or one in begun
+    }
+
+
+def _has_run(roots: Iterable[str], run: str) -> bool:
+    return any(run in run_names(root) for root in roots)
+
+
+def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
+    """Enter in each log dir, before the first is touched, what is to be taken back in all.
+
+    Raises:
+        OSError: one of them cannot be written; nothing was taken back, and those before it say nothing new.
+    """
+    last = {log_dir: runs[-1] for log_dir, runs in undone.items() if runs}
+    log_dirs = {log_dir: one.run for log_dir, one in last.items()}
+    known = {log_dir for log_dir in last if entered_undo(log_dir) is not None}
+    try:
+        for log_dir, one in last.items():
+            enter_undo(log_dir, EnteredUndo(root=one.root, last_run=one.run, log_dirs=log_dirs))
+    except OSError:
+        for log_dir in last.keys() - known:
+            with contextlib.suppress(OSError):
+                remove_undo(log_dir)
+        raise
+
+
+def _chosen(log_dir: str, roots: Sequence[str], run: str | None) -> list[_RunUndoing]:
+    """Return the runs to take back, the newest first; an `undo` that was interrupted is finished as it was begun."""
+    for root in roots:
+        refuse_interrupted_recovery(log_dir, root)
+    found = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
+    found.sort(key=lambda one: run_order(one.run), reverse=True)
+    entered = entered_undo(log_dir)
+    if (begun := _interrupted(log_dir, roots)) is not None:
+        found = [begun, *(one for one in found if one.run != begun.run)]
+        run = begun.last_run
+    elif entered is not None:
+        if not any((one.root, one.run) == (entered.root, entered.last_run) for one in found):
+            refuse_entered_undo(log_dir)
+        run = entered.last_run
+    if run is None:
+        last = next((one for one in found if one.changes_partitions), found[0] if found else None)
+    else:
+        last = next((one for one in found if one.run == run), begun)
+        if last is None:
+            raise UnsafeError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
+    return [] if last is None else found[: found.index(last) + 1]
+
+
+def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
+    """Return the run that an `undo` was taking back when it was interrupted, None where there is none."""
+    for root in roots:
+        journal = Journal.open(os.path.join(root, UNDO_JOURNAL))
+        if journal is not None:
+            return _RunUndoing(log_dir, root, _begun_run(journal), journal)
+    return None
+
+
+def _begun_run(journal: Journal) -> str:
+    """Return the name of the run that an `undo` which was interrupted is taking back."""
+    header = journal.header
+    if header.tool_version != VERSION:
+        raise JournalError(
+            f"{journal.path}: an undo by version {header.tool_version} was interrupted, this is {VERSION}. "
+            "Nothing was changed. Remedy: let that version finish it"
+        )
+    if header.run_folder is None or started_ms_of(header.run_folder) is None:
+        raise JournalError(
+            f"{journal.path}: {header.run_folder!r} is no name of a run. Nothing was changed. Remedy: remove that file"
+        )
+    return header.run_folder
+
+
+class _RunUndoing:
+    """The undoing of one run on one log dir.
+
+    Args:
+        root: the folder of all runs.
+        run: name of its folder.
+        journal: of an `undo` that was interrupted.
+    """
+
+    def __init__(self, log_dir: str, root: str, run: str, journal: Journal | None = None) -> None:
+        self._log_dir = log_dir
+        self.root = root
+        self.run = run
+        self._journal = journal
+        path = os.path.join(root, run)
+        account = read_account(read_manifest(path), path)
+        self._changes, self._moves, self._unused = account.changes, account.moves, account.unused
+        self._saved = SavedFiles(log_dir, root, run)
+        self._marker = KeptMarker(log_dir, path, self._changes, self._saved)
+        self._actions: list[tuple[str, Action]] = []
+        self._restored_bytes = 0
+
+    @property
+    def last_run(self) -> str:
+        """The last run that the interrupted `undo` was to take back."""
+        return (
+            self.run if self._journal is None else self._journal.header.configuration.get(_LAST_RUN, self.run)
+        )
+
+    @property
+    def changes_partitions(self) -> bool:
+        """Whether it did more than hand a log dir over and drop pending deletions."""
+        return bool(self._moves) or any(
+            change.commit.actions and change.commit.folder != LOG_DIR_ITSELF for change in self._changes
+        )
+
+    # -- before anything is touched -------------------------------------------------------------------------
+
+    def check(self, state: LogDirState) -> None:
+        """Refuse where the log dir is not as the recovery has left it; let *state* be that before it.
+
+        Raises:
+            UnsafeError: nothing was changed.
+        """
+        if self._journal is None:
+            self._refuse_changed(state)
+            refuse_unnamed(self._log_dir, os.path.join(self.root, self.run), state)
+        for change in reversed(self._changes):
+            if self._journal is None:
+                for saved in change.saved.values():
+                    self._saved.check(change.commit.folder, saved)
+                self._plan(change, state)  # which refuses what cannot be taken back
+            state.take_back(change)
+        if self._journal is None:
+            self._refuse_unaccounted(state)
+        made = {(change.commit.folder, name) for change in self._changes for name in change.commit.made}
+        for move in {self._stored(one): one for one in self._moves}.values():  # a later line counts
+            at, place = (move.folder, move.name), self._place(move)
+            is_in_place = at in state.moved_back or (at not in made and is_there(place))
+            self._saved.check_moved(move, place, may_be_gone=is_in_place or self._journal is not None)
+            state.moved_back.add(at)
+
+    def _refuse_changed(self, state: LogDirState) -> None:
+        last = {change.commit.folder: change for change in self._changes}
+        changed = [
+            f"{folder}/{name}"
+            for folder, change in last.items()
+            for name in state.differences(folder, change)
+        ]
+        if last and LOG_DIR_ITSELF not in last and CLEAN_SHUTDOWN_FILE in state.files(LOG_DIR_ITSELF):
+            changed.append(f"{LOG_DIR_ITSELF}/{CLEAN_SHUTDOWN_FILE}")  # this run has left none
+        changed += [
+            f"{move.folder}/{move.name} (in the way)"
+            for move in self._moves
+            if self._is_in_the_way(move, last.get(move.folder))
+        ]
+        if changed:
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise UnsafeError(
+                f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{more}. "
+                "Nothing was changed. Remedy: none here: a broker was at work, or a run that was purged, has another "
+                "quarantine (--quarantine-dir; take that back first) or, the clock having been set back, an earlier "
+                "name; the bytes stay in this one"
+            )
+
+    def _refuse_unaccounted(self, state: LogDirState) -> None:
+        """Refuse where quarantine alone has what a run has cut that was killed, and that nobody went on with.
+
+        Args:
+            state: as it will be once what the account tells of is taken back.
+        """
+        for folder, name, one in self._unused:
+            if not is_derived(name) and not state.holds(folder, name, one):
+                path = os.path.join(folder_path(self._log_dir, folder), name)
+                raise UnsafeError(
+                    f"{self._saved.path(folder, one.stored)}: run {self.run} was killed while it changed {folder}, "
+                    "nobody went on with it, and its account does not say what it did. Nothing was changed. "
+                    f"{remedy_by_hand(path, one.position)}"
+                )
+
+    def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
+        """Whether the place of *move* is taken, and not by what the recovery has made there: that goes first."""
+        is_made = last is not None and move.name in last.commit.made
+        return is_there(self._stored(move)) and is_there(self._place(move)) and not is_made
+
+    # -- at work --------------------------------------------------------------------------------------------
+
+    def report(self, state: LogDirState) -> LogDirUndo:
+        """Return what would be done to *state*, which is then as it would be left."""
+        self._note(LOG_DIR_ITSELF, self._marker.actions)
+        for change in reversed(self._changes):
+            self._note(change.commit.folder, self._plan(change, state))
+            state.take_back(change)
+        return self._result()
+
+    @staticmethod
+    def _plan(change: Change, state: LogDirState) -> tuple[Action, ...]:
+        found = state.files(change.commit.folder)
+        found.pop(CLEAN_SHUTDOWN_FILE, None)
+        return plan_undo(without_marker(change), found)
+
+    def do(self, check_stop: Callable[[], None], last_run: str) -> LogDirUndo:
+        """Take the run back.
+
+        Args:
+            last_run: name of the last one that is taken back.
+
+        Raises:
+            OSError: the next `undo` goes on.
+        """
+        self._note(LOG_DIR_ITSELF, self._marker.actions)
+        if self._journal is None:
+            self._journal = Journal.create(os.path.join(self.root, UNDO_JOURNAL), self._header(last_run))
+            self._journal.note("begun", {})
+        try:
+            if _RESTORED_NOTE not in self._journal.notes:
+                self._restore(self._journal, check_stop)
+            if self.run == last_run:
+                remove_undo(self._log_dir)
+            self._marker.put_back()
+            remove_undone(self.root, self.run)
+            forget_run(self._log_dir, self.root, self.run)
+            CutLedger(self._log_dir).forget_moves(
+                [os.path.relpath(self._place(one), self._log_dir) for one in self._moves]
+            )
+            sync(self.root)  # without its journal a run that came back would be taken for one to undo
+            self._journal.remove()
+        finally:
+            self._journal.close()
+        remove_empty_folder(self.root)  # unless another run is there
+        return self._result()
+
+    def _restore(self, journal: Journal, check_stop: Callable[[], None]) -> None:
+        """Put everything back but the marker, durably, and note it: quarantine is not asked again."""
+        self._marker.set_aside()
+        for number, change in reversed(list(enumerate(self._changes))):
+            check_stop()
+            self._take_back(journal, f"{number}", change)
+        # What is moved back may have a name that the recovery had made: killed behind that, nothing goes once more.
+        if self._moves and _TAKEN_BACK_NOTE not in journal.notes:
+            sync_below(self._log_dir)
+            journal.note(_TAKEN_BACK_NOTE, {})
+        for move in reversed(self._moves):
+            self._move_back(move)
+        sync_below(self._log_dir)
+        journal.note(_RESTORED_NOTE, {})
+
+    def _header(self, last_run: str) -> Header:
+        return Header(
+            tool_version=VERSION,
+            log_dir=self._log_dir,
+            configuration={_LAST_RUN: last_run},
+            now_ms=0,
+            had_clean_shutdown=False,
+            run_folder=self.run,
+        )
+
+    def _take_back(self, journal: Journal, key: str, change: Change) -> None:
+        folder = change.commit.folder
+        path = folder_path(self._log_dir, folder)
+        saved = {one.stored: one for one in change.saved.values()}
+
+        def open_saved(name: str) -> AbstractContextManager[int]:
+            if name not in saved:
+                raise OSError(errno.ENOENT, "not in the manifest", name)
+            return self._saved.opened(folder, saved[name])
+
+        if key in journal.commits:
+            commit = Commit.from_json(journal.commits[key])
+            if commit.folder != folder:
+                raise JournalError(f"{journal.path}: what is done to {folder} is of {commit.folder}")
+        else:
+            found = files_in(self._log_dir, folder)
+            actions = plan_undo(without_marker(change), found)
+            commit = stage(path, folder, found, actions, open_saved=open_saved)
+            journal.commit(key, commit.to_json())
+        self._note(folder, commit.actions)
+        if _TAKEN_BACK_NOTE not in journal.notes:
+            publish(path, commit, open_saved=open_saved)
+
+    def _move_back(self, move: Moved) -> None:
+        if is_there(self._stored(move)):
+            rename_anywhere(self._stored(move), self._place(move))
+
+    def _note(self, folder: str, actions: Iterable[Action]) -> None:
+        for action in actions:
+            self._actions.append((folder, action))
+            if isinstance(action, RestoreFile):
+                with contextlib.suppress(OSError):
+                    self._restored_bytes += os.path.getsize(self._saved.path(folder, action.source))
+            elif isinstance(action, AppendPart) and action.source is not None:
+                self._restored_bytes += action.size_bytes
+
+    def _result(self) -> LogDirUndo:
+        folders = {change.commit.folder for change in self._changes} - {LOG_DIR_ITSELF}
+        return LogDirUndo(
+            log_dir=self._log_dir,
+            run=self.run,
+            partitions=tuple(sorted(folders)),
+            restored_bytes=self._restored_bytes,
+            actions=tuple(self._actions),
+            moved_back=tuple(f"{move.folder}/{move.name}" for move in self._moves),
+        )
+
+    def _place(self, move: Moved) -> str:
+        return os.path.join(folder_path(self._log_dir, move.folder), move.name)
+
+    def _stored(self, move: Moved) -> str:
+        return self._saved.path(move.folder, move.saved.stored)

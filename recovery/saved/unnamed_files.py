@@ -1,0 +1,65 @@
+"""Parts of logs in quarantine that no manifest names: an `undo` that passed over them would leave a cut, or lose them.
+
+A run that was killed before it came to enter them has cut nothing: the log dir has the same bytes. Otherwise a line of
+the manifest, or all of it, was lost.
+"""
+
+from __future__ import annotations
+
+import os
+
+from recovery.errors import UnsafeError
+from recovery.plan.undo_plan import Saved
+from recovery.saved.log_dir_state import LogDirState
+from recovery.saved.runs import name_and_position, read_run, unnamed_segments
+from recovery.write.digest import look_into
+from segfmt.filenames import DELETED_SUFFIX
+
+
+def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
+    """Refuse where the run in the folder *path* has a part of a log that nobody else has, and no line about it.
+
+    Args:
+        state: of the log dir, as that run has left it.
+
+    Raises:
+        UnsafeError: nothing was changed.
+        OSError: what is there cannot be read.
+    """
+    run = read_run(*os.path.split(path))
+    if run is None:
+        return
+    named = {_origin_of(entry.stored) for entry in run.manifest.entries}
+    for stored in unnamed_segments(run):
+        if (origin := _origin_of(stored)) in named:  # begun by a killed run, and done again
+            continue
+        folder, name, position = origin
+        file = stored.rpartition("/")[2]
+        size_bytes, digest = look_into(os.path.join(path, stored), may_skip_zeros=False)
+        saved = Saved(
+            stored=file,
+            is_tail=position is not None,
+            position=position or 0,
+            size_bytes=size_bytes,
+            digest=digest,
+        )
+        if not name.endswith(DELETED_SUFFIX) and "/" not in folder and not state.holds(folder, name, saved):
+            raise UnsafeError(
+                f"{os.path.join(path, stored)}: a part of a log that {log_dir} does not have, and no line of the "
+                "manifest says what was done with it. Nothing was changed. "
+                f"{remedy_by_hand(os.path.join(log_dir, folder, name), position or 0)}"
+            )
+
+
+def remedy_by_hand(path: str, position: int) -> str:
+    """Return what is to be done with bytes of the log *path* that quarantine alone has, and no account tells of."""
+    return (
+        "Remedy: if another recovery was here since, with another --quarantine-dir, take that back first; else put the "
+        f"bytes back by hand, into {path} at byte {position}, then purge that run"
+    )
+
+
+def _origin_of(stored: str) -> tuple[str, str, int | None]:
+    """Return the partition, the file, and the position in it, from which the file *stored* of a run is."""
+    folder, _, file = stored.rpartition("/")
+    return folder, *name_and_position(file)

@@ -1,0 +1,337 @@
+"""What a run tells those who watch it: one union of events; `recovery/watch/notifier.py` hands them on.
+
+A driver makes events; observers (gauges, log lines, the terminal, HTTP, Spark's driver) take them. The
+algorithm knows neither. An event is a value: replaying the same events gives the same gauges and lines.
+
+The order a driver keeps:
+
+    RunStarted
+      LogDirStarted            one for each log dir, all of them before the first segment is read,
+                               so that every gauge is there before it moves (or LogDirOffline instead)
+        PartitionStarted       one for each log, from the thread that owns it
+          SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in fold order
+          CorruptionFound, SegmentsDeleted, IndexFileProblem           when there is damage
+        PartitionFinished      one for each log, after its plan is applied, also when refused or failed
+      CutByEarlierRun*         what earlier runs have cut, or found missing, and not told
+      LogDirHandedOver         checkpoints and marker are written
+      LogDirFinished | LogDirOffline
+    RunFinished
+
+Every byte read is told once by `BytesScanned`, by whichever thread read it: at the end of a segment, and
+some times a second inside a big one. Progress by bytes, the rate and the ETA come from there.
+
+Offsets are record offsets (int64), positions are bytes from the start of a file, log dirs are absolute paths
+as configured, partitions are folder names ("orders-3", also "orders-3.<hex>-future").
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from segfmt.value_class import dataclass
+
+UNSTAMPED = -1
+"""The value of both times of an event that no notifier has seen yet."""
+
+PartitionStatus = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
+Handoff = Literal["clean-shutdown", "recovery-point", "none"]
+Level = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """What all events share: when it happened. The notifier fills in what the driver left out.
+
+    Attributes:
+        now_ms: wall clock, milliseconds since the epoch.
+        monotonic_s: a clock that never goes back, seconds from an arbitrary start.
+    """
+
+    now_ms: int = UNSTAMPED
+    monotonic_s: float = UNSTAMPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Timed):
+    """A run begins; the log dirs are locked and nothing is read yet.
+
+    Attributes:
+        log_dirs: absolute paths, in the order configured.
+        threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers are 0 to this less one.
+        dry_run: whether the run stops before it writes.
+        is_scrub: whether it only verifies: every segment is read, and none is recovered.
+        cpu_path: how checksums are computed: portable, sse42-pclmul or avx512-vpclmul.
+        kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
+    """
+
+    log_dirs: tuple[str, ...]
+    threads_per_dir: int
+    dry_run: bool = False
+    is_scrub: bool = False
+    cpu_path: str = ""
+    kernel_origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirStarted(Timed):
+    """The inventory of a log dir is known and none of its segments is read yet.
+
+    Attributes:
+        log_count: logs in the dir, clean ones included (Kafka: numRemainingLogs).
+        segment_count: unflushed segments that are expected to be recovered; 0 after a clean shutdown.
+        bytes_total: bytes of all segments that will be scanned.
+    """
+
+    log_dir: str
+    had_clean_shutdown: bool
+    log_count: int
+    segment_count: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStarted(Timed):
+    """A thread takes a log.
+
+    Attributes:
+        unflushed_segment_count: segments it will recover; None when the log is loaded without recovery.
+        recover_bytes: bytes of these segments, this log's share of `LogDirStarted.bytes_total`.
+    """
+
+    log_dir: str
+    partition: str
+    thread_num: int
+    unflushed_segment_count: int | None
+    recover_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRecoveryStarted(Timed):
+    """The fold reaches a segment.
+
+    Attributes:
+        ordinal: x of "x/y": segments of this log recovered before this one, from 0.
+        count: y of "x/y": unflushed segments of this log.
+    """
+
+    log_dir: str
+    partition: str
+    thread_num: int
+    base_offset: int
+    size_bytes: int
+    ordinal: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BytesScanned(Timed):
+    """A thread has read so many more bytes of a log, its own or one it helps with."""
+
+    log_dir: str
+    partition: str
+    thread_num: int
+    scanned_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRecovered(Timed):
+    """The fold is done with a segment.
+
+    Attributes:
+        thread_num: the thread that owns the log, whoever scanned the segment.
+        valid_bytes: bytes kept; less than `size_bytes` when the segment is cut.
+        remaining_segments: unflushed segments of this log still to come; 0 after a cut.
+    """
+
+    log_dir: str
+    partition: str
+    thread_num: int
+    base_offset: int
+    size_bytes: int
+    valid_bytes: int
+    remaining_segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorruptionFound(Timed):
+    """A segment ends before its file does.
+
+    Attributes:
+        truncate_position: size in bytes that the `.log` file is cut to.
+        truncate_offset: the next offset of the segment after the cut, the one Kafka's line names.
+        reason: why the scan stopped, in words.
+        found_invalid_messages: False where the bytes merely end early (a torn tail): Kafka says nothing of
+            messages then.
+        found_invalid_offset: True where Kafka empties the segment for an offset that an index refuses.
+    """
+
+    log_dir: str
+    partition: str
+    base_offset: int
+    truncate_position: int
+    truncate_offset: int
+    reason: str
+    found_invalid_messages: bool = True
+    found_invalid_offset: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsDeleted(Timed):
+    """Segments behind a cut, or all segments of a log that ends before its log start offset, go.
+
+    Attributes:
+        base_offsets: of the segments, ascending.
+        log_end_offset: given with `log_start_offset` where the log ends before its start.
+        log_start_offset: the checkpointed log start offset.
+    """
+
+    log_dir: str
+    partition: str
+    base_offsets: tuple[int, ...]
+    log_end_offset: int | None = None
+    log_start_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexFileProblem(Timed):
+    """An index file was missing, wrong, or without its log.
+
+    Attributes:
+        path: the `.log` file for "missing" and "corrupt", the index file for "orphaned".
+        error: what was wrong, for "corrupt".
+    """
+
+    log_dir: str
+    partition: str
+    path: str
+    problem: Literal["missing", "corrupt", "orphaned"]
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFinished(Timed):
+    """A log is done: applied, found in order, refused or failed.
+
+    Attributes:
+        status: "refused" where the broker would die or this version must not guess (nothing touched),
+            "failed" for an I/O error.
+        log_start_offset: of the log as left; for a refused or failed one what is known, else 0.
+        log_end_offset: likewise.
+        segment_count: segments of the log as left.
+        truncated_bytes: bytes of `.log` files cut off, deleted segments included.
+        truncated_batches: record batches among them, as far as they could be told apart.
+        duration_ms: from `PartitionStarted`.
+        finished_count: i of "(i/N completed in D)", this log included.
+        log_count: N of the same.
+        local_log_start_offset: base of what is on disk of a tiered log; None: `log_start_offset`.
+        topic_id: as in `partition.metadata` (22 characters), None when there is none.
+        reason: why it was refused or failed, with the remedy; empty otherwise.
+    """
+
+    log_dir: str
+    partition: str
+    thread_num: int
+    status: PartitionStatus
+    log_start_offset: int
+    log_end_offset: int
+    segment_count: int
+    truncated_bytes: int
+    truncated_batches: int
+    duration_ms: int
+    finished_count: int
+    log_count: int
+    local_log_start_offset: int | None = None
+    topic_id: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutByEarlierRun(Timed):
+    """An earlier run has cut a log, or missed offsets in it, and was killed before it told, or nobody got its report.
+
+    Attributes:
+        truncated_bytes: bytes of `.log` files cut off.
+        truncated_batches: record batches among them.
+        text: when that was, and where it is kept, or what is missing.
+    """
+
+    log_dir: str
+    partition: str
+    truncated_bytes: int
+    truncated_batches: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirHandedOver(Timed):
+    """Checkpoints, and the marker where there is one, are written for the broker.
+
+    Attributes:
+        handoff: what was asked for.
+        wrote_marker: whether `.kafka_cleanshutdown` is there now; False for a dir with a refused log.
+    """
+
+    log_dir: str
+    handoff: Handoff
+    wrote_marker: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirFinished(Timed):
+    """Nothing is left to do in a log dir. `duration_ms` counts from `LogDirStarted`."""
+
+    log_dir: str
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirOffline(Timed):
+    """An I/O error ends the work in a log dir; the others go on. `error` names file and errno."""
+
+    log_dir: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark(Timed):
+    """Something the operator should read that has no event of its own.
+
+    Attributes:
+        log_dir: None where it concerns the whole run.
+        partition: None where it concerns the whole log dir.
+        text: one sentence.
+    """
+
+    text: str
+    level: Level = "info"
+    log_dir: str | None = None
+    partition: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished(Timed):
+    """The run is over; no event follows. `exit_code` is the process's, see the README's table."""
+
+    exit_code: int
+
+
+Event = (
+    RunStarted
+    | LogDirStarted
+    | PartitionStarted
+    | SegmentRecoveryStarted
+    | BytesScanned
+    | SegmentRecovered
+    | CorruptionFound
+    | SegmentsDeleted
+    | IndexFileProblem
+    | PartitionFinished
+    | CutByEarlierRun
+    | LogDirHandedOver
+    | LogDirFinished
+    | LogDirOffline
+    | Remark
+    | RunFinished
+)
+
+Observer = Callable[[Event], None]
+"""Takes each event once, in order, never two at a time. It should return soon and not wait for anything."""

@@ -1,0 +1,83 @@
+"""The figures of a recovery at one moment, as values: what `Gauges` returns and every display reads."""
+
+from typing import Literal, get_args
+
+from recovery.watch.events import PartitionStatus
+from segfmt.value_class import dataclass
+
+RunState = Literal["waiting", "listing", "recovering", "complete", "incomplete", "interrupted", "failed"]
+"""waiting for RunStarted; listing the log dirs; recovering; then how it ended, by the exit code."""
+
+RUN_STATES: tuple[RunState, ...] = get_args(RunState)
+PARTITION_STATUSES: tuple[PartitionStatus, ...] = get_args(PartitionStatus)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirValues:
+    """The figures of one log dir at one moment.
+
+    Attributes:
+        remaining_logs: Kafka's remainingLogsToRecover; None when that gauge is not there (any more).
+        remaining_segments: Kafka's remainingSegmentsToRecover by thread number; empty when not there.
+        log_count: logs in the dir.
+        finished_logs: of these, done, in whatever way.
+        segment_count: segments to recover, as known at the start.
+        finished_segments: of these, recovered or dropped by a cut.
+        bytes_total: bytes to scan, as known at the start.
+        remaining_bytes: bytes that nobody has to read any more taken off `bytes_total`.
+        scanned_bytes: bytes read.
+        recovered_bytes: bytes found valid and kept, of recovered segments.
+        truncated_bytes: bytes of `.log` files cut off.
+        truncated_batches: record batches among them.
+        partitions: how many logs ended in each status.
+        bytes_per_second: over the last half minute; None before there is anything to divide.
+        eta_seconds: None while it would be a guess; 0 when the dir is finished.
+        threads: the log that each thread has in hand, by thread number.
+        is_finished: whether nothing is left to do.
+        is_offline: whether an I/O error ended it.
+    """
+
+    log_dir: str
+    had_clean_shutdown: bool
+    remaining_logs: int | None
+    remaining_segments: tuple[int, ...]
+    log_count: int
+    finished_logs: int
+    segment_count: int
+    finished_segments: int
+    bytes_total: int
+    remaining_bytes: int
+    scanned_bytes: int
+    recovered_bytes: int
+    truncated_bytes: int
+    truncated_batches: int
+    partitions: dict[PartitionStatus, int]
+    bytes_per_second: float | None
+    eta_seconds: float | None
+    threads: dict[int, str]
+    is_finished: bool
+    is_offline: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaugeValues:
+    """The figures of a run at one moment.
+
+    Attributes:
+        log_dirs: in the order configured.
+        bytes_per_second: of all log dirs together; None before there is anything to divide.
+        eta_seconds: of the last dir to end; None while that of any unfinished dir would be a guess.
+        last_progress_ms: wall clock of the last byte scanned or log finished; None before the first.
+        elapsed_seconds: since RunStarted.
+        exit_code: None before the end.
+    """
+
+    state: RunState
+    dry_run: bool
+    log_dirs: tuple[LogDirValues, ...]
+    bytes_per_second: float | None
+    eta_seconds: float | None
+    started_ms: int | None
+    last_progress_ms: int | None
+    elapsed_seconds: float
+    exit_code: int | None

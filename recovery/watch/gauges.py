@@ -1,0 +1,164 @@
+"""Events in, gauge values out: what KIP-831 shows of a recovery, and what we show beyond it.
+
+Kafka's two gauges, one line for each log dir, and one for each log dir and thread number:
+
+    remainingLogsToRecover      logs of the dir not finished yet; clean and failed ones count too
+    remainingSegmentsToRecover  unflushed segments left of the log that the thread has in hand
+
+Their life: a dir's gauges are there from `LogDirStarted` (or from `LogDirOffline`, at 0), fall to 0, and go
+with `RunFinished`. Our own figures stay after that, so that an alert reads a value and not "no data".
+
+Differs: a thread that has not recovered anything yet has null in Kafka; here it has 0, which can be scraped.
+
+No clock is read here. Every time comes with an event or as an argument, so a replay gives the same values.
+
+Kafka: LogManager.loadLogs, addLogRecoveryMetrics, removeLogRecoveryMetrics; LogLoader.recoverLog.
+"""
+
+from threading import Lock
+from typing import assert_never
+
+from recovery.watch.events import (
+    BytesScanned,
+    CorruptionFound,
+    CutByEarlierRun,
+    Event,
+    IndexFileProblem,
+    LogDirFinished,
+    LogDirHandedOver,
+    LogDirOffline,
+    LogDirStarted,
+    PartitionFinished,
+    PartitionStarted,
+    Remark,
+    RunFinished,
+    RunStarted,
+    SegmentRecovered,
+    SegmentRecoveryStarted,
+    SegmentsDeleted,
+)
+from recovery.watch.figures import GaugeValues, LogDirValues, RunState
+from recovery.watch.log_dir_progress import LogDirProgress
+from recovery.watch.pace import Pace
+
+_END_STATES: dict[int, RunState] = {
+    0: "complete",
+    2: "complete",
+    4: "incomplete",
+    130: "interrupted",
+    143: "interrupted",
+}
+
+
+class Gauges:
+    """An observer that keeps the figures; `values` may be asked for from another thread at any time."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._state: RunState = "waiting"
+        self._dry_run = False
+        self._threads_per_dir = 0
+        self._log_dirs: dict[str, LogDirProgress] = {}
+        self._scanned = Pace()
+        self._started_ms: int | None = None
+        self._started_s: float | None = None
+        self._finished_s: float | None = None
+        self._last_event_s = 0.0
+        self._last_progress_ms: int | None = None
+        self._exit_code: int | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Take one event in."""
+        with self._lock:
+            self._last_event_s = max(self._last_event_s, event.monotonic_s)
+            self._take(event)
+
+    def values(self, monotonic_s: float | None = None) -> GaugeValues:
+        """Return the figures at *monotonic_s*, a time of the events' clock; without it, at the last event."""
+        with self._lock:
+            return self._values(self._last_event_s if monotonic_s is None else monotonic_s)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._start(event)
+            case LogDirStarted():
+                self._state = "recovering"
+                self._scanned.start(event.monotonic_s)
+                self._log_dir(event.log_dir).start(event)
+            case PartitionStarted():
+                self._log_dir(event.log_dir).start_log(event)
+            case BytesScanned():
+                self._last_progress_ms = event.now_ms
+                self._scanned.add(event.scanned_bytes, event.monotonic_s)
+                self._log_dir(event.log_dir).scan(event)
+            case SegmentRecovered():
+                self._last_progress_ms = event.now_ms
+                self._log_dir(event.log_dir).recover_segment(event)
+            case PartitionFinished():
+                self._last_progress_ms = event.now_ms
+                self._log_dir(event.log_dir).finish_log(event)
+            case CutByEarlierRun():
+                self._log_dir(event.log_dir).count_earlier_cut(event)
+            case LogDirHandedOver():
+                self._last_progress_ms = event.now_ms
+            case LogDirFinished():
+                self._last_progress_ms = event.now_ms
+                self._log_dir(event.log_dir).finish()
+            case LogDirOffline():
+                self._log_dir(event.log_dir).go_offline()
+            case RunFinished():
+                self._finished_s = event.monotonic_s
+                self._exit_code = event.exit_code
+                self._state = _END_STATES.get(event.exit_code, "failed")
+            case (
+                SegmentRecoveryStarted()
+                | CorruptionFound()
+                | SegmentsDeleted()
+                | IndexFileProblem()
+                | Remark()
+            ):
+                pass  # what they change is counted when the segment or the log is finished
+            case _:
+                assert_never(event)
+
+    def _start(self, event: RunStarted) -> None:
+        self._state = "listing"
+        self._dry_run = event.dry_run
+        self._threads_per_dir = event.threads_per_dir
+        self._started_ms = event.now_ms
+        self._started_s = event.monotonic_s
+        for log_dir in event.log_dirs:
+            self._log_dir(log_dir)
+
+    def _log_dir(self, log_dir: str) -> LogDirProgress:
+        progress = self._log_dirs.get(log_dir)
+        if progress is None:
+            progress = LogDirProgress(log_dir=log_dir, threads_per_dir=self._threads_per_dir)
+            self._log_dirs[log_dir] = progress
+        return progress
+
+    def _values(self, monotonic_s: float) -> GaugeValues:
+        has_ended = self._finished_s is not None
+        log_dirs = tuple(
+            progress.values(monotonic_s, run_has_ended=has_ended) for progress in self._log_dirs.values()
+        )
+        until_s = monotonic_s if self._finished_s is None else self._finished_s
+        return GaugeValues(
+            state=self._state,
+            dry_run=self._dry_run,
+            log_dirs=log_dirs,
+            bytes_per_second=0.0 if has_ended else self._scanned.per_second(monotonic_s),
+            eta_seconds=_last_to_end(log_dirs),
+            started_ms=self._started_ms,
+            last_progress_ms=self._last_progress_ms,
+            elapsed_seconds=0.0 if self._started_s is None else until_s - self._started_s,
+            exit_code=self._exit_code,
+        )
+
+
+def _last_to_end(log_dirs: tuple[LogDirValues, ...]) -> float | None:
+    """Each dir has threads of its own, so the run takes as long as its slowest dir."""
+    etas = [values.eta_seconds for values in log_dirs]
+    known = [eta for eta in etas if eta is not None]
+    return max(known) if known and len(known) == len(etas) else None

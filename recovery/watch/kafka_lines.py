@@ -1,0 +1,282 @@
+"""What a 4.3.1 broker's log says at the same moment, word for word, so that known searches find it here too.
+
+    LogManager    Loading logs ..., Recovering/Skipping recovery of N logs ..., Completed load of Log(...),
+                  Loaded N logs in Tms
+    LogLoader     with its prefix "[LogLoader partition=T-P, dir=D] ": Recovering unflushed segment B. x/y
+                  recovered for T-P., Corruption found in segment B, truncating to offset O, ...
+    LogSegment    Found invalid messages in log segment F at byte offset P.
+
+What Kafka does not say (bytes cut, thread, reason) follows as fields, never inside the text.
+
+Differs: x/y is written out as in 3.3 to 3.9, where 4.x prints the integer quotient, always 0. A log that was
+refused or failed is an error here, where Kafka says "Error while loading" at INFO.
+
+Nothing is printed here and no clock is read: an event comes in, lines come out.
+
+Kafka: LogManager.loadLogs, LogLoader.recoverLog, LogSegment.recover, UnifiedLog.toString.
+"""
+
+import os.path
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+
+from recovery.watch.events import (
+    BytesScanned,
+    CorruptionFound,
+    CutByEarlierRun,
+    Event,
+    IndexFileProblem,
+    Level,
+    LogDirFinished,
+    LogDirHandedOver,
+    LogDirOffline,
+    LogDirStarted,
+    PartitionFinished,
+    PartitionStarted,
+    Remark,
+    RunFinished,
+    RunStarted,
+    SegmentRecovered,
+    SegmentRecoveryStarted,
+    SegmentsDeleted,
+)
+from segfmt.filenames import format_offset
+from segfmt.value_class import dataclass
+
+Field = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a log: Kafka's words or ours, and the fields that follow them."""
+
+    text: str
+    level: Level = "info"
+    fields: Mapping[str, Field] = field(default_factory=dict)
+
+
+def topic_and_partition(folder: str) -> tuple[str, str]:
+    """Split the name of a partition folder, its "-future", "-stray" or "-delete" mark taken off.
+
+    Names that Kafka would refuse come back whole as the topic: a log line must not fail on them.
+
+    Kafka: LocalLog.parseTopicPartitionName.
+    """
+    if folder.endswith(("-future", "-stray", "-delete")):
+        folder = folder.rpartition(".")[0] or folder
+    topic, dash, partition = folder.rpartition("-")
+    return (topic, partition) if dash else (folder, "")
+
+
+def _topic_partition(folder: str) -> str:
+    topic, partition = topic_and_partition(folder)
+    return f"{topic}-{partition}" if partition else topic
+
+
+def _loader(event: SegmentRecoveryStarted | CorruptionFound | SegmentsDeleted | IndexFileProblem) -> str:
+    return f"[LogLoader partition={_topic_partition(event.partition)}, dir={event.log_dir}] "
+
+
+class KafkaLines:
+    """Turns events into lines. Keeps what Kafka's last line needs: the count of logs and the unclean dirs."""
+
+    def __init__(self) -> None:
+        self._started_s = 0.0
+        self._log_count = 0
+        self._dry_run = False
+        self._is_scrub = False
+        self._unclean_log_dirs: list[str] = []
+
+    def lines(self, event: Event) -> Iterator[Line]:
+        """Yield the lines of *event*; most have one, the finer ones none."""
+        match event:
+            case RunStarted(is_scrub=True):
+                self._is_scrub = True
+                self._started_s = event.monotonic_s
+                yield Line(f"Verifying logs in log dirs {_array_buffer(event.log_dirs)}")
+            case LogDirStarted() if self._is_scrub:
+                self._log_count += event.log_count
+                fields = {"segments": event.segment_count, "bytes": event.bytes_total}
+                yield Line(f"Verifying {event.log_count} logs in {event.log_dir}", fields=fields)
+            case PartitionFinished() if self._is_scrub:
+                yield _partition_verified(event)
+            case RunStarted():
+                self._started_s = event.monotonic_s
+                self._dry_run = event.dry_run
+                facts: dict[str, Field] = {"dry_run": True} if event.dry_run else {}
+                if event.cpu_path:
+                    facts |= {"cpu_path": event.cpu_path, "kernels": event.kernel_origin}
+                text = f"Loading logs from log dirs {_array_buffer(event.log_dirs)}"
+                yield Line(text, fields=facts)
+            case LogDirStarted():
+                self._log_count += event.log_count
+                if event.log_count and not event.had_clean_shutdown:
+                    self._unclean_log_dirs.append(event.log_dir)
+                yield _log_dir_started(event)
+            case SegmentRecoveryStarted():
+                yield _segment_started(event)
+            case CorruptionFound():
+                yield from _corruption(event)
+            case SegmentsDeleted():
+                yield from _segments_deleted(event)
+            case IndexFileProblem():
+                yield _index_file_problem(event)
+            case PartitionFinished():
+                yield _partition_finished(event)
+            case CutByEarlierRun():
+                yield Line(event.text, "warning", {"log_dir": event.log_dir, "partition": event.partition})
+            case LogDirHandedOver():
+                if not self._dry_run:
+                    yield _handed_over(event)
+            case LogDirOffline():
+                yield Line(f"Error while loading log dir {event.log_dir}", "error", {"error": event.error})
+            case Remark():
+                yield Line(event.text, event.level, _place(event))
+            case RunFinished():
+                yield self._run_finished(event)
+            case PartitionStarted() | BytesScanned() | SegmentRecovered() | LogDirFinished():
+                pass  # Kafka has no words for these
+
+    def _run_finished(self, event: RunFinished) -> Line:
+        """Kafka says nothing after a fatal error or a kill; we say how it ended."""
+        fields: dict[str, Field] = {"exit_code": event.exit_code}
+        if self._is_scrub:
+            level: Level = "info" if event.exit_code == 0 else "warning"
+            duration_ms = round((event.monotonic_s - self._started_s) * 1000)
+            return Line(f"Verified {self._log_count} logs in {duration_ms}ms", level, fields)
+        if event.exit_code in (130, 143):
+            return Line("Interrupted; start the same command again to go on.", "warning", fields)
+        if event.exit_code in (1, 3):
+            return Line("Recovery ended early.", "error", fields)
+        duration_ms = round((event.monotonic_s - self._started_s) * 1000)
+        dirs = self._unclean_log_dirs
+        unclean = f" (unclean log dirs = {_array_buffer(dirs)})" if dirs else ""
+        return Line(f"Loaded {self._log_count} logs in {duration_ms}ms{unclean}", fields=fields)
+
+
+def _array_buffer(log_dirs: list[str] | tuple[str, ...]) -> str:
+    return f"ArrayBuffer({', '.join(log_dirs)})"
+
+
+def _log_dir_started(event: LogDirStarted) -> Line:
+    if event.log_count == 0:
+        return Line(f"No logs found to be loaded in {event.log_dir}")
+    if event.had_clean_shutdown:
+        return Line(
+            f"Skipping recovery of {event.log_count} logs from {event.log_dir} since "
+            "clean shutdown file was found"
+        )
+    return Line(
+        f"Recovering {event.log_count} logs from {event.log_dir} since no clean shutdown file was found",
+        fields={"unflushed_segments": event.segment_count, "unflushed_bytes": event.bytes_total},
+    )
+
+
+def _segment_started(event: SegmentRecoveryStarted) -> Line:
+    return Line(
+        f"{_loader(event)}Recovering unflushed segment {event.base_offset}. "
+        f"{event.ordinal}/{event.count} recovered for {_topic_partition(event.partition)}.",
+        fields={"size_bytes": event.size_bytes, "thread": event.thread_num},
+    )
+
+
+def _corruption(event: CorruptionFound) -> Iterator[Line]:
+    if event.found_invalid_messages:
+        log_file = os.path.join(event.log_dir, event.partition, f"{format_offset(event.base_offset)}.log")
+        yield Line(
+            f"Found invalid messages in log segment {log_file} at byte offset {event.truncate_position}.",
+            "warning",
+            {"reason": event.reason},
+        )
+    if event.found_invalid_offset:
+        yield Line(
+            f"{_loader(event)}Found invalid offset during recovery. Deleting the corrupt segment and "
+            f"creating an empty one with starting offset {event.base_offset}",
+            "warning",
+            {"reason": event.reason},
+        )
+    yield Line(
+        f"{_loader(event)}Corruption found in segment {event.base_offset}, "
+        f"truncating to offset {event.truncate_offset}",
+        "warning",
+        {"position": event.truncate_position, "reason": event.reason},
+    )
+
+
+def _segments_deleted(event: SegmentsDeleted) -> Iterator[Line]:
+    if event.log_end_offset is not None and event.log_start_offset is not None:
+        yield Line(
+            f"{_loader(event)}Deleting all segments because logEndOffset ({event.log_end_offset}) is smaller "
+            f"than logStartOffset {event.log_start_offset}. "
+            "This could happen if segment files were deleted from the file system.",
+            "warning",
+        )
+    segments = ", ".join(f"LogSegment(baseOffset={base_offset})" for base_offset in event.base_offsets)
+    yield Line(f"{_loader(event)}Deleting segments as part of log recovery: {segments}")
+
+
+def _index_file_problem(event: IndexFileProblem) -> Line:
+    rebuilding = "recovering segment and rebuilding index files..."
+    match event.problem:
+        case "missing":
+            text = f"Could not find offset index file corresponding to log file {event.path}, {rebuilding}"
+            return Line(_loader(event) + text, "error")
+        case "corrupt":
+            text = (
+                f"Found a corrupted index file corresponding to log file {event.path} "
+                f"due to {event.error}, {rebuilding}"
+            )
+            return Line(_loader(event) + text, "warning")
+        case "orphaned":
+            text = f"Found an orphaned index file {event.path}, with no corresponding log file."
+            return Line(_loader(event) + text, "warning")
+
+
+def _partition_finished(event: PartitionFinished) -> Line:
+    where = os.path.join(event.log_dir, event.partition)
+    done = f"({event.finished_count}/{event.log_count} completed in {event.log_dir})"
+    fields: dict[str, Field] = {"status": event.status, "thread": event.thread_num}
+    if event.status in ("refused", "failed"):
+        fields["reason"] = event.reason
+        text = f"Error while loading logs in {where} in {event.duration_ms}ms {done}"
+        return Line(text, "error", fields)
+    if event.truncated_bytes:
+        fields |= {"truncated_bytes": event.truncated_bytes, "truncated_batches": event.truncated_batches}
+    start, end = event.log_start_offset, event.log_end_offset
+    local_start = start if event.local_log_start_offset is None else event.local_log_start_offset
+    topic, partition = topic_and_partition(event.partition)
+    topic_id = f"topicId={event.topic_id}, " if event.topic_id else ""
+    # A broker has not read its high watermarks yet when it prints this: both are where its local log starts.
+    log = (
+        f"Log(dir={where}, {topic_id}topic={topic}, partition={partition}, highWatermark={local_start}, "
+        f"lastStableOffset={local_start}, logStartOffset={start}, logEndOffset={end})"
+    )
+    return Line(
+        f"Completed load of {log} with {event.segment_count} segments, local-log-start-offset {local_start} "
+        f"and log-end-offset {end} in {event.duration_ms}ms {done}",
+        fields=fields,
+    )
+
+
+def _partition_verified(event: PartitionFinished) -> Line:
+    where = os.path.join(event.log_dir, event.partition)
+    done = f"({event.finished_count}/{event.log_count} completed in {event.log_dir})"
+    text = f"Verified {where} with {event.segment_count} segments {done}"
+    return Line(text, "warning" if event.reason else "info", {"found": event.reason} if event.reason else {})
+
+
+def _handed_over(event: LogDirHandedOver) -> Line:
+    fields: dict[str, Field] = {"handoff": event.handoff, "wrote_marker": event.wrote_marker}
+    if event.handoff == "clean-shutdown" and not event.wrote_marker:
+        text = f"Handed {event.log_dir} over without clean shutdown file: not all of its logs are recovered"
+        return Line(text, "warning", fields)
+    return Line(f"Handed {event.log_dir} over to the broker", fields=fields)
+
+
+def _place(event: Remark) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    if event.log_dir is not None:
+        fields["log_dir"] = event.log_dir
+    if event.partition is not None:
+        fields["partition"] = event.partition
+    return fields

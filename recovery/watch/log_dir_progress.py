@@ -1,0 +1,190 @@
+"""The progress of one log dir, moved by events: counts that end where they should, whatever path leads there.
+
+`Gauges` keeps one for each log dir and gives each event to the one it names.
+"""
+
+from dataclasses import dataclass, field
+
+from recovery.watch.events import (
+    BytesScanned,
+    CutByEarlierRun,
+    LogDirStarted,
+    PartitionFinished,
+    PartitionStarted,
+    PartitionStatus,
+    SegmentRecovered,
+)
+from recovery.watch.figures import LogDirValues
+from recovery.watch.pace import Pace
+
+LOG_WORK_BYTES = 8 << 20
+"""What finishing one log costs besides reading it, in bytes read: its files are opened, written, fsynced.
+
+An ETA by bytes alone would promise the end of 10,000 nearly empty logs at once. Only the ETA uses it.
+"""
+
+
+@dataclass(slots=True)
+class _Log:
+    """A log in hand: what of its share is scanned and recovered."""
+
+    recover_bytes: int
+    segment_count: int
+    scanned_bytes: int = 0
+    folded_bytes: int = 0
+    recovered_segments: int = 0
+
+    @property
+    def done_bytes(self) -> int:
+        # Helpers scan ahead of the fold; segments known from a journal are folded and never scanned.
+        return min(max(self.scanned_bytes, self.folded_bytes), self.recover_bytes)
+
+
+@dataclass(slots=True, kw_only=True)
+class LogDirProgress:
+    """The moving parts of one log dir. Not for use by two threads at a time."""
+
+    log_dir: str
+    threads_per_dir: int
+    is_registered: bool = False
+    is_finished: bool = False
+    is_offline: bool = False
+    had_clean_shutdown: bool = False
+    log_count: int = 0
+    finished_logs: int = 0
+    segment_count: int = 0
+    finished_segments: int = 0
+    bytes_total: int = 0
+    finished_bytes: int = 0
+    recovered_bytes: int = 0
+    truncated_bytes: int = 0
+    truncated_batches: int = 0
+    remaining_segments: dict[int, int] = field(default_factory=dict)
+    threads: dict[int, str] = field(default_factory=dict)
+    logs: dict[str, _Log] = field(default_factory=dict)
+    partitions: dict[PartitionStatus, int] = field(default_factory=dict)
+    scanned: Pace = field(default_factory=Pace)
+    work: Pace = field(default_factory=Pace)
+
+    def start(self, event: LogDirStarted) -> None:
+        """Take the counts of the inventory; from now on the gauges are there."""
+        self.is_registered = True
+        self.had_clean_shutdown = event.had_clean_shutdown
+        self.log_count = event.log_count
+        self.segment_count = event.segment_count
+        self.bytes_total = event.bytes_total
+        self.scanned.start(event.monotonic_s)
+        self.work.start(event.monotonic_s)
+
+    def start_log(self, event: PartitionStarted) -> None:
+        """Kafka: LogLoader.recoverLog, where it puts numUnflushed for its thread."""
+        self.threads[event.thread_num] = event.partition
+        self.logs[event.partition] = _Log(event.recover_bytes, event.unflushed_segment_count or 0)
+        if event.unflushed_segment_count is not None:
+            self.remaining_segments[event.thread_num] = event.unflushed_segment_count
+
+    def scan(self, event: BytesScanned) -> None:
+        """Count bytes read, by the owner of the log or by a helper."""
+        self.scanned.add(event.scanned_bytes, event.monotonic_s)
+        self.work.add(event.scanned_bytes, event.monotonic_s)
+        if log := self.logs.get(event.partition):
+            log.scanned_bytes += event.scanned_bytes
+
+    def recover_segment(self, event: SegmentRecovered) -> None:
+        """Kafka: LogLoader.recoverLog, numUnflushed - numFlushed, or 0 after a truncation."""
+        self.remaining_segments[event.thread_num] = event.remaining_segments
+        self.recovered_bytes += event.valid_bytes
+        if log := self.logs.get(event.partition):
+            log.folded_bytes += event.size_bytes
+            log.recovered_segments += 1
+
+    def finish_log(self, event: PartitionFinished) -> None:
+        """Count a log off, with all of its share: what a cut or a refusal leaves out is not waited for."""
+        log = self.logs.pop(event.partition, None)
+        if log is not None:
+            self.finished_bytes += log.recover_bytes
+            self.finished_segments += log.segment_count
+        if self.threads.get(event.thread_num) in (
+            None,
+            event.partition,
+        ):  # else its thread has the next one in hand
+            self.remaining_segments[event.thread_num] = 0
+            self.threads.pop(event.thread_num, None)
+        self.finished_logs += 1
+        self.truncated_bytes += event.truncated_bytes
+        self.truncated_batches += event.truncated_batches
+        self.partitions[event.status] = self.partitions.get(event.status, 0) + 1
+        self.work.add(LOG_WORK_BYTES, event.monotonic_s)
+
+    def count_earlier_cut(self, event: CutByEarlierRun) -> None:
+        """Count what an earlier run has cut: its own figures are gone with it."""
+        self.truncated_bytes += event.truncated_bytes
+        self.truncated_batches += event.truncated_batches
+
+    def finish(self) -> None:
+        """Let the gauges fall to 0: nothing is left to do."""
+        self.is_finished = True
+        self._let_go()
+        # The count of the inventory is an expectation: a log may turn out to need fewer.
+        self.finished_segments = self.segment_count
+
+    def go_offline(self) -> None:
+        """Let the gauges fall to 0: nothing more will be done.
+
+        Kafka: LogManager.loadLogs counts failed logs off too; a dir offline from the start shows 0.
+        """
+        self.is_registered = True
+        self.is_offline = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for log in self.logs.values():
+            self.finished_bytes += log.done_bytes
+            self.finished_segments += log.recovered_segments
+        self.logs.clear()
+        self.threads.clear()
+        self.remaining_segments.clear()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no more work will be done here."""
+        return self.is_finished or self.is_offline
+
+    def values(self, monotonic_s: float, *, run_has_ended: bool) -> LogDirValues:
+        """Return the figures as they are at *monotonic_s*."""
+        has_gauges = self.is_registered and not run_has_ended
+        remaining_logs = 0 if self.has_ended else max(self.log_count - self.finished_logs, 0)
+        done_bytes = self.finished_bytes + sum(log.done_bytes for log in self.logs.values())
+        remaining_bytes = 0 if self.has_ended else max(self.bytes_total - done_bytes, 0)
+        recovered_segments = sum(log.recovered_segments for log in self.logs.values())
+        is_idle = self.has_ended or run_has_ended
+        eta_seconds = self.work.eta_s(remaining_bytes + remaining_logs * LOG_WORK_BYTES, monotonic_s)
+        return LogDirValues(
+            log_dir=self.log_dir,
+            had_clean_shutdown=self.had_clean_shutdown,
+            remaining_logs=remaining_logs if has_gauges else None,
+            remaining_segments=tuple(self.remaining_segments.get(i, 0) for i in range(self.threads_per_dir))
+            if has_gauges
+            else (),
+            log_count=self.log_count,
+            finished_logs=self.finished_logs,
+            segment_count=self.segment_count,
+            finished_segments=self.finished_segments + recovered_segments,
+            bytes_total=self.bytes_total,
+            remaining_bytes=remaining_bytes,
+            scanned_bytes=self.scanned.amount,
+            recovered_bytes=self.recovered_bytes,
+            truncated_bytes=self.truncated_bytes,
+            truncated_batches=self.truncated_batches,
+            partitions=dict(self.partitions),
+            bytes_per_second=0.0 if is_idle else self.scanned.per_second(monotonic_s),
+            eta_seconds=self._eta_seconds(eta_seconds, run_has_ended=run_has_ended),
+            threads=dict(self.threads),
+            is_finished=self.is_finished,
+            is_offline=self.is_offline,
+        )
+
+    def _eta_seconds(self, estimate_s: float | None, *, run_has_ended: bool) -> float | None:
+        if self.has_ended:
+            return 0.0
+        return None if run_has_ended or not self.is_registered else estimate_s

@@ -1,0 +1,27 @@
+"""One sentence on how far a run is, for logs and for the end of the terminal view."""
+
+from recovery.quantity import bytes_text, count_text, duration_text, rate_text
+from recovery.watch.figures import GaugeValues
+
+
+def progress_text(values: GaugeValues) -> str:
+    """Return e.g. "12/40 logs, 3/9 segments, 1.2 GiB of 4.0 GiB (30 %), 512 MiB/s, about 6s left"."""
+    log_dirs = values.log_dirs
+    bytes_total = sum(log_dir.bytes_total for log_dir in log_dirs)
+    done_bytes = bytes_total - sum(log_dir.remaining_bytes for log_dir in log_dirs)
+    parts = [
+        f"{_of(sum(d.finished_logs for d in log_dirs), sum(d.log_count for d in log_dirs))} logs",
+        f"{_of(sum(d.finished_segments for d in log_dirs), sum(d.segment_count for d in log_dirs))} segments",
+    ]
+    if bytes_total:
+        percent = 100 * done_bytes // bytes_total
+        parts.append(f"{bytes_text(done_bytes)} of {bytes_text(bytes_total)} ({percent} %)")
+    if values.bytes_per_second is not None:
+        parts.append(rate_text(values.bytes_per_second))
+    if values.eta_seconds:
+        parts.append(f"about {duration_text(values.eta_seconds)} left")
+    return ", ".join(parts)
+
+
+def _of(done: int, total: int) -> str:
+    return f"{count_text(done)}/{count_text(total)}"

@@ -1,0 +1,124 @@
+"""What the bytes of a file in quarantine are known by: a SHA-256.
+
+An index of an active segment is megabytes of zeros behind some entries, and there is one in each partition. So the
+zeros at the end of what a log can rebuild are not hashed, but counted: all bytes of a file are vouched for either way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+from typing import Final
+
+from recovery.plan.manifest import Digest
+from recovery.read.file_system import naming, open_file
+
+_BLOCK_BYTES: Final = 1 << 20
+_LEAST_SPARSE_BYTES: Final = 64 << 10
+"""A smaller file is hashed as a whole, in one call."""
+_ZEROS: Final = bytes(16 << 10)
+
+
+def digest_of(descriptor: int, *, may_skip_zeros: bool) -> Digest:
+    """Return the digest of an open file.
+
+    Args:
+        may_skip_zeros: whether zeros at its end are only counted.
+    """
+    size_bytes = os.fstat(descriptor).st_size
+    if may_skip_zeros and size_bytes > _LEAST_SPARSE_BYTES:
+        size_bytes = _used_bytes(descriptor, size_bytes)
+    return Digest(sha256_of(descriptor, size_bytes), size_bytes)
+
+
+def look_into(path: str, *, may_skip_zeros: bool) -> tuple[int, Digest | None]:
+    """Return size and digest of the file *path*; 0 and none of what is no regular file, or not there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.EINVAL, errno.ELOOP):
+                return 0, None
+            raise
+        stack.callback(os.close, descriptor)
+        stack.enter_context(naming(path))
+        return os.fstat(descriptor).st_size, digest_of(descriptor, may_skip_zeros=may_skip_zeros)
+
+
+def begins_with(path: str, beginning: str) -> bool:
+    """Return whether the file *beginning*, which is no link, is what the file *path* begins with."""
+    with (
+        contextlib.suppress(OSError),
+        open(path, "rb", opener=open_file) as whole,
+        open(open_file(beginning, os.O_NOFOLLOW), "rb") as part,
+    ):
+        size_bytes = os.fstat(part.fileno()).st_size
+        return size_bytes <= os.fstat(whole.fileno()).st_size and (
+            sha256_of(part.fileno(), size_bytes) == sha256_of(whole.fileno(), size_bytes)
+        )
+    return False
+
+
+def content_problem(descriptor: int, size_bytes: int, digest: Digest | None) -> str | None:
+    """Return in words what is wrong with an open file, that was *size_bytes* long and had *digest*; None if nothing."""
+    found_bytes = os.fstat(descriptor).st_size
+    if found_bytes != size_bytes:
+        return f"{found_bytes} bytes instead of {size_bytes}"
+    if digest is None:
+        return None
+    is_same = (
+        0 <= digest.hashed_bytes <= size_bytes
+        and (digest.hashed_bytes == size_bytes or _used_bytes(descriptor, size_bytes) <= digest.hashed_bytes)
+        and sha256_of(descriptor, digest.hashed_bytes) == digest.sha256
+    )
+    return None if is_same else "its SHA-256 is not the one in the manifest"
+
+
+def sha256_of(descriptor: int, size_bytes: int) -> str:
+    """Return the SHA-256, hex, of the first bytes of an open file."""
+    hashed = hashlib.sha256()
+    position = 0
+    while position < size_bytes and (
+        chunk := os.pread(descriptor, min(size_bytes - position, _BLOCK_BYTES), position)
+    ):
+        hashed.update(chunk)
+        position += len(chunk)
+    return hashed.hexdigest()
+
+
+def _used_bytes(descriptor: int, size_bytes: int) -> int:
+    """Return where the last byte of a file ends that is not zero."""
+    end = _data_end(descriptor, size_bytes)
+    while end > 0:
+        begin = (end - 1) // _BLOCK_BYTES * _BLOCK_BYTES
+        used = _trimmed_bytes(os.pread(descriptor, end - begin, begin))
+        if used:
+            return begin + used
+        end = begin
+    return 0
+
+
+def _trimmed_bytes(block: bytes) -> int:
+    """Return the length of *block* without the zeros at its end: `rstrip` looks at one byte at a time."""
+    for begin in range((len(block) - 1) // len(_ZEROS) * len(_ZEROS), -1, -len(_ZEROS)):
+        part = block[begin : begin + len(_ZEROS)]
+        if not _ZEROS.startswith(part):
+            return begin + len(part.rstrip(b"\0"))
+    return 0
+
+
+def _data_end(descriptor: int, size_bytes: int) -> int:
+    """Return where the last bytes of a file end that are no hole; its end on a file system that does not tell."""
+    end = 0
+    try:
+        while end < size_bytes:
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as error:
+        return end if error.errno == errno.ENXIO else size_bytes
+    return min(end, size_bytes)

@@ -1,0 +1,309 @@
+"""The calls with which bytes are brought to disk: nothing else in this package writes to a file.
+
+New files take owner, group and mode from what they replace, else from the folder they lie in, so that a broker that
+runs as somebody else can open them. Whatever fails raises `OSError` and leaves no half-written file behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from recovery.logdir.user import give
+from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.read.file_system import OddFileError, look_at, name_of, naming, open_file, raise_error
+from recovery.write.write_back import sync_file_system
+
+_COPY_BYTES = 1 << 20
+_RIGHTS = 0o777
+"""Of a mode, what is taken from another file: never that a program runs with its owner's rights."""
+
+
+class opened(naming):  # noqa: N801 - as `naming`
+    """Open the file or folder *path* for the block; an error in it that names no file names this one."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> None:
+        super().__init__(path)
+        self._descriptor = open_file(path, flags, mode, may_be_folder=True)
+
+    def __enter__(self) -> int:  # type: ignore[override]  # more than the name of a file
+        return self._descriptor
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            os.close(self._descriptor)
+        except OSError as failure:
+            super().__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        finally:
+            super().__exit__(kind, error, trace)
+
+
+def write_fully(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all of *data*, however often that takes."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def write_new(
+    path: str,
+    data: bytes,
+    *,
+    size_bytes: int | None = None,
+    like: str | None = None,
+    mtime_ns: int | None = None,
+) -> os.stat_result:
+    """Write the file *path* from its beginning, not yet synced, and return what it then is.
+
+    Args:
+        size_bytes: the file's size where it is larger than *data*; the rest is zeros.
+        like: the file whose owner, group and mode it takes, where that is there; else its folder's.
+        mtime_ns: the time of change that it gets; None for now.
+    """
+    with _new_file(path, like) as descriptor:
+        write_fully(descriptor, data)
+        if size_bytes is not None and size_bytes > len(data):
+            os.ftruncate(descriptor, size_bytes)
+        if mtime_ns is not None:
+            os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+        return os.fstat(descriptor)
+
+
+def copy_new(
+    source: str,
+    path: str,
+    *,
+    position: int = 0,
+    size_bytes: int | None = None,
+    like: str | None = None,
+    keeps_time: bool = False,
+) -> None:
+    """Write the file *path* as a copy of *source* from *position* on, not yet synced. Zeros stay holes.
+
+    Args:
+        size_bytes: how much; None for all that is there.
+        like: see `write_new`.
+        keeps_time: whether it gets the time of change of *source*.
+    """
+    with opened(source) as read, _new_file(path, like) as descriptor:
+        copy_part(read, descriptor, position=position, size_bytes=size_bytes)
+        if keeps_time:
+            _take_time(descriptor, read)
+
+
+def copy_opened(read: int, path: str) -> None:
+    """Write *path* as a copy of the file *read*, with its owner, group, mode and time of change, not yet synced."""
+    with _new_file(path, read) as descriptor:
+        copy_part(read, descriptor, position=0, size_bytes=None)
+        _take_time(descriptor, read)
+
+
+def _take_time(descriptor: int, read: int) -> None:
+    mtime_ns = _stat_of(read).st_mtime_ns
+    os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+
+
+def _stat_of(read: int) -> os.stat_result:
+    """Return what is open as *read*; an error of that names it, and not the copy that is made of it."""
+    with naming(name_of(read)):
+        return os.fstat(read)
+
+
+def link_opened(read: int, path: str) -> bool:
+    """Make *path* a name of the file that is open as *read*; return whether the file system allows that."""
+    with contextlib.suppress(OSError), opened(os.path.dirname(path)) as folder:
+        # By its number, which nobody can give to another file meanwhile; the folder has linkat(2) follow it there.
+        os.link(f"/proc/self/fd/{read}", os.path.basename(path), src_dir_fd=folder, dst_dir_fd=folder)
+        return True
+    return False
+
+
+def copy_part(read: int, descriptor: int, *, position: int, size_bytes: int | None) -> None:
+    """Copy a part of the file *read* to where *descriptor* stands, at the end of its file. Zeros stay holes."""
+    source = name_of(read)
+    target = os.lseek(descriptor, 0, os.SEEK_CUR)
+    end = _stat_of(read).st_size if size_bytes is None else position + size_bytes
+    while position < end:
+        start = _next_data(read, position, end)
+        target += start - position
+        with naming(source):
+            chunk = os.pread(read, min(end - start, _COPY_BYTES), start)
+        if start < end and not chunk:
+            raise OSError(errno.EIO, "the file became shorter while it was copied", source)
+        if any(chunk):
+            os.lseek(descriptor, target, os.SEEK_SET)
+            write_fully(descriptor, chunk)  # whoever has opened it names it
+        position, target = start + len(chunk), target + len(chunk)
+    os.ftruncate(descriptor, target)
+
+
+def _next_data(descriptor: int, position: int, end: int) -> int:
+    """Return where the next bytes are that are no hole, *end* at most: a preallocated file is little else."""
+    try:
+        return min(os.lseek(descriptor, position, os.SEEK_DATA), end)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            return position  # a file system that does not tell
+        return end if end <= _stat_of(descriptor).st_size else position
+
+
+def truncate(path: str, size_bytes: int) -> None:
+    """Cut the file *path* to *size_bytes*, on disk when this returns. A shorter file is left as it is."""
+    with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
+        if os.fstat(descriptor).st_size > size_bytes:
+            os.ftruncate(descriptor, size_bytes)
+        os.fsync(descriptor)
+
+
+def append_part(read: int | None, path: str, position: int, end: int, *, mtime_ns: int) -> None:
+    """Put the bytes of the file *read* into *path* from *position* to *end*, on disk when this returns.
+
+    Args:
+        read: None for zeros.
+        end: where the file ends then.
+        mtime_ns: the time of change that it is given.
+    """
+    if read is not None and _stat_of(read).st_size < end - position:
+        raise OSError(errno.EIO, "shorter than what is to be put back", name_of(read))
+    with opened(path, os.O_WRONLY | os.O_NOFOLLOW) as descriptor:
+        os.ftruncate(descriptor, position)
+        os.lseek(descriptor, position, os.SEEK_SET)
+        if read is not None:
+            copy_part(read, descriptor, position=0, size_bytes=end - position)
+        os.ftruncate(descriptor, end)
+        os.utime(descriptor, ns=(mtime_ns, mtime_ns))
+        os.fsync(descriptor)
+
+
+def rename_anywhere(old: str, new: str) -> None:
+    """Give a file or folder another name, perhaps in another folder, on disk when this returns.
+
+    A regular file goes to another file system, too: by a copy, which is whole before the old one goes.
+    """
+    try:
+        os.rename(old, new)
+    except OSError as error:
+        if error.errno != errno.EXDEV or not stat.S_ISREG(os.lstat(old).st_mode):
+            raise
+        with opened(old, os.O_RDONLY | os.O_NOFOLLOW) as read:
+            copy_opened(read, new + TEMPORARY_SUFFIX)
+        sync(new + TEMPORARY_SUFFIX)
+        os.rename(new + TEMPORARY_SUFFIX, new)
+        sync(os.path.dirname(new))
+        os.unlink(old)
+    for folder in {os.path.dirname(old), os.path.dirname(new)}:
+        sync(folder)
+
+
+def remove_empty_folder(folder: str) -> None:
+    """Remove *folder* where it is there and empty, durably."""
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+        sync(os.path.dirname(folder))
+
+
+def make_folder_like(path: str, log_dir: str) -> None:
+    """Make the folder *path*, with owner, group and mode of *log_dir*: what it holds is no less private.
+
+    Raises:
+        OSError: it cannot be made, or is there.
+    """
+    model = os.stat(log_dir)
+    os.mkdir(path, 0o700)
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
+        os.fchmod(descriptor, stat.S_IMODE(model.st_mode) & _RIGHTS | 0o700)
+        give(descriptor, model)
+
+
+def remove_file(path: str) -> None:
+    """Unlink *path* if it is there.
+
+    Raises:
+        OddFileError: a folder is.
+        OSError: it cannot be unlinked.
+    """
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError as error:
+        raise OddFileError(errno.EISDIR, "a folder, where a file is needed", path) from error
+
+
+def sync(path: str) -> None:
+    """Bring the bytes of a file, or the names in a folder, to disk."""
+    with opened(path) as descriptor:
+        os.fsync(descriptor)
+
+
+def sync_all(paths: Iterable[str]) -> None:
+    """Bring the bytes of files and the names in folders to disk: by one wait for a file system where that will do."""
+    is_waited_for: dict[int, bool] = {}  # by device; False: it cannot be, as a whole
+    for path in paths:
+        device = os.stat(path).st_dev
+        if device not in is_waited_for:
+            is_waited_for[device] = sync_file_system(path)
+        if not is_waited_for[device]:
+            sync(path)
+
+
+def sync_below(folder: str) -> None:
+    """Bring all that lies below *folder* to disk."""
+    if sync_file_system(folder):
+        return
+    for below, _, names in os.walk(folder, onerror=raise_error):
+        for name in names:
+            if stat.S_ISREG(os.lstat(os.path.join(below, name)).st_mode):
+                sync(os.path.join(below, name))
+        sync(below)
+
+
+@contextmanager
+def _new_file(path: str, like: str | int | None) -> Iterator[int]:
+    try:
+        with _opened_new(path) as descriptor:
+            # First, so that a kill leaves no file that the broker's user may not remove.
+            _adopt(descriptor, path, like)
+            yield descriptor
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def _opened_new(path: str) -> opened:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        return opened(path, flags)
+    except FileExistsError:  # of an interrupted run, or somebody's, who may have it open
+        remove_file(path)
+        return opened(path, flags)
+
+
+def _adopt(descriptor: int, path: str, like: str | int | None) -> None:
+    """Take owner, group and mode from the file *like*, a path or open, else from the folder of *path*."""
+    model = _stat_of(like) if isinstance(like, int) else None if like is None else look_at(like)
+    if model is not None:
+        mode = stat.S_IMODE(model.st_mode) & _RIGHTS
+    else:
+        model = os.stat(os.path.dirname(path))
+        mode = stat.S_IMODE(model.st_mode) & 0o666
+    os.fchmod(descriptor, mode)
+    found = os.fstat(descriptor)
+    if (found.st_uid, found.st_gid) != (model.st_uid, model.st_gid):
+        try:
+            os.fchown(descriptor, model.st_uid, model.st_gid)
+        except PermissionError:
+            # Only root may give a file to a group that it is not in. A broker's own new files are no different.
+            if found.st_uid != model.st_uid:
+                raise

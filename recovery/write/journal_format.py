@@ -1,0 +1,230 @@
+"""The journal's file format: framed records, each with its own checksum. Bytes and values only, no file.
+
+    file    = "KLRJ" version:u32 record...                 numbers are big-endian
+    record  = kind:4 length:u32 checksum:u32 payload       length: bytes of the payload
+    payload = head_bytes:u32 head body                     head: JSON, a few hundred bytes
+
+    kind    head                 body
+    HEAD    {}                   JSON: the run, what it began with, under which configuration. The first record
+    SCAN    what was scanned     the arrays of the scan (`recovery/write/scan_record.py`)
+    DONE    {"folder": name}     JSON: what the caller says of a partition that is done
+    NOTE    {"name": name}       JSON: anything else
+
+The checksum is the CRC-32 of kind, length, payload and the record's position in the file (u64), so the bytes of
+a record count nowhere but where they were written. It is zlib's, which needs no kernel to be compiled: a journal
+is also read by commands that read no segment. JSON is ASCII with sorted keys; a byte of a name that is not
+UTF-8 is an escaped surrogate, as Python has it.
+
+Whoever may write into the quarantine's folder may write a journal. So nothing in it is run, nothing is believed
+about lengths, and the names in it are compared, never opened. A record that is not whole, or not what this
+version writes, is a value (None): reading ends there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from enum import Enum
+from typing import Any, Final
+
+from recovery.errors import JournalError
+from segfmt.value_class import dataclass
+
+SIGNATURE: Final = b"KLRJ"
+VERSION: Final = 1
+START: Final = struct.Struct(">4sI")
+"""The first bytes of the file: signature, version."""
+PREFIX: Final = struct.Struct(">4sII")
+"""The first bytes of a record: kind, length, checksum."""
+MOST_HEAD_BYTES: Final = 64 << 10
+_HEAD_SIZE: Final = struct.Struct(">I")
+_BEFORE: Final = struct.Struct(">4sI")
+_POSITION: Final = struct.Struct(">Q")
+_ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+_MOST_PAYLOAD_BYTES: Final = (1 << 32) - 1
+
+Document = Mapping[str, Any]
+"""A JSON object."""
+Piece = bytes | memoryview
+"""Bytes; a view has one dimension of them."""
+
+
+class RecordKind(Enum):
+    """What a record is, as the file spells it."""
+
+    HEADER = b"HEAD"
+    SCAN = b"SCAN"
+    COMMIT = b"DONE"
+    NOTE = b"NOTE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a run began with; another run may go on with its journal only where this still holds.
+
+    Attributes:
+        tool_version: of the tool that began.
+        log_dir: absolute path.
+        configuration: every setting that decides about bytes, those of topics included, by name.
+        now_ms: the clock of the run; producers expire by it.
+        had_clean_shutdown: whether the marker was there and was believed.
+        run_folder: name of the run's folder in quarantine; None while it is not known.
+        checkpoints: sha256 (hex) of the log dir's own files by name, None for one that was not there.
+        folders: `listing_digest` of each partition's folder by its name.
+    """
+
+    tool_version: str
+    log_dir: str
+    configuration: Mapping[str, str]
+    now_ms: int
+    had_clean_shutdown: bool
+    run_folder: str | None = None
+    checkpoints: Mapping[str, str | None] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def configuration_digest(self) -> str:
+        """The sha256 (hex) of the configuration."""
+        return hashlib.sha256(encode_json(dict(self.configuration))).hexdigest()
+
+    def configuration_differences(self, configuration: Mapping[str, str]) -> tuple[str, ...]:
+        """Return what is different in *configuration*, in words: "log.preallocate: false then, true now"."""
+        then, now = self.configuration, configuration
+        return tuple(
+            f"{name}: {then.get(name, 'not set')} then, {now.get(name, 'not set')} now"
+            for name in sorted({*then, *now})
+            if then.get(name) != now.get(name)
+        )
+
+
+_FIELDS: Final = frozenset(Header.__dataclass_fields__)
+_MAPPINGS: Final = ("configuration", "checkpoints", "folders")
+
+
+def encode_start() -> bytes:
+    """Return the first bytes of a journal."""
+    return START.pack(SIGNATURE, VERSION)
+
+
+def check_start(start: bytes, path: str) -> bool:
+    """Return whether *start*, the first bytes of the file *path*, are whole; it may be torn.
+
+    Raises:
+        JournalError: another program's file, or a version that is not this one.
+    """
+    expected = encode_start()
+    if start == expected:
+        return True
+    if len(start) < START.size and expected.startswith(start):
+        return False
+    if start[: len(SIGNATURE)] == SIGNATURE and len(start) == START.size:
+        version = START.unpack(start)[1]
+        raise JournalError(
+            f"{path}: byte 4: version {version} of the journal, this tool knows {VERSION}. Remedy: go on with the "
+            "version of the tool that began, or begin anew with recover --restart"
+        )
+    raise JournalError(
+        f"{path}: byte 0: not a journal of this tool. Remedy: move the file away, as recover --restart "
+        "does with a journal of a recovery"
+    )
+
+
+def encode_payload(head: Document, body: Sequence[Piece]) -> tuple[Piece, ...] | None:
+    """Return a record's payload in pieces, those of *body* as they are; None where it is too large for the format."""
+    head_bytes = encode_json(head)
+    payload = (_HEAD_SIZE.pack(len(head_bytes)) + head_bytes, *body)
+    is_small_enough = len(head_bytes) <= MOST_HEAD_BYTES and sum(map(len, payload)) <= _MOST_PAYLOAD_BYTES
+    return payload if is_small_enough else None
+
+
+def payload_checksum(kind: RecordKind, payload: Sequence[Piece]) -> int:
+    """Return the checksum of a record up to the end of its payload; `end_checksum` goes on with it."""
+    checksum = begin_checksum(kind, sum(map(len, payload)))
+    for piece in payload:
+        checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def begin_checksum(kind: RecordKind, length: int) -> int:
+    """Return the checksum of what stands before the payload; `zlib.crc32` goes on with the payload."""
+    return zlib.crc32(_BEFORE.pack(kind.value, length))
+
+
+def end_checksum(checksum: int, position: int) -> int:
+    """Return the checksum of a record at *position*, given that of all up to the payload's end."""
+    return zlib.crc32(_POSITION.pack(position), checksum)
+
+
+def read_prefix(prefix: bytes) -> tuple[RecordKind, int, int] | None:
+    """Return kind, length and checksum; None where these are not the first bytes of a record."""
+    if len(prefix) != PREFIX.size:
+        return None
+    kind, length, checksum = PREFIX.unpack(prefix)
+    try:
+        return RecordKind(kind), length, checksum
+    except ValueError:
+        return None
+
+
+def read_payload(payload: bytes) -> tuple[dict[str, Any], memoryview] | None:
+    """Return head and body of *payload*, or of its beginning as far as the head is whole; None without one."""
+    if len(payload) < _HEAD_SIZE.size:
+        return None
+    (size,) = _HEAD_SIZE.unpack_from(payload)
+    if size > min(MOST_HEAD_BYTES, len(payload) - _HEAD_SIZE.size):
+        return None
+    end = _HEAD_SIZE.size + size
+    head = decode_json(payload[_HEAD_SIZE.size : end])
+    return None if head is None else (head, memoryview(payload)[end:])
+
+
+def encode_header(header: Header) -> bytes:
+    """Return the body of the first record."""
+    mappings = {name: dict(getattr(header, name)) for name in _MAPPINGS}
+    return encode_json({name: getattr(header, name) for name in _FIELDS} | mappings)
+
+
+def decode_header(body: bytes) -> Header | None:
+    """Return the header in *body*; None where it is not one."""
+    found = decode_json(body)
+    if found is None or set(found) != _FIELDS:
+        return None
+    run_folder = found["run_folder"]
+    is_sound = (
+        isinstance(found["tool_version"], str)
+        and isinstance(found["log_dir"], str)
+        and _is_mapping(found["configuration"], str)
+        and type(found["now_ms"]) is int
+        and isinstance(found["had_clean_shutdown"], bool)
+        and (run_folder is None or is_file_name(run_folder))
+        and _is_mapping(found["checkpoints"], str | None)
+        and _is_mapping(found["folders"], str)
+    )
+    return Header(**found) if is_sound else None
+
+
+def is_file_name(name: object) -> bool:
+    """Whether *name* is one name, not a path that leads elsewhere."""
+    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
+
+
+def encode_json(document: Document) -> bytes:
+    """Return *document* as JSON, always the same bytes for the same document."""
+    return _ENCODER.encode(dict(document)).encode("ascii")
+
+
+def decode_json(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in *data*; None where there is none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_mapping(found: object, values: Any) -> bool:  # noqa: ANN401 - a type, or a union of types
+    return isinstance(found, dict) and all(isinstance(value, values) for value in found.values())

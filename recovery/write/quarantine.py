@@ -1,0 +1,363 @@
+"""The place where bytes go before they leave a log dir, and the account of every change to it.
+
+    <log dir>.quarantine/<run>/manifest.jsonl            one line for each saved file or tail, and for each change
+    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked where the file system allows it
+    <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
+
+Nothing is created before the first byte is saved. `undo` reads the account backwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import Lock
+from typing import Any
+
+from recovery.load.model import FileStat
+from recovery.logdir.quarantine_place import quarantine_root
+from recovery.logdir.user import broker_user, give_to_owner_of
+from recovery.plan.actions import (
+    PartitionPlan,
+    Save,
+    SaveFile,
+)
+from recovery.plan.commit import Commit
+from recovery.plan.manifest import Line, contents_fields, digest_fields, json_object, read_lines
+from recovery.read.file_system import (
+    check_size,
+    free_name,
+    is_folder,
+    is_there,
+    mount_of,
+    naming,
+    open_file,
+    refuse_link,
+)
+from recovery.write.digest import begins_with, look_into
+from recovery.write.durable import copy_new, make_folder_like, opened, sync, sync_all, write_fully
+from recovery.write.moved_contents import list_contents
+
+MANIFEST = "manifest.jsonl"
+MANIFEST_VERSION = 1
+MOST_MANIFEST_BYTES = 512 << 20
+
+
+class Quarantine:
+    """What one run saves from one log dir, and what it does to it. Thread-safe."""
+
+    def __init__(
+        self,
+        log_dir: str,
+        *,
+        root: str | None = None,
+        run: str | None = None,
+        on_created: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Prepare quarantine for *log_dir*, creating nothing.
+
+        Args:
+            root: `--quarantine-dir`; each log dir gets a folder of its own in it.
+            run: name of the folder of an interrupted run, to go on with.
+            on_created: told the name of this run's folder before anything is saved in it.
+        """
+        self._log_dir = log_dir
+        self._root = quarantine_root(log_dir, root)
+        self._run = None if run is None else os.path.join(self._root, run)
+        self._on_created = on_created
+        self._unsynced: dict[str, int] = {}  # path -> number of its last change
+        self._change_count = 0
+        entries = [] if self._run is None else read_manifest(self._run)
+        self._noted = {_digest(entry) for entry in entries if entry["kind"] == "change"}
+        self._entered = {entry["stored"] for entry in entries if isinstance(entry.get("stored"), str)}
+        self._lock = Lock()
+
+    @property
+    def root(self) -> str:
+        """The folder of all runs on this log dir."""
+        return self._root
+
+    @property
+    def run_folder(self) -> str | None:
+        """This run's folder, None while nothing was saved."""
+        return self._run
+
+    def save(self, folder: str, plan: PartitionPlan) -> list[str]:
+        """Save what *plan* takes from the partition in *folder*; return where that is lost from the log lies."""
+        targets = self._save_all(folder, plan.folder, plan.saves) if plan.saves else []
+        return [target for target, save in zip(targets, plan.saves, strict=True) if not save.is_derived]
+
+    def save_file(self, path: str, *, folder: str, reason: str, may_link: bool = True) -> str:
+        """Save the whole file *path* and return where.
+
+        Args:
+            folder: of the partition.
+            reason: why, in words.
+            may_link: whether a hard link will do: not where the file itself is going to be changed.
+        """
+        size_bytes = os.stat(path).st_size
+        save = SaveFile(
+            name=os.path.basename(path), size_bytes=size_bytes, reason=reason, is_cut=not may_link
+        )
+        return self._save_all(os.path.dirname(path), folder, [save])[0]
+
+    def move_away(self, path: str, *, folder: str, reason: str) -> str:
+        """Take the file or folder *path* out of the log dir, durably, and return where it is.
+
+        A regular file is saved before its name goes: killed in between, it is in both places. Anything else is
+        renamed as a whole, its line in the manifest first, with what is in it: killed in between, it is where it was.
+
+        Args:
+            folder: of the partition, or of the log dir itself.
+            reason: why, in words.
+
+        Raises:
+            OSError: it stays where it is. EXDEV: only regular files go to another file system.
+        """
+        found = os.lstat(path)
+        save = SaveFile(name=os.path.basename(path), size_bytes=found.st_size, reason=reason)
+        if stat.S_ISREG(found.st_mode):
+            target = self._save_all(os.path.dirname(path), folder, [save], kind="moved")[0]
+            self.sync()
+            os.unlink(path)
+        else:
+            with self._lock:
+                target = os.path.join(self._folder(folder), save.name)
+            if mount_of(os.path.dirname(target)) != mount_of(path):
+                raise OSError(errno.EXDEV, "quarantine is on another file system", path)
+            if is_there(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+            entry = self._entry(path, save, target, folder, kind="moved", is_linked=False)
+            entry |= contents_fields(list_contents(path, broker_user(self._log_dir)))
+            with self._lock:
+                self._enter([entry])
+            self.sync()
+            os.rename(path, target)
+            sync(os.path.dirname(target))
+        sync(os.path.dirname(path))
+        return target
+
+    def note_change(self, commit: Commit, after: Mapping[str, FileStat]) -> None:
+        """Enter what was done to a folder, and what is in it now, once. It is on disk after the next `sync`."""
+        entry = self._change(commit, after)
+        with self._lock:
+            if (digest := _digest(entry)) not in self._noted:
+                self._noted.add(digest)
+                self._enter([entry])
+
+    def note_changes(self, changes: Iterable[tuple[Commit, Mapping[str, FileStat]]]) -> None:
+        """Enter what was done to folders, and what is in each of them now: commits that are of this run."""
+        entries = [self._change(commit, after) for commit, after in changes]
+        with self._lock:
+            if entries:
+                self._enter(entries)
+
+    def _change(self, commit: Commit, after: Mapping[str, FileStat]) -> dict[str, Any]:
+        return {
+            "version": MANIFEST_VERSION,
+            "log_dir": self._log_dir,
+            "kind": "change",
+            "partition": commit.folder,
+            "commit": commit.to_json(),
+            "after": {name: [one.inode, one.size_bytes, one.mtime_ns] for name, one in after.items()},
+        }
+
+    def sync(self, others: Iterable[str] = ()) -> None:
+        """Bring all that was saved, the manifest and the paths *others* to disk; only then may anything be touched.
+
+        Where others wait for the same paths, each waits for itself: nobody goes on before what it saved is on disk.
+
+        Raises:
+            OSError: that failed; nothing counts as synced then.
+        """
+        with self._lock:
+            unsynced = dict(self._unsynced)
+        sync_all([*others, *sorted(unsynced)])
+        with self._lock:
+            for path, number in unsynced.items():
+                if self._unsynced.get(path) == number:
+                    del self._unsynced[path]
+
+    def _note_unsynced(self, *paths: str) -> None:
+        self._change_count += 1
+        self._unsynced.update(dict.fromkeys(paths, self._change_count))
+
+    def _save_all(
+        self, path: str, folder: str, saves: Iterable[Save], *, kind: str | None = None
+    ) -> list[str]:
+        """Save from the folder *path*, and enter all of it at once: what cannot be entered is not kept."""
+        with self._lock:
+            place = self._folder(folder)
+        entries: dict[str, dict[str, Any]] = {}
+        try:
+            for save in saves:
+                file = f"{path}/{save.name}"
+                target, is_linked = self._keep(file, place, save)
+                entries[target] = {}
+                entries[target] = self._entry(file, save, target, folder, kind=kind, is_linked=is_linked)
+        finally:
+            self._enter_saved(place, entries)
+        return list(entries)
+
+    def _keep(self, path: str, place: str, save: Save) -> tuple[str, bool]:
+        """Put a file or tail into the folder *place*; return where it is, and whether it is a hard link."""
+        target = f"{place}/{save.name}"
+        if isinstance(save, SaveFile) and not save.is_cut and _link(path, target):
+            return target, True
+        position = 0 if isinstance(save, SaveFile) else save.position
+        target = target if isinstance(save, SaveFile) else f"{target}.from-{position}"
+        copy = free_name(target)
+        copy_new(path, copy, position=position, like=path, keeps_time=True)
+        if copy != target and self._is_unentered(target) and begins_with(copy, target):
+            os.rename(copy, target)  # what a run that was killed had begun
+            return target, False
+        return copy, False
+
+    def _is_unentered(self, target: str) -> bool:
+        assert self._run is not None
+        with self._lock:
+            return target.removeprefix(f"{self._run}/") not in self._entered
+
+    def _enter_saved(self, place: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
+        """Enter what was saved in the folder *place*; what cannot be entered is not kept."""
+        known = {target: entry for target, entry in entries.items() if entry}
+        try:
+            if known:
+                with self._lock:
+                    self._enter(known.values())  # first: what is gone again nobody must wait for
+                    self._note_unsynced(place, *known)
+                    self._entered.update(entry["stored"] for entry in known.values())
+        except BaseException:
+            known = {}
+            raise
+        finally:
+            for target in entries.keys() - known.keys():
+                with contextlib.suppress(OSError):
+                    os.unlink(target)
+
+    def _entry(
+        self, path: str, save: Save, target: str, folder: str, *, kind: str | None, is_linked: bool
+    ) -> dict[str, Any]:
+        assert self._run is not None
+        size_bytes, digest = look_into(target, may_skip_zeros=save.is_derived)
+        return {
+            "version": MANIFEST_VERSION,
+            "log_dir": self._log_dir,
+            "kind": kind or ("file" if isinstance(save, SaveFile) else "tail"),
+            "partition": folder,
+            "file": os.path.basename(path),
+            "position": 0 if isinstance(save, SaveFile) else save.position,
+            "size_bytes": size_bytes,
+            "first_offset": save.first_offset if save.first_offset >= 0 else None,
+            "last_offset": save.last_offset if save.last_offset >= 0 else None,
+            "stored": target.removeprefix(f"{self._run}/"),
+            "linked": is_linked,
+            "derived": save.is_derived,
+            **digest_fields(digest, size_bytes),
+            "reason": save.reason,
+        }
+
+    def _enter(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add lines to the manifest, whole or not at all."""
+        folder = self._run_folder()
+        path = os.path.join(folder, MANIFEST)
+        lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
+        with opened(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600) as descriptor:
+            size_bytes = os.fstat(descriptor).st_size
+            if size_bytes == 0:
+                os.fchmod(descriptor, stat.S_IMODE(os.stat(self._log_dir).st_mode) & 0o640 | 0o600)
+                give_to_owner_of(self._log_dir, path, descriptor)
+            is_torn = size_bytes > 0 and os.pread(descriptor, 1, size_bytes - 1) != b"\n"  # by a kill
+            try:
+                write_fully(descriptor, b"\n" * is_torn + lines)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(descriptor, size_bytes)
+                raise
+        self._note_unsynced(path, folder)
+
+    def _folder(self, partition: str) -> str:
+        run = self._run_folder()
+        folder = os.path.join(run, partition)
+        for path in (run, folder):
+            refuse_link(path)
+            if not is_folder(path):
+                make_folder_like(path, self._log_dir)
+                self._note_unsynced(os.path.dirname(path))
+        return folder
+
+    def _run_folder(self) -> str:
+        if self._run is None:
+            self._run = self._make_run_folder()
+            self._on_created(os.path.basename(self._run))
+        refuse_link(self._run)
+        return self._run
+
+    def _make_run_folder(self) -> str:
+        self.make_root()
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        for attempt in range(1000):
+            run = os.path.join(self._root, stamp if not attempt else f"{stamp}-{attempt}")
+            try:
+                make_folder_like(run, self._log_dir)
+            except FileExistsError:
+                continue
+            self._note_unsynced(run, self._root)
+            return run
+        raise FileExistsError(f"{self._root}: a thousand runs in one second")
+
+    def make_root(self) -> str:
+        """Make the folder of all runs unless it is there, and return it."""
+        if not is_folder(self._root):
+            os.makedirs(os.path.dirname(self._root), exist_ok=True)
+            make_folder_like(self._root, self._log_dir)
+            self._note_unsynced(os.path.dirname(self._root))
+        return self._root
+
+
+def read_manifest(run: str) -> list[dict[str, Any]]:
+    """Return the lines of the manifest in the folder *run*; what a kill has torn, or a power failure, names nothing."""
+    path = os.path.join(run, MANIFEST)
+    refuse_link(run)
+    try:
+        descriptor = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return []
+    entries = map(json_object, lines_of(descriptor, path))
+    return [entry for entry in entries if entry is not None and "kind" in entry and "partition" in entry]
+
+
+def lines_of(descriptor: int, path: str) -> Iterator[Line]:
+    """Yield the lines of a manifest that is open, and close it.
+
+    Args:
+        path: what errors call it.
+
+    Raises:
+        OSError: it cannot be read. EFBIG: it is larger than any.
+    """
+    with naming(path), open(descriptor, "rb", buffering=0) as file:
+        check_size(descriptor, MOST_MANIFEST_BYTES, path)
+        yield from read_lines(file.read)
+
+
+def _digest(entry: Mapping[str, Any]) -> str:
+    """Return what a change is known by."""
+    return hashlib.sha256(json.dumps(entry["commit"], sort_keys=True).encode()).hexdigest()
+
+
+def _link(path: str, target: str) -> bool:
+    """Make *target* a second name of *path*; it may be one already, of an interrupted run."""
+    try:
+        os.link(path, target)
+    except FileExistsError:
+        return os.path.samefile(path, target)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""What keeps a recovery and an `undo` of another one apart: neither begins where the other was interrupted.
+
+While an `undo` is at work a file of each of its log dirs says so, until all that was to be taken back there is: half of
+that is then as it was before a recovery, and the next `undo` must go on with it and choose no other runs.
+
+    {"version": 1, "root": "/data/kafka.quarantine", "last_run": "20261123T004842Z", "log_dirs": {"/data/kafka": ...}}
+
+The journal of the `undo` lies in quarantine, where a recovery with another `--quarantine-dir` does not look. A broker
+passes over the file: LogManager.loadLogs looks at folders alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from recovery.errors import UnsafeError
+from recovery.logdir.quarantine_place import JOURNAL, UNDO_JOURNAL, quarantine_roots
+from recovery.plan.actions import TEMPORARY_SUFFIX
+from recovery.printable import printable
+from recovery.read.file_system import is_there, read_small
+from recovery.write.durable import remove_file, sync, write_new
+from recovery.write.journal import Journal
+from segfmt.value_class import dataclass
+
+UNDO_NOTICE = ".kafka-log-recovery-undo"
+_MOST_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnteredUndo:
+    """An `undo` that has not ended.
+
+    Attributes:
+        root: where its quarantine is.
+        last_run: name of the last run that it takes back.
+        log_dirs: all that it was begun on, each with that.
+    """
+
+    root: str
+    last_run: str = ""
+    log_dirs: Mapping[str, str] = field(default_factory=dict)
+
+
+def enter_undo(log_dir: str, entered: EnteredUndo) -> None:
+    """Enter, durably, that an `undo` is at work.
+
+    Raises:
+        OSError: it cannot be written; nothing may be taken back then.
+    """
+    path = os.path.join(log_dir, UNDO_NOTICE)
+    temporary = path + TEMPORARY_SUFFIX
+    document = {
+        "version": 1,
+        "root": entered.root,
+        "last_run": entered.last_run,
+        "log_dirs": dict(entered.log_dirs),
+    }
+    write_new(temporary, json.dumps(document).encode())
+    sync(temporary)
+    os.rename(temporary, path)
+    sync(log_dir)
+
+
+def entered_undo(log_dir: str) -> EnteredUndo | None:
+    """Return what is entered; of what nobody can read nothing but itself, as the quarantine that is not this one.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = os.path.join(log_dir, UNDO_NOTICE)
+    if not is_there(path):
+        return None
+    data = read_small(path, _MOST_BYTES, flags=os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        return _read(json.loads(data))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return EnteredUndo(root=os.fsdecode(data))
+
+
+def _read(document: dict[str, Any]) -> EnteredUndo:
+    root, last_run, log_dirs = document["root"], document["last_run"], dict(document["log_dirs"])
+    if not all(isinstance(text, str) for text in (root, last_run, *log_dirs, *log_dirs.values())):
+        raise TypeError
+    return EnteredUndo(root=root, last_run=last_run, log_dirs=log_dirs)
+
+
+def remove_undo(log_dir: str) -> None:
+    """Remove the file, durably: the log dir is as it was.
+
+    Raises:
+        OSError: it cannot be removed; done again, it is.
+    """
+    for name in (UNDO_NOTICE, UNDO_NOTICE + TEMPORARY_SUFFIX):
+        remove_file(os.path.join(log_dir, name))
+    sync(log_dir)
+
+
+def refuse_interrupted_recovery(log_dir: str, root: str) -> None:
+    """Raise UnsafeError where a recovery was interrupted whose quarantine is the folder *root*.
+
+    Raises:
+        UnsafeError: nothing was changed.
+        JournalError: what has the name of its journal is none.
+        OSError: it cannot be looked at.
+    """
+    journal = Journal.open(os.path.join(root, JOURNAL), read_only=True)
+    if journal is not None:
+        journal.close()
+        raise UnsafeError(
+            f"{log_dir}: its recovery was interrupted ({journal.path}). Nothing was changed. Remedy: take back first "
+            "what was done since with another --quarantine-dir, let recover finish this one, then undo"
+        )
+
+
+def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
+    """Raise UnsafeError where an `undo` was interrupted: half of the log dir is as it was before.
+
+    Raises:
+        UnsafeError: nothing was changed.
+        OSError: it cannot be looked at.
+    """
+    if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in quarantine_roots(log_dir, quarantine_dir)):
+        raise UnsafeError(
+            f"{log_dir}: an undo was interrupted here. Nothing was changed. Remedy: let undo finish first"
+        )
+    refuse_entered_undo(log_dir)
+
+
+def refuse_entered_undo(log_dir: str) -> None:
+    """Raise UnsafeError where an `undo` was at work that has not ended.
+
+    Raises:
+        UnsafeError: nothing was changed.
+        OSError: it cannot be looked at.
+    """
+    if (entered := entered_undo(log_dir)) is not None:
+        raise UnsafeError(
+            f"{log_dir}: an undo was interrupted here whose quarantine is {printable(entered.root)}. Nothing was "
+            "changed. Remedy: let it finish first, with the --quarantine-dir that it had; if that quarantine is gone "
+            f"for good, remove {os.path.join(log_dir, UNDO_NOTICE)}"
+        )
