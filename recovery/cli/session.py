@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from recovery.stop_request import StopRequest
 
 
+_NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
+"""Of fsync(2) on a pipe, a terminal, a device."""
+
+
 def print_result(text: str, signals: Signals | None = None) -> bool:
     """Print the result, and return whether it was taken whole: by a reader, or by the disk if it goes to a file.
 
@@ -35,7 +39,6 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
     try:
         with nullcontext() if signals is None else signals.raising():
             _write(text)
-            _sync_output()
     except BrokenPipeError:
         _discard_output()
         return False
@@ -53,7 +56,10 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
 def _write(text: str) -> None:
     """Write *text* to standard output, however often that takes: Python's own does not, where it has no buffer.
 
-    Names in it may be no UTF-8.
+    Names in it may be no UTF-8. A report in a file must outlive the machine, for what it tells is told once.
+
+    Raises:
+        OSError: it was not written, or did not come to the disk.
     """
     stream = sys.stdout
     try:
@@ -68,23 +74,10 @@ def _write(text: str) -> None:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:  # a full pipe that somebody else has opened
             select.select((), (descriptor,), ())
-
-
-def _sync_output() -> None:
-    """Let a report in a file outlive the machine: what it tells is told once.
-
-    Raises:
-        OSError: it did not come to the disk.
-    """
     try:
-        os.fsync(sys.stdout.fileno())
+        os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (
-            errno.EINVAL,
-            errno.ENOTSUP,
-            errno.EROFS,
-            None,
-        ):  # a pipe, a terminal, no file at all
+        if error.errno not in _NO_FILE_ERRNOS:
             raise
 
 

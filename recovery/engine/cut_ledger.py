@@ -40,7 +40,7 @@ from recovery.logdir.user import give_to_owner_of
 from recovery.logdir.work_lock import WorkLocks
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.plan.commit import plain_name
-from recovery.read.file_system import is_there, keeps_inodes, look_at, naming, open_file
+from recovery.read.file_system import is_same, is_there, keeps_inodes, look_at, naming, open_file
 from recovery.write.durable import opened, remove_file, sync, write_fully, write_new
 from segfmt.filenames import SWAP_SUFFIX
 
@@ -89,9 +89,11 @@ class CutLedger:
             OSError: it cannot be read or written, or a file cannot be looked at.
         """
         with self._lock:
-            entries, moves = self.entries(), tuple(one._replace(is_made=True) for one in self.moves())
+            data = self._read()
+            entries, entered = _entries(data), _moves(data)
+            moves = tuple(one._replace(is_made=True) for one in self._made_of(entered))
             left = tuple(replace(one, is_made=True) for one in _made(self._log_dir, entries))
-            if not dry_run and (left != entries or not left or moves != _moves(self._read())):
+            if not dry_run and (left != entries or not left or moves != entered):
                 self._write(left, moves)
         return left
 
@@ -101,10 +103,11 @@ class CutLedger:
         Raises:
             OSError: it cannot be read, or a place cannot be looked at.
         """
+        return self._made_of(_moves(self._read()))
+
+    def _made_of(self, entered: Iterable[EarlierMove]) -> tuple[EarlierMove, ...]:
         return tuple(
-            one
-            for one in _moves(self._read())
-            if one.is_made or not is_there(os.path.join(self._log_dir, one.path))
+            one for one in entered if one.is_made or not is_there(os.path.join(self._log_dir, one.path))
         )
 
     def add_move(self, path: str, reason: str, quarantine: str) -> None:
@@ -247,7 +250,7 @@ def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport
             return True
         if isinstance(loss, Hole):
             return loss not in report.holes
-        return loss not in report.cuts or not _is_same_folder(entry.quarantine, _run_folder(report))
+        return loss not in report.cuts or not _is_same_run(entry.quarantine, _run_folder(report))
 
     return _each_with(entries, is_untold)
 
@@ -257,12 +260,8 @@ def _run_folder(report: PartitionReport) -> str | None:
     return os.path.dirname(os.path.dirname(report.quarantined[0])) if report.quarantined else None
 
 
-def _is_same_folder(one: str | None, other: str | None) -> bool:
-    if one == other or one is None or other is None:
-        return one == other
-    with contextlib.suppress(OSError):
-        return os.path.samefile(one, other)
-    return False
+def _is_same_run(folder: str | None, other: str | None) -> bool:
+    return folder == other or (folder is not None and other is not None and is_same(folder, other))
 
 
 def _made(log_dir: str, entries: Collection[EarlierCut]) -> tuple[EarlierCut, ...]:
@@ -370,7 +369,7 @@ def forget_run(log_dir: str, root: str, run: str) -> None:
 def _is_of(quarantine: str, root: str, run: str) -> bool:
     """Whether *quarantine* is the folder *run* in *root*, by whatever name; it need not be there any more."""
     place, name = os.path.split(quarantine)
-    return name == run and _is_same_folder(place, root)
+    return name == run and (place == root or is_same(place, root))
 
 
 def _entry(

@@ -209,7 +209,7 @@ class _Account:
         node = self._nodes.get(file.partition(".")[0] + LOG_SUFFIX)
         if not isinstance(node, Original):
             return np.zeros(len(rows), np.bool_)
-        return np.isin(_keys(rows, _WHERE_AND_WHAT), _keys(self._read(node)[0], _WHERE_AND_WHAT))
+        return np.isin(_keys(rows, _WHERE_AND_WHAT), _keys(self._rows_of_live(node), _WHERE_AND_WHAT))
 
     def _drop_told(self, gone: list[_Gone]) -> None:
         """Take out what was taken over first, and was then cut or deleted with what had taken it over."""
@@ -285,7 +285,7 @@ class _Account:
             keys = _keys(rows, columns)
             lost = rows[is_lost]
             for end_offset, part in self._live_parts(int(lost[:, _BASE].min()), int(lost[:, _LAST].max())):
-                is_lost &= ~np.isin(keys, _keys(self._rows_of_live(part, end_offset), columns))
+                is_lost &= ~np.isin(keys, _keys(self._served_rows(part, end_offset), columns))
         return is_lost
 
     def _live_parts(self, first_offset: int, last_offset: int) -> list[tuple[int, Original]]:
@@ -315,11 +315,15 @@ class _Account:
             if isinstance(node, Original) and node.size_bytes:
                 yield base, end, node
 
-    def _rows_of_live(self, part: Original, end_offset: int) -> Rows:
+    def _served_rows(self, part: Original, end_offset: int) -> Rows:
+        """Return the batches of a live segment up to *end_offset*: behind it nobody looks for them."""
+        rows = self._rows_of_live(part)
+        return rows[rows[:, _BASE] <= end_offset]
+
+    def _rows_of_live(self, part: Original) -> Rows:
         """Return the batches of a live segment; those of the last one are kept, which replaces several."""
         if part not in self._live_rows:
-            rows = self._read(part)[0]
-            self._live_rows = {part: rows[rows[:, _BASE] <= end_offset]}
+            self._live_rows = {part: self._read(part)[0]}
         return self._live_rows[part]
 
     def _read(self, part: Original) -> tuple[Rows, int]:

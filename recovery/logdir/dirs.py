@@ -12,7 +12,7 @@ from recovery.broker.config import BrokerConfig, misspelled
 from recovery.broker.settings import Layer
 from recovery.errors import UnsafeError, UsageError
 from recovery.logdir.quarantine_place import possible_roots
-from recovery.read.file_system import absolute, is_folder, is_there, nearest
+from recovery.read.file_system import absolute, is_folder, is_same, is_there, nearest
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     CLEAN_SHUTDOWN_FILE,
@@ -197,14 +197,7 @@ def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[st
     metadata_dir = absolute(broker.metadata_log_dir)
     if metadata_dir in paths or not is_folder(metadata_dir):
         return paths
-    return paths if any(map(partial(_is_same_folder, metadata_dir), paths)) else (*paths, metadata_dir)
-
-
-def _is_same_folder(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False  # one of them goes offline
+    return paths if any(map(partial(is_same, metadata_dir), paths)) else (*paths, metadata_dir)
 
 
 def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...]) -> None:

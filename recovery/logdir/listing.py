@@ -16,7 +16,7 @@ from recovery.load.model import FileStat
 from recovery.logdir.user import BrokerUser, broker_user, mode_words, user_name
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.problem import Problem, Repair
-from recovery.read.file_system import is_there, open_file
+from recovery.read.file_system import is_read_only, is_there, open_file
 from segfmt.errors import FileNameError
 from segfmt.filenames import LOCK_FILE, FileKind, file_kind, is_written_to
 
@@ -130,15 +130,6 @@ def is_of_type(entry: os.DirEntry[str], test: Callable[[os.DirEntry[str]], bool]
         if error.errno == errno.ELOOP:
             return False
         raise
-
-
-def is_read_only(path: str) -> bool:
-    """Whether nothing can be written at *path*, by root either.
-
-    Raises:
-        OSError: it cannot be asked.
-    """
-    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _read_only(path: str, error: str) -> Problem:

@@ -19,7 +19,15 @@ from urllib.parse import quote
 
 from recovery.logdir.user import own_user
 from recovery.problem import Problem
-from recovery.read.file_system import OddFileError, is_folder, is_link, is_there, mount_of, nearest
+from recovery.read.file_system import (
+    OddFileError,
+    is_folder,
+    is_link,
+    is_read_only,
+    is_there,
+    mount_of,
+    nearest,
+)
 
 JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
 """Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
@@ -117,21 +125,18 @@ def write_problem(log_dir: str, quarantine_dir: str | None) -> Problem | None:
     place = nearest(root)
     if os.access(place, os.W_OK | os.X_OK) or not os.access(log_dir, os.W_OK):
         return None
-    is_read_only = bool(os.statvfs(place).f_flag & os.ST_RDONLY)
-    if not (is_read_only or own_user().lacks(os.stat(place), "wx")):
-        return (
-            None  # access(2) is "no" for whatever goes wrong, an I/O error as well: whoever writes meets that
-        )
+    is_frozen = is_read_only(place)
+    # access(2) is "no" for whatever goes wrong, an I/O error as well: whoever writes meets that.
+    if not (is_frozen or own_user().lacks(os.stat(place), "wx")):
+        return None
     why = (
-        "it lies on a file system that is mounted read-only"
-        if is_read_only
-        else "this user may not write there"
+        "it lies on a file system that is mounted read-only" if is_frozen else "this user may not write there"
     )
     return Problem(
         file=place,
         rule=f"what is replaced and cut could not be kept in quarantine: {why}",
         remedy="choose another place with --quarantine-dir, "
-        + ("or mount it read-write" if is_read_only else "or give the folder to the log dir's owner (chown)"),
+        + ("or mount it read-write" if is_frozen else "or give the folder to the log dir's owner (chown)"),
     )
 
 

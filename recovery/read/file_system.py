@@ -333,6 +333,23 @@ def is_local(path: str) -> bool:
     return _file_system_magic(path) not in _NETWORK_MAGICS
 
 
+def is_read_only(path: str) -> bool:
+    """Return whether nothing can be written at *path*, by root either.
+
+    Raises:
+        OSError: it cannot be asked.
+    """
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def is_same(path: str, other: str) -> bool:
+    """Return whether both lead to one file or folder; not where one of them cannot be looked at."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:
+        return False
+
+
 def keeps_inodes(path: str) -> bool:
     """Return whether a file below *path* is known by its inode, whatever is done to it.
 

@@ -153,11 +153,11 @@ def _chosen_in(
         one for one in log_dirs if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in roots[one])
     ]
     if not (entered or begun):
-        return {one: _chosen(one, roots[one], run) for one in log_dirs}
+        return {one: _chosen(one, roots[one], run, None) for one in log_dirs}
     wanted = {one: last for found in entered.values() for one, last in found.log_dirs.items()}
     wanted = {one: last for one, last in wanted.items() if one in roots and _has_run(roots[one], last)}
     return {
-        one: _chosen(one, roots[one], wanted.get(one))
+        one: _chosen(one, roots[one], wanted.get(one), entered.get(one))
         for one in log_dirs
         if one in wanted or one in entered or one in begun
     }
@@ -186,13 +186,14 @@ def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
         raise
 
 
-def _chosen(log_dir: str, roots: Sequence[str], run: str | None) -> list[_RunUndoing]:
+def _chosen(
+    log_dir: str, roots: Sequence[str], run: str | None, entered: EnteredUndo | None
+) -> list[_RunUndoing]:
     """Return the runs to take back, the newest first; an `undo` that was interrupted is finished as it was begun."""
     for root in roots:
         refuse_interrupted_recovery(log_dir, root)
     found = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
     found.sort(key=lambda one: run_order(one.run), reverse=True)
-    entered = entered_undo(log_dir)
     if (begun := _interrupted(log_dir, roots)) is not None:
         found = [begun, *(one for one in found if one.run != begun.run)]
         run = begun.last_run

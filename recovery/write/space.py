@@ -160,12 +160,13 @@ class SpaceLedger:
                 the first wait. Two that waited for each other's, or one for its own, would wait for ever.
         """
         places = self._places(plan, partition, quarantine, file_count)
+        is_on_log_dirs = places[0][0] == os.stat(log_dir).st_dev
         has_let_go = False
         while True:
             with self._changed:
                 problems = self._try_to_hold(partition, places)
                 if problems is not None:
-                    if not problems and places[0][0] == os.stat(log_dir).st_dev:
+                    if not problems and is_on_log_dirs:
                         self._needed[log_dir] = self._needed.get(log_dir, self._spare_bytes) + places[0][2]
                     return problems
                 if has_let_go:

@@ -53,12 +53,17 @@ def run(
     return Done(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
-def recover(sample: Sample, *arguments: str | os.PathLike[str], **options: Any) -> Done:
-    """Run `recover` on a sample's configuration, by its clock, with a JSON report."""
-    now = ("--now", str(sample.now_ms))
-    return run(
-        "recover", "-c", sample.config, *now, "--format", "json", "--progress", "none", *arguments, **options
+def arguments_of(sample: Sample, *more: object) -> list[str]:
+    """The command line that recovers a sample by its configuration and its clock, with a JSON report."""
+    clock = ("--now", sample.now_ms)
+    return list(
+        map(str, ("recover", "-c", sample.config, *clock, "--format", "json", "--progress", "none", *more))
     )
+
+
+def recover(sample: Sample, *arguments: str | os.PathLike[str], **options: Any) -> Done:
+    """Run that."""
+    return run(*arguments_of(sample, *map(os.fspath, arguments)), **options)
 
 
 def start(

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from recovery.engine.report import CUT_LEDGER
-from tests.cli.command import RECOVERY, Done, recover, run, run_unheard, start
+from tests.cli.command import RECOVERY, Done, arguments_of, recover, run, run_unheard, start
 from tests.cli.paused import resume, start_paused
 from tests.faults.states import MADE_STATES
 from tests.faults.told import Cuts, told_cuts
@@ -47,21 +47,6 @@ def sample(ram_path: Path) -> Sample:
         topic_configs=source.topic_configs,
         now_ms=source.now_ms,
     )
-
-
-def arguments_of(sample: Sample, *more: object) -> list[str]:
-    options = (
-        "recover",
-        "-c",
-        sample.config,
-        "--now",
-        sample.now_ms,
-        "--format",
-        "json",
-        "--progress",
-        "none",
-    )
-    return [*map(str, options), *map(str, more)]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import assert_one_line, recover
+from tests.cli.command import arguments_of, assert_one_line, recover
 from tests.cli.paused import resume, start_paused
 from tests.recovery.driving import footprint
 from tests.samples import LOCK, Sample, unpack
@@ -109,7 +109,3 @@ def test_a_dry_run_needs_no_right_to_write_the_lock(tmp_path: Path) -> None:
     lock.touch()
     os.chmod(lock, 0o444)
     assert recover(sample, "--dry-run").exit_code == 0
-
-
-def arguments_of(sample: Sample) -> tuple[object, ...]:
-    return ("recover", "-c", sample.config, "--now", sample.now_ms, "--progress", "none")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recovery.engine.report import CUT_LEDGER
-from tests.cli.command import assert_one_line, recover, run, run_unheard
+from tests.cli.command import arguments_of, assert_one_line, recover, run, run_unheard
 from tests.file_systems import read_only
 from tests.machine import MOUNTS, needs
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of
@@ -215,8 +215,7 @@ def test_segments_that_are_one_file_by_two_names(ram_path: Path) -> None:
 
 
 def test_what_a_repair_has_moved_is_told_until_somebody_hears_it(sample: Sample, folder: Path) -> None:
-    arguments = ("recover", "-c", str(sample.config), "--now", str(sample.now_ms), "--progress", "none")
-    run_unheard(*arguments, "--repair")
+    run_unheard(*arguments_of(sample, "--repair"))
     moved = ("backup", f"{PARTITION}/foo.log", f"{PARTITION}/leader-epoch-checkpoint")
     for options, is_told in ((["--dry-run"], True), ([], True), ([], False)):
         done = recover(sample, *options)
@@ -228,7 +227,6 @@ def test_what_a_repair_has_moved_is_told_until_somebody_hears_it(sample: Sample,
 
 
 def test_what_is_moved_back_is_not_told(sample: Sample, folder: Path) -> None:
-    arguments = ("recover", "-c", str(sample.config), "--now", str(sample.now_ms), "--progress", "none")
-    run_unheard(*arguments, "--repair")
+    run_unheard(*arguments_of(sample, "--repair"))
     assert run("undo", "-c", sample.config).exit_code == 0
     assert not (sample.log_dirs[0] / CUT_LEDGER).exists()
