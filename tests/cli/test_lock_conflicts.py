@@ -14,7 +14,7 @@ import pytest
 from tests.cli.command import arguments_of, assert_one_line, recover
 from tests.cli.paused import resume, start_paused
 from tests.recovery.driving import footprint
-from tests.samples import LOCK, Sample, unpack
+from tests.samples import LOCK, unpack
 
 HOLDER = """
 import fcntl, os, sys
