@@ -1,5 +1,6 @@
 """What the terminal shows, at which sizes; and that a terminal that goes away ends nothing."""
 
+import contextlib
 import io
 import json
 import logging
@@ -330,6 +331,18 @@ class TestTerminal:
         assert "Input/output error" in caplog.text
 
 
+def read_to_the_end(controller: int) -> str:
+    """What was written to a terminal that is closed by now.
+
+    The kernel hands it over in the pieces in which it was written; Linux ends it with EIO.
+    """
+    written = b""
+    with open(controller, "rb", buffering=0) as stream, contextlib.suppress(OSError):
+        while piece := stream.read(65536):
+            written += piece
+    return written.decode("utf-8")
+
+
 class TestOpenObservers:
     def test_none_without_metrics_is_nothing_at_all(self):
         with open_observers("none") as observers:
@@ -354,10 +367,9 @@ class TestOpenObservers:
                 notifier = Notifier(observers)
                 notifier(run_started())
                 notifier(RunFinished(exit_code=0))
-            written = os.read(controller, 65536).decode("utf-8")
         finally:
-            os.close(controller)
             os.close(terminal)
+        written = read_to_the_end(controller)
         assert ("\x1b[?25l" in written) is is_bar
         assert ("Recovered 2 log dirs" in written) is is_bar
         assert ("Loading logs" in written) is not is_bar
