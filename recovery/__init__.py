@@ -14,20 +14,32 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from recovery.check.api import verify as verify
+    from recovery.check.options import VerifyOptions as VerifyOptions
     from recovery.check.report import ScrubReport as ScrubReport
     from recovery.engine.api import recover as recover
+    from recovery.engine.options import RecoverOptions as RecoverOptions
     from recovery.engine.report import PartitionReport as PartitionReport
     from recovery.engine.report import RecoveryReport as RecoveryReport
 
 _PLACES = {
     "recover": "recovery.engine.api",
+    "RecoverOptions": "recovery.engine.options",
     "RecoveryReport": "recovery.engine.report",
     "PartitionReport": "recovery.engine.report",
     "verify": "recovery.check.api",
+    "VerifyOptions": "recovery.check.options",
     "ScrubReport": "recovery.check.report",
 }
 
-__all__ = ["PartitionReport", "RecoveryReport", "ScrubReport", "recover", "verify"]
+__all__ = [
+    "PartitionReport",
+    "RecoverOptions",
+    "RecoveryReport",
+    "ScrubReport",
+    "VerifyOptions",
+    "recover",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> object:

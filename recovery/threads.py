@@ -7,12 +7,18 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from recovery.errors import WorkerError
+from recovery.errors import UsageError, WorkerError
 
 MORE_THREADS = "allow more threads (ulimit -u, pids.max)"
 """The remedy where there are too few."""
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
+
+
+def refuse_wrong_thread_count(thread_count: int | None) -> None:
+    """Raise UsageError where so many threads are none; None leaves the number to somebody else."""
+    if thread_count is not None and thread_count < 1:
+        raise UsageError(f"--threads {thread_count}: expected at least 1")
 
 
 def is_started(thread: threading.Thread) -> bool:

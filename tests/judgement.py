@@ -393,7 +393,7 @@ def _wrong_accounts(sample: Sample, before: Trees, after: Trees, report: Recover
             *trees,
             one,
             log_start_offset=_log_start_offset(before[name], one.folder),
-            is_compacted=settings_of(sample)()(one.topic).is_compacted,
+            is_compacted=settings_of(sample)(one.topic).is_compacted,
         )
         found += [f"account: {name}/{one.folder}: {error}" for error in errors]
     return found

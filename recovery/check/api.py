@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.topic_configs import TopicConfigs, without_effect
-from recovery.check.choice import PartitionChoice
+from recovery.check.options import VerifyOptions
 from recovery.check.report import ScrubReport
-from recovery.check.run import ScrubRun, TopicFacts
+from recovery.check.run import BrokerFacts, ScrubRun, TopicFacts
 from recovery.errors import UsageError
-from recovery.logdir.dirs import find_broker_dirs, topics_in
+from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
 from recovery.read.file_system import absolute
-from recovery.read.rate_limit import refuse_wrong_rate
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer, Remark
 from segfmt.errors import FormatError
@@ -25,35 +25,20 @@ _COMPACT = "compact"
 
 def verify(
     log_dirs: Sequence[str] | None,
+    options: VerifyOptions | None = None,
     *,
-    config: Mapping[str, str] | None = None,
-    config_notes: Iterable[str] = (),
-    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
-    deep: bool = False,
-    threads: int | None = None,
-    max_bytes_per_second: int | None = None,
-    drop_cache: bool = False,
-    topics: Collection[str] = (),
-    partitions: Collection[str] = (),
-    now_ms: int | None = None,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
+    **changes: Any,  # noqa: ANN401 - the fields of VerifyOptions, whose types stand there alone
 ) -> ScrubReport:
     """Check every file of log dirs, beside a live broker as well, and change nothing.
 
     Args:
-        log_dirs: paths; None for those in *config*.
-        config: the broker's properties, as in its server.properties.
-        config_notes: what is to be said of the place they are from; notes of the run.
-        topic_configs: settings by topic; they win over those in the metadata log.
-        deep: open and parse every record.
-        threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
-        max_bytes_per_second: limit on reads over all threads together; None for none.
-        topics: only these; all by default.
-        partitions: only these folders ("orders-3"), besides *topics*.
-        now_ms: the clock by which producers expire, ms since 1970; None for now.
+        log_dirs: paths; None for those in the options' `config`.
+        options: None for the defaults.
         observers: told of all progress.
         stop: lets somebody else end the run.
+        changes: fields of `VerifyOptions` that differ from *options*: `verify(dirs, deep=True)`.
 
     Returns:
         One verdict a file; `exit_code` says it in a number.
@@ -62,13 +47,19 @@ def verify(
         UsageError: settings that Kafka does not accept; a log dir that is missing, relative, or named twice; a topic
             or partition that is in none of them.
     """
-    dirs = find_broker_dirs(log_dirs, config or {}, may_be_foreign=True)
+    options = replace(options or VerifyOptions(), **changes)
+    options.refuse_wrong_numbers()
+    dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
+    return ScrubRun(
+        dirs.log_dirs, options, _broker_facts(dirs, options), observers=observers, stop=stop
+    ).run()
+
+
+def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
+    """Return what is known of the broker, by its properties and its metadata log."""
     broker = dirs.broker
-    if threads is not None and threads < 1:
-        raise UsageError(f"--threads {threads}: expected at least 1")
-    refuse_wrong_rate(max_bytes_per_second)
-    overrides, topics_here = topic_configs or {}, topics_in(dirs.log_dirs)
-    texts = (*config_notes, *dirs.notes, *without_effect(overrides, topics_here))
+    overrides, topics_here = options.topic_configs or {}, topics_in(dirs.log_dirs)
+    texts = (*options.config_notes, *dirs.notes, *without_effect(overrides, topics_here))
     remarks = [Remark(text=text, level="warning") for text in texts]
     metadata = _metadata((absolute(broker.metadata_log_dir), *dirs.log_dirs), remarks)
     configs = TopicConfigs(
@@ -77,21 +68,13 @@ def verify(
         overrides=overrides,
     )
     remarks += _wrong_settings(configs, topics_here)
-    return ScrubRun(
-        dirs.log_dirs,
+    return BrokerFacts(
         topic_facts=lambda topic: _topic_facts(topic, configs, metadata),
-        choice=PartitionChoice(topics, partitions),
-        thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
-        bytes_per_second=max_bytes_per_second,
-        drops_cache=drop_cache,
-        is_deep=deep,
-        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
-        expiration_ms=broker.producer_id_expiration_ms,
-        observers=observers,
-        stop=stop,
-        remarks=remarks,
+        thread_count=options.threads or broker.recovery_threads_per_data_dir,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
         node_id=broker.node_id,
-    ).run()
+        remarks=tuple(remarks),
+    )
 
 
 def _wrong_settings(configs: TopicConfigs, topics: Iterable[str]) -> Iterator[Remark]:

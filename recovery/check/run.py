@@ -23,6 +23,7 @@ from recovery.check.facts import PartitionFacts
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import LocalFolder, read_folder
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
+from recovery.check.options import VerifyOptions
 from recovery.check.partition import PartitionScrub
 from recovery.check.report import ScrubReport
 from recovery.check.scrubbed_dir import ScrubbedDir, find_contradictions, kind_of, log_sizes
@@ -81,6 +82,25 @@ class TopicFacts:
     topic_id: UUID | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """What a verify goes by that is the broker's, and no option.
+
+    Attributes:
+        topic_facts: of a topic.
+        thread_count: threads for each log dir; they work in one pool.
+        producer_id_expiration_ms: `producer.id.expiration.ms`.
+        node_id: of the configuration, None where it has none.
+        remarks: what was found out so far, for the observers; notes of the run.
+    """
+
+    topic_facts: Callable[[str], TopicFacts]
+    thread_count: int
+    producer_id_expiration_ms: int = 86_400_000
+    node_id: int | None = None
+    remarks: tuple[Remark, ...] = ()
+
+
 @dataclass(slots=True, kw_only=True)
 class _Partition:
     """A partition in hand."""
@@ -97,47 +117,28 @@ class ScrubRun:
 
     Args:
         log_dirs: absolute paths.
-        topic_facts: of a topic.
-        choice: of the partitions to be checked; None: all.
-        thread_count: threads for each log dir; they work in one pool.
-        bytes_per_second: over all threads together, None for no limit.
-        drops_cache: whether what is read from disk leaves the page cache again.
-        is_deep: whether records are opened.
-        now_ms, expiration_ms: by which producers expire.
-        node_id: of the configuration, None where it has none.
+        broker: what is known of it.
+        limit: on reads, over all threads together; None for the options' own.
     """
 
     def __init__(
         self,
         log_dirs: Iterable[str],
+        options: VerifyOptions,
+        broker: BrokerFacts,
         *,
-        topic_facts: Callable[[str], TopicFacts],
-        choice: PartitionChoice | None = None,
-        thread_count: int = 2,
-        bytes_per_second: int | None = None,
-        drops_cache: bool = False,
-        is_deep: bool = False,
-        now_ms: int = 0,
-        expiration_ms: int = 86_400_000,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
-        remarks: Iterable[Remark] = (),
         limit: RateLimit | None = None,
-        node_id: int | None = None,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
-        self._node_id = node_id
-        self._topic_facts = topic_facts
-        self._choice = PartitionChoice() if choice is None else choice
-        self._threads_per_dir = thread_count
-        self._is_deep = is_deep
-        self._now_ms = now_ms
-        self._expiration_ms = expiration_ms
+        self._options = options
+        self._broker = broker
+        self._choice = PartitionChoice(options.topics, options.partitions)
+        self._now_ms = time.time_ns() // 1_000_000 if options.now_ms is None else options.now_ms
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
-        self._remarks = tuple(remarks)
-        self._limit = RateLimit(bytes_per_second, check=self._stop.check) if limit is None else limit
-        self._drops_cache = drops_cache
+        self._limit = limit or RateLimit(options.max_bytes_per_second, check=self._stop.check)
         self._one_at_a_time = threading.Lock()
         self._dirs: list[ScrubbedDir] = []
 
@@ -158,10 +159,10 @@ class ScrubRun:
             signal_number = error.signal_number
         report = ScrubReport(
             log_dirs=tuple(one.report() for one in self._dirs),
-            is_deep=self._is_deep,
+            is_deep=self._options.deep,
             duration_ms=round((time.monotonic() - started_s) * 1000),
             signal_number=signal_number,
-            notes=tuple(Note(level=remark.level, text=remark.text) for remark in self._remarks),
+            notes=tuple(Note(level=remark.level, text=remark.text) for remark in self._broker.remarks),
         )
         self._notify(RunFinished(exit_code=report.exit_code))
         return report
@@ -172,20 +173,20 @@ class ScrubRun:
         self._notify(
             RunStarted(
                 log_dirs=self._log_dirs,
-                threads_per_dir=self._threads_per_dir,
+                threads_per_dir=self._broker.thread_count,
                 dry_run=True,
                 is_scrub=True,
                 cpu_path=kernels.cpu_path,
                 kernel_origin=kernels.origin,
             )
         )
-        for remark in (*kernels.remarks, *self._remarks):
+        for remark in (*kernels.remarks, *self._broker.remarks):
             self._notify(remark)
         for log_dir in self._log_dirs:
             self._dirs.append(self._list(log_dir))
         if all(one.error is None for one in self._dirs):
             self._choice.refuse_missing(", ".join(self._log_dirs))
-        find_contradictions(self._dirs, node_id=self._node_id)
+        find_contradictions(self._dirs, node_id=self._broker.node_id)
         for one in self._dirs:
             if one.error is not None:
                 self._notify(LogDirOffline(log_dir=one.log_dir, error=one.error))
@@ -216,7 +217,7 @@ class ScrubRun:
 
     def facts(self, one: ScrubbedDir, folder: PartitionFolder) -> PartitionFacts:
         """Return what is known of a partition."""
-        topic = self._topic_facts(folder.topic)
+        topic = self._broker.topic_facts(folder.topic)
         was_cleaned = one.files.offset(CLEANER_OFFSET_CHECKPOINT, folder) is not None
         return PartitionFacts(
             path=os.path.join(one.log_dir, folder.name),
@@ -233,15 +234,15 @@ class ScrubRun:
             is_metadata_log=folder.topic == CLUSTER_METADATA_TOPIC,
             is_preallocated=topic.is_preallocated,
             segment_index_bytes=topic.segment_index_bytes,
-            is_deep=self._is_deep,
+            is_deep=self._options.deep,
             now_ms=self._now_ms,
-            expiration_ms=self._expiration_ms,
+            expiration_ms=self._broker.producer_id_expiration_ms,
         )
 
     # -- the work --------------------------------------------------------------------------------------------
 
     def _scrub_all(self) -> None:
-        thread_count = self._threads_per_dir * max(1, len(self._dirs))
+        thread_count = self._broker.thread_count * max(1, len(self._dirs))
         in_hand: deque[tuple[_Partition, Future[SegmentResult | Finding] | None]] = deque()
         pool = ThreadPool(thread_count, thread_name_prefix="log-scrub")
         try:
@@ -311,7 +312,7 @@ class ScrubRun:
             on_bytes=on_bytes,
             one_at_a_time=self._one_at_a_time,
         )
-        files = FolderSegmentFiles(task.folder, drops_cache=self._drops_cache)
+        files = FolderSegmentFiles(task.folder, drops_cache=self._options.drop_cache)
         try:
             return scrub_segment(task, reading, files)
         except OSError as error:

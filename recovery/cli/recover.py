@@ -21,6 +21,7 @@ from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
+    from recovery.engine.options import RecoverOptions
     from recovery.engine.report import RecoveryReport
 
 _EPILOG = """\
@@ -133,28 +134,31 @@ def _recover(arguments: argparse.Namespace, signals: Signals) -> RecoveryReport:
 
     stop = StopRequest()
     signals.forward_to(stop)
-    properties = properties_of(arguments)
-    topic_configs = topic_configs_of(arguments)
+    options = _options(arguments)
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
-        return recover(
-            log_dirs_of(arguments),
-            config=properties.values,
-            config_notes=properties.notes,
-            is_config_complete=arguments.config is not None,
-            topic_configs=topic_configs,
-            now_ms=arguments.now,
-            dry_run=arguments.dry_run,
-            handoff=arguments.handoff,
-            threads=arguments.threads,
-            quarantine_dir=arguments.quarantine_dir,
-            keep_deleted=arguments.keep_deleted,
-            force=arguments.force,
-            repair=arguments.repair,
-            restart=arguments.restart,
-            max_bytes_per_second=arguments.max_bytes_per_second,
-            drop_cache=arguments.drop_cache,
-            processes=arguments.processes,
-            observers=observers,
-            stop=stop,
-            acknowledge=False,
-        )
+        return recover(log_dirs_of(arguments), options, observers=observers, stop=stop)
+
+
+def _options(arguments: argparse.Namespace) -> RecoverOptions:
+    from recovery.engine.options import RecoverOptions
+
+    properties = properties_of(arguments)
+    return RecoverOptions(
+        config=properties.values,
+        config_notes=properties.notes,
+        is_config_complete=arguments.config is not None,
+        topic_configs=topic_configs_of(arguments),
+        now_ms=arguments.now,
+        dry_run=arguments.dry_run,
+        handoff=arguments.handoff,
+        threads=arguments.threads,
+        quarantine_dir=arguments.quarantine_dir,
+        keep_deleted=arguments.keep_deleted,
+        force=arguments.force,
+        repair=arguments.repair,
+        restart=arguments.restart,
+        max_bytes_per_second=arguments.max_bytes_per_second,
+        drop_cache=arguments.drop_cache,
+        processes=arguments.processes,
+        acknowledge=False,
+    )

@@ -20,6 +20,7 @@ from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
+    from recovery.check.options import VerifyOptions
     from recovery.check.report import ScrubReport
 
 _EPILOG = """\
@@ -84,19 +85,23 @@ def _verify(arguments: argparse.Namespace, signals: Signals) -> ScrubReport:
 
     stop = StopRequest()
     signals.forward_to(stop)
-    properties = properties_of(arguments)
+    options = _options(arguments)
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
-        return verify(
-            log_dirs_of(arguments),
-            config=properties.values,
-            config_notes=properties.notes,
-            topic_configs=topic_configs_of(arguments),
-            deep=arguments.deep,
-            threads=arguments.threads,
-            max_bytes_per_second=arguments.max_bytes_per_second,
-            drop_cache=arguments.drop_cache,
-            topics=arguments.topic,
-            partitions=arguments.partition,
-            observers=observers,
-            stop=stop,
-        )
+        return verify(log_dirs_of(arguments), options, observers=observers, stop=stop)
+
+
+def _options(arguments: argparse.Namespace) -> VerifyOptions:
+    from recovery.check.options import VerifyOptions
+
+    properties = properties_of(arguments)
+    return VerifyOptions(
+        config=properties.values,
+        config_notes=properties.notes,
+        topic_configs=topic_configs_of(arguments),
+        deep=arguments.deep,
+        threads=arguments.threads,
+        max_bytes_per_second=arguments.max_bytes_per_second,
+        drop_cache=arguments.drop_cache,
+        topics=arguments.topic,
+        partitions=arguments.partition,
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Literal
+from dataclasses import replace
+from typing import Any
 
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.config import (
@@ -16,9 +17,9 @@ from recovery.broker.config import (
 )
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TOPIC_CONFIG_OPTION, TopicConfigs, without_effect
-from recovery.engine.pool import Processes
+from recovery.engine.options import RecoverOptions
 from recovery.engine.report import RecoveryReport
-from recovery.engine.run import Engine
+from recovery.engine.run import BrokerFacts, Engine
 from recovery.errors import UsageError
 from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
 from recovery.logdir.identity import Identity, identify
@@ -28,7 +29,6 @@ from recovery.logdir.older_brokers import older_version, place_problems
 from recovery.logdir.quarantine_place import write_problem
 from recovery.problem import Problem
 from recovery.read.file_system import absolute, is_there
-from recovery.read.rate_limit import refuse_wrong_rate
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer, Remark
 from segfmt.errors import FormatError
@@ -39,53 +39,20 @@ _MOST_NAMED = 5
 
 def recover(
     log_dirs: Sequence[str] | None,
+    options: RecoverOptions | None = None,
     *,
-    config: Mapping[str, str] | None = None,
-    config_notes: Iterable[str] = (),
-    is_config_complete: bool | None = None,
-    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
-    now_ms: int | None = None,
-    dry_run: bool = False,
-    handoff: Literal["clean-shutdown", "recovery-point", "none"] = "clean-shutdown",
-    threads: int | None = None,
-    quarantine_dir: str | None = None,
-    keep_deleted: bool = False,
-    force: bool = False,
-    repair: bool = False,
-    restart: bool = False,
-    max_bytes_per_second: int | None = None,
-    drop_cache: bool = False,
-    processes: Processes = "auto",
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
-    acknowledge: bool = True,
+    **changes: Any,  # noqa: ANN401 - the fields of RecoverOptions, whose types stand there alone
 ) -> RecoveryReport:
     """Recover the log dirs of a stopped broker as a 4.3.1 broker would, and hand them back.
 
     Args:
-        log_dirs: paths; None for those in *config*.
-        config: the broker's properties, as in its server.properties.
-        config_notes: what is to be said of the place they are from; notes of the run.
-        is_config_complete: whether these are all of the broker's properties, so that what they leave out has Kafka's
-            default there; None for yes where the log dirs come from them. What is not known, and would decide
-            whether a log has a remote part, is assumed with a note, or its partition is refused.
-        topic_configs: settings by topic; they win over those in the metadata log.
-        now_ms: the clock by which producers expire, ms since 1970; None for now, or for that of an interrupted run.
-        dry_run: change nothing, say what would be done.
-        handoff: what the broker finds afterwards.
-        threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
-        quarantine_dir: where cut bytes go; None for a sibling of each log dir.
-        keep_deleted: whether `.deleted` files, the broker's own pending deletions, are kept in quarantine.
-        force: recover as after an unclean shutdown, whatever the markers say.
-        repair: first move to quarantine what keeps a broker from loading, where that costs no batch.
-        restart: forget what an interrupted run has done, and begin anew.
-        max_bytes_per_second: read no more of the `.log` files, all threads together; None for no limit.
-        drop_cache: what had to be read from disk leaves the page cache behind the reader.
-        processes: whether each log dir gets a process of its own: `auto` where there are so many logs that it pays,
-            `always` or `never`. With a limit on bytes a second there is one process.
+        log_dirs: paths; None for those in the options' `config`.
+        options: None for the defaults.
         observers: told of all progress, from the threads that make it.
         stop: lets somebody else end the run at the next safe place.
-        acknowledge: whether losses count as told once the report is returned; else `cut_ledger.acknowledge` says so.
+        changes: fields of `RecoverOptions` that differ from *options*: `recover(dirs, dry_run=True)`.
 
     Returns:
         What became of every partition; `exit_code` says it in a number.
@@ -96,63 +63,60 @@ def recover(
         UnsafeError: a folder is not a broker's, a separate metadata.log.dir cannot be locked, or an interrupted run
             had another configuration; nothing was changed.
     """
-    _refuse_wrong_numbers(threads, max_bytes_per_second)
-    dirs = find_broker_dirs(log_dirs, config or {}, quarantine_dir=quarantine_dir)
-    run_config, paths = dirs.broker, dirs.log_dirs
+    options = replace(options or RecoverOptions(), **changes)
+    options.refuse_wrong_numbers()
+    config = options.config or {}
+    dirs = find_broker_dirs(log_dirs, config, quarantine_dir=options.quarantine_dir)
+    options = replace(options, quarantine_dir=dirs.quarantine_dir)
     # Locked before the metadata log is read: a broker would still write to it.
-    with LogDirLocks(dirs.locked_dirs, dry_run=dry_run) as locks:
-        place = absolute(run_config.metadata_log_dir)
-        metadata_first = tuple(dict.fromkeys((place, *paths)))
-        known_place = run_config.metadata_log_dir if log_dirs is None else None
-        identity = identify(metadata_first, node_id=run_config.node_id, metadata_log_dir=known_place)
-        remarks = _warnings(*config_notes, *dirs.notes, *identity.notes)
-        # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
-        needed = {place} if log_dirs is None and topic_configs is None else set()
-        asked = (one for one in metadata_first if one in needed or one not in locks.offline)
-        topics_here = topics_in(paths)
-        metadata = _metadata(asked, topic_configs, topics_here=topics_here, remarks=remarks)
-        broker, topics = _settings(
-            run_config,
-            topic_configs,
-            metadata,
-            identity.node_id,
-            topics_here=topics_here,
-            is_config_complete=log_dirs is None if is_config_complete is None else is_config_complete,
-            remarks=remarks,
+    with LogDirLocks(dirs.locked_dirs, dry_run=options.dry_run) as locks:
+        broker = _broker_facts(
+            dirs, options, is_place_configured=log_dirs is None, offline=locks.offline.keys()
         )
-        return Engine(
-            paths,
-            settings=lambda: topics.settings_of,
-            thread_count=broker.recovery_threads_per_data_dir if threads is None else threads,
-            now_ms=now_ms,
-            producer_id_expiration_ms=broker.producer_id_expiration_ms,
-            handoff=handoff,
-            dry_run=dry_run,
-            quarantine_dir=dirs.quarantine_dir,
-            keep_deleted=keep_deleted,
-            force=force,
-            repair=repair,
-            problems=_problems(identity, dirs, metadata, config or {}, force=force),
-            restart=restart,
-            observers=observers,
-            stop=stop,
-            remarks=remarks,
-            locks=locks,
-            max_bytes_per_second=max_bytes_per_second,
-            drop_cache=drop_cache,
-            processes=processes,
-            acknowledge=acknowledge,
-        ).run()
+        return Engine(dirs.log_dirs, options, broker, locks, observers=observers, stop=stop).run()
+
+
+def _broker_facts(
+    dirs: BrokerDirs, options: RecoverOptions, *, is_place_configured: bool, offline: Collection[str]
+) -> BrokerFacts:
+    """Return what is known of the broker, by its properties, its metadata log and what lies in its log dirs.
+
+    Args:
+        is_place_configured: whether the log dirs, and the metadata log's, are those of the properties.
+        offline: log dirs that cannot be read.
+    """
+    config, topic_configs = options.config or {}, options.topic_configs
+    place = absolute(dirs.broker.metadata_log_dir)
+    metadata_first = tuple(dict.fromkeys((place, *dirs.log_dirs)))
+    known_place = dirs.broker.metadata_log_dir if is_place_configured else None
+    identity = identify(metadata_first, node_id=dirs.broker.node_id, metadata_log_dir=known_place)
+    remarks = _warnings(*options.config_notes, *dirs.notes, *identity.notes)
+    # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
+    needed = {place} if is_place_configured and topic_configs is None else set()
+    asked = (log_dir for log_dir in metadata_first if log_dir in needed or log_dir not in offline)
+    topics_here = topics_in(dirs.log_dirs)
+    metadata = _metadata(asked, topic_configs, topics_here=topics_here, remarks=remarks)
+    is_complete = options.is_config_complete
+    broker, topics = _settings(
+        dirs.broker,
+        topic_configs,
+        metadata,
+        identity.node_id,
+        topics_here=topics_here,
+        is_config_complete=is_place_configured if is_complete is None else is_complete,
+        remarks=remarks,
+    )
+    return BrokerFacts(
+        settings_of=topics.settings_of,
+        thread_count=options.threads or broker.recovery_threads_per_data_dir,
+        producer_id_expiration_ms=broker.producer_id_expiration_ms,
+        problems=_problems(identity, dirs, metadata, config, force=options.force),
+        remarks=tuple(remarks),
+    )
 
 
 def _warnings(*texts: str) -> list[Remark]:
     return [Remark(text=text, level="warning") for text in texts]
-
-
-def _refuse_wrong_numbers(threads: int | None, max_bytes_per_second: int | None) -> None:
-    if threads is not None and threads < 1:
-        raise UsageError(f"--threads {threads}: expected at least 1")
-    refuse_wrong_rate(max_bytes_per_second)
 
 
 def _problems(

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Literal, get_args
 
 from recovery.load.model import LogBounds, PartitionTask, RemovalKind
 from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import LOG_DIR_ITSELF, PartitionPlan, RemoveFile, SaveFile, WriteFile
 from recovery.read.file_system import is_file, is_link, is_there, look_at, read_small
+from recovery.watch.events import Handoff
 from segfmt.checkpoint import encode_offset_checkpoint
 from segfmt.clean_shutdown import encode_clean_shutdown
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-
-Handoff = Literal["clean-shutdown", "recovery-point", "none"]
-HANDOFF_CHOICES: tuple[Handoff, ...] = get_args(Handoff)
-
 
 TEMPORARY_CHECKPOINTS = (f"{RECOVERY_POINT_CHECKPOINT}.tmp", f"{LOG_START_OFFSET_CHECKPOINT}.tmp")
 HANDED_OVER_FILES = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEAN_SHUTDOWN_FILE)

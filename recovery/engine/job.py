@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from recovery.engine.options import RecoverOptions
 from recovery.engine.report import EarlierCut
 from recovery.logdir.inventory import LogDirInventory
-from recovery.watch.events import Handoff
 from segfmt.value_class import dataclass
 
 
@@ -15,30 +15,24 @@ class LogDirJob:
     """The recovery of one log dir.
 
     Attributes:
-        configuration: all that decides about bytes, by name: a run that is interrupted is gone on with under the same.
+        options: of the run; `quarantine_dir` is absolute.
+        configuration: all that decides about bytes, by name: an interrupted run is resumed under the same alone.
         now_ms: the clock by which producers expire.
         goes_on: whether a run was interrupted here that this one goes on with.
         thread_count: `num.recovery.threads.per.data.dir`.
-        quarantine_dir: `--quarantine-dir`.
         quarantine_run: name of this run's folder in quarantine, None where nothing is in it yet.
         repairs: what was repaired before, in words.
-        keep_deleted: whether pending deletions of the broker are kept in quarantine.
-        drops_cache: whether what is read from disk leaves the page cache again.
         earlier_cuts: what earlier runs have cut and not told.
     """
 
     inventory: LogDirInventory
+    options: RecoverOptions
     configuration: Mapping[str, str]
     now_ms: int
     goes_on: bool
     thread_count: int
-    handoff: Handoff
-    dry_run: bool
-    quarantine_dir: str | None
     quarantine_run: str | None
     repairs: tuple[str, ...]
-    keep_deleted: bool
-    drops_cache: bool
     earlier_cuts: tuple[EarlierCut, ...]
 
     @property

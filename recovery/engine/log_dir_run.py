@@ -13,12 +13,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from recovery.engine.committer import Committer
+from recovery.engine.context import RunContext
 from recovery.engine.cut_ledger import CutLedger, untold
 from recovery.engine.forecast import most_busy_threads
 from recovery.engine.groups import CommitGroup
@@ -42,22 +43,18 @@ from recovery.load.model import LogBounds, PartitionTask
 from recovery.plan.actions import WriteFile
 from recovery.problem import Note
 from recovery.read.file_system import is_local
-from recovery.read.partition_files import PartitionFiles
-from recovery.read.rate_limit import RateLimit
 from recovery.threads import start_threads
 from recovery.watch.events import (
     LogDirFinished,
     LogDirHandedOver,
     LogDirOffline,
-    Observer,
     PartitionFinished,
     PartitionStarted,
     Remark,
 )
-from recovery.watch.phases import Phases
 from recovery.write.apply import apply_partition
 from recovery.write.quarantine import Quarantine
-from recovery.write.space import SpaceLedger, free_bytes
+from recovery.write.space import free_bytes
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 
@@ -79,29 +76,16 @@ class LogDirRun:
         job: LogDirJob,
         journal: RunJournal,
         quarantine: Quarantine,
-        *,
-        space: SpaceLedger,
-        limit: RateLimit,
-        phases: Phases,
-        notify: Observer,
-        check_stop: Callable[[], None],
+        context: RunContext,
     ) -> None:
         inventory = job.inventory
         self._job = job
         self._inventory = inventory
         self._journal = journal
-        self._dry_run = job.dry_run
-        self._phases = phases
-        self._notify = notify
-        self._check_stop = check_stop
-        self._open_files = partial(
-            PartitionFiles,
-            limit=limit,
-            drops_cache=job.drops_cache,
-            spool_dir=None if job.dry_run else inventory.log_dir,
-        )
+        self._dry_run = job.options.dry_run
+        self._context = context
+        self._notify = context.notify
         self._quarantine = quarantine
-        self._space = space
         self._queue = _Queue(tasks=deque(inventory.tasks))
         self._changed = threading.Condition()
         self._may_map = is_local(inventory.log_dir)
@@ -137,9 +121,9 @@ class LogDirRun:
         error = self._queue.error
         if error is None:
             try:
-                self._check_stop()
+                self._context.stop.check()
                 check_all_ended(self._inventory, self._queue.results)
-                with self._phases.during("hand-over"):
+                with self._context.phases.during("hand-over"):
                     return self._hand_over()
             except (OSError, InterruptedRecoveryError) as failure:
                 error = failure
@@ -192,7 +176,7 @@ class LogDirRun:
         self._numbers.value = number
         paths = group.paths
         try:
-            with self._phases.during("write"):
+            with self._context.phases.during("write"):
                 results = group.finish()
             for result in results:
                 self._note_result(result)
@@ -200,7 +184,7 @@ class LogDirRun:
             self._note_error(error)
         finally:
             for path in paths:
-                self._space.release(path)
+                self._context.space.release(path)
 
     def _note_result(self, result: PartitionResult) -> None:
         with self._changed:
@@ -210,7 +194,7 @@ class LogDirRun:
     def _next_run(self) -> PartitionRun | None:
         """Return the next partition; help with the scans of others while there is none; None at the end."""
         while True:
-            self._check_stop()
+            self._context.stop.check()
             if self._numbers.group.is_full or not self._queue.tasks:
                 self._commit_later()
             with self._changed:
@@ -220,16 +204,13 @@ class LogDirRun:
                     task = self._queue.tasks.popleft()
                     run = PartitionRun(
                         task,
-                        self._notify,
+                        self._job,
                         self._journal,
+                        self._context,
                         may_map=self._may_map,
-                        keep_deleted=self._job.keep_deleted,
-                        open_files=self._open_files,
-                        phases=self._phases,
-                        check_stop=self._check_stop,
                         thread_num_of=lambda: int(getattr(self._numbers, "value", 0)),
                         reserve=partial(
-                            self._space.reserve,
+                            self._context.space.reserve,
                             os.path.join(task.log_dir, task.folder),
                             log_dir=task.log_dir,
                             quarantine=self._quarantine.root,
@@ -256,7 +237,7 @@ class LogDirRun:
             result = run.run(None if self._dry_run else self._quarantine, self._before_change, group)
         finally:
             if run.path not in group.paths:
-                self._space.release(run.path)
+                self._context.space.release(run.path)
             with self._changed:
                 self._queue.active.remove(run)
                 self._changed.notify_all()
@@ -332,7 +313,7 @@ class LogDirRun:
         plan = plan_handoff(
             self._inventory,
             logs,
-            handoff=self._job.handoff,
+            handoff=self._job.options.handoff,
             is_complete=is_complete,
             is_changed=is_changed and not is_handed_over,
         )
@@ -343,7 +324,9 @@ class LogDirRun:
         marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
         duration_ms = int((time.monotonic() - self._started_s) * 1000)
         earlier_cuts = self._untold_cuts()
-        self._notify(LogDirHandedOver(log_dir=log_dir, handoff=self._job.handoff, wrote_marker=marker))
+        self._notify(
+            LogDirHandedOver(log_dir=log_dir, handoff=self._job.options.handoff, wrote_marker=marker)
+        )
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         is_untouched = not is_changed and plan.is_empty and is_complete and not self._job.repairs
         return self._report(
@@ -351,7 +334,7 @@ class LogDirRun:
             marker=marker,
             partitions=self._partition_reports(),
             actions=(*self._job.repairs, *(f"write {name}" for name in written)),
-            needed_bytes=self._space.needed_bytes(log_dir),
+            needed_bytes=self._context.space.needed_bytes(log_dir),
             free_bytes=self._free_bytes,
             earlier_cuts=earlier_cuts,
         )

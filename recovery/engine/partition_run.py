@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from native.raw_scan import RawScan
+from recovery.engine.context import RunContext
 from recovery.engine.forecast import bytes_to_scan, is_kept, recovery_request
 from recovery.engine.groups import CommitGroup, may_share
+from recovery.engine.job import LogDirJob
 from recovery.engine.outcomes import PartitionResult
 from recovery.engine.partition_report import report_of, report_of_refused
 from recovery.engine.resume import RunJournal
@@ -35,14 +37,12 @@ from recovery.watch.events import (
     BytesScanned,
     CorruptionFound,
     IndexFileProblem,
-    Observer,
     PartitionStarted,
     Remark,
     SegmentRecovered,
     SegmentRecoveryStarted,
     SegmentsDeleted,
 )
-from recovery.watch.phases import Phases
 from recovery.write.apply import apply_partition, publish, unstage
 from recovery.write.quarantine import Quarantine
 
@@ -55,43 +55,40 @@ class PartitionRun:
     def __init__(
         self,
         task: PartitionTask,
-        notify: Observer,
+        job: LogDirJob,
         journal: RunJournal,
+        context: RunContext,
         *,
         may_map: bool,
-        keep_deleted: bool,
-        check_stop: Callable[[], None],
         thread_num_of: Callable[[], int],
-        phases: Phases,
-        reserve: Callable[[PartitionPlan], tuple[Problem, ...]] = lambda _: (),
-        open_files: Callable[..., PartitionFiles] = PartitionFiles,
+        reserve: Callable[[PartitionPlan], tuple[Problem, ...]],
     ) -> None:
         """Prepare, reading nothing.
 
         Args:
+            job: of the log dir.
             journal: of the log dir: what an interrupted run has done is not done again.
             may_map: whether the log dir is on a local file system.
-            keep_deleted: whether pending deletions of the broker are kept in quarantine.
-            check_stop: raises where the run is to end.
             thread_num_of: the number of the calling thread in its log dir.
-            phases: where the time is counted.
             reserve: sets space for a plan aside, or says why there is too little.
         """
         files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
         self._has_leftovers = len(files) < len(task.files)
         self._task = task = replace(task, files=files) if self._has_leftovers else task
-        self._notify = notify
+        self._options = job.options
         self._journal = journal
-        self._check_stop = check_stop
-        self._keep_deleted = keep_deleted
+        self._context = context
+        self._notify = context.notify
         self._thread_num_of = thread_num_of
-        self._phases = phases
         self._reserve = reserve
         self._path = os.path.join(task.log_dir, task.folder)
         self._unflushed = [] if journal.is_committed(task.folder) else unflushed_segments(task)
-        self._files = open_files(
+        self._files = PartitionFiles(
             self._path,
             task.settings,
+            limit=context.limit,
+            drops_cache=self._options.drop_cache,
+            spool_dir=None if self._options.dry_run else task.log_dir,
             mappable={file for file, _, _ in self._unflushed[:-1]} if may_map else (),
             on_bytes=self._on_bytes,
         )
@@ -124,7 +121,7 @@ class PartitionRun:
 
     def read_part(self, part: Original) -> bytes:
         """Return the bytes of a part."""
-        self._check_stop()
+        self._context.stop.check()
         return self._files.read_part(part)
 
     def is_zero(self, part: Original) -> bool:
@@ -209,7 +206,7 @@ class PartitionRun:
 
     def _read(self, request: ScanRequest) -> RawScan:
         try:
-            with self._phases.during("scan"):
+            with self._context.phases.during("scan"):
                 return self._files.scan(request)
         except MemoryError as error:  # the fold would not know which file it was
             raise _refusal_for_memory(request.part.file) from error
@@ -254,7 +251,7 @@ class PartitionRun:
         if self._journal.is_committed(self._task.folder):
             return self._finish_committed(quarantine)
         try:
-            with self._phases.during("fold"):
+            with self._context.phases.during("fold"):
                 outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
@@ -264,7 +261,7 @@ class PartitionRun:
             return self._refused(_refusal_for_memory(self._task.folder), started_s)
         finally:
             self.scans.cancel()
-        with self._phases.during("plan"):
+        with self._context.phases.during("plan"):
             plan = self._plan(outcome)
         # Nothing is written then, not even into the journal.
         is_passed_over = plan.is_empty and not self._is_recovered()
@@ -286,7 +283,7 @@ class PartitionRun:
             unstage(self._path)
         if is_passed_over:
             return result([])
-        with self._phases.during("write"):
+        with self._context.phases.during("write"):
             if not plan.is_empty:
                 before_change()
             if may_share(plan):
@@ -317,7 +314,7 @@ class PartitionRun:
         """Return what to do in the folder."""
         if self._is_left_alone():
             return PartitionPlan(folder=self._task.folder, saves=(), actions=())
-        return plan_partition(self._task, outcome, self.read, keep_deleted=self._keep_deleted)
+        return plan_partition(self._task, outcome, self.read, keep_deleted=self._options.keep_deleted)
 
     def _is_left_alone(self) -> bool:
         """Whether the folder waits for its deletion (`-delete`) in a log dir that was shut down cleanly.
@@ -344,7 +341,7 @@ class PartitionRun:
             self._notify(Remark(text=warning, level="warning", log_dir=log_dir, partition=partition))
 
     def _on_bytes(self, scanned_bytes: int) -> None:
-        self._check_stop()
+        self._context.stop.check()
         if scanned_bytes:
             self._notify(
                 BytesScanned(

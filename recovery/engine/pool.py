@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from recovery.engine.context import RunContext
 from recovery.engine.job import LogDirJob
 from recovery.engine.log_dir_run import LogDirRun
+from recovery.engine.options import Processes
 from recovery.engine.report import LogDirReport
 from recovery.engine.resume import RunJournal
 from recovery.errors import WorkerError
@@ -30,7 +32,6 @@ from recovery.write.quarantine import Quarantine
 from recovery.write.space import SpaceLedger
 from recovery.write.space_share import SpaceShare
 
-Processes = Literal["auto", "always", "never"]
 _MANY_FILES = 2_000
 """Some hundred logs: half a second of work, where a process takes a third of one to start."""
 
@@ -135,24 +136,16 @@ class Pool:
             quarantines: by log dir.
         """
         jobs = tuple(jobs)
-        limit = RateLimit(self._max_bytes_per_second, check=self._stop.check)
-        space = SpaceLedger(
-            dry_run=any(job.dry_run for job in jobs), log_dir_count=len(jobs), check_stop=self._stop.check
+        is_dry = any(job.options.dry_run for job in jobs)
+        context = RunContext(
+            notify=self._notify,
+            phases=self._phases,
+            stop=self._stop,
+            limit=RateLimit(self._max_bytes_per_second, check=self._stop.check),
+            space=SpaceLedger(dry_run=is_dry, log_dir_count=len(jobs), check_stop=self._stop.check),
         )
         return self._run(
-            [
-                LogDirRun(
-                    job,
-                    journals[job.log_dir],
-                    quarantines[job.log_dir],
-                    space=space,
-                    limit=limit,
-                    phases=self._phases,
-                    notify=self._notify,
-                    check_stop=self._stop.check,
-                )
-                for job in jobs
-            ]
+            [LogDirRun(job, journals[job.log_dir], quarantines[job.log_dir], context) for job in jobs]
         )
 
     def run_in_processes(self, jobs: Sequence[LogDirJob], locks: Iterable[int]) -> list[LogDirReport]:

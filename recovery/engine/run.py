@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import field, replace
 from functools import partial
 
 from recovery.engine.cut_ledger import CutLedger, acknowledge
 from recovery.engine.forecast import bytes_to_scan, segments_to_recover
-from recovery.engine.handoff import Handoff
 from recovery.engine.job import LogDirJob
 from recovery.engine.log_dir_ends import log_count, offline_report
-from recovery.engine.pool import Pool, Processes, wants_processes
+from recovery.engine.options import RecoverOptions
+from recovery.engine.pool import Pool, wants_processes
 from recovery.engine.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
 from recovery.engine.resume import RunJournal
 from recovery.engine.survey import survey_log_dirs
@@ -38,6 +38,26 @@ from recovery.watch.phases import Phases
 from recovery.write.quarantine import Quarantine
 from recovery.write.undo_notice import refuse_unfinished_undo
 from recovery.write.write_back import held_file_systems
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """What a run goes by that is the broker's, and no option.
+
+    Attributes:
+        settings_of: the settings of a topic's logs.
+        thread_count: threads for each log dir.
+        producer_id_expiration_ms: `producer.id.expiration.ms`.
+        problems: by log dir, why it may not be touched.
+        remarks: what was found out so far, for the observers; notes of the run.
+    """
+
+    settings_of: Callable[[str], LogSettings]
+    thread_count: int
+    producer_id_expiration_ms: int = 86_400_000
+    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
 
 
 class Engine:
@@ -45,72 +65,29 @@ class Engine:
 
     Args:
         log_dirs: absolute paths.
-        locked_dirs: further dirs to lock, a separate metadata.log.dir.
-        settings: returns the settings of a topic's logs; called once the locks are held.
-        thread_count: `num.recovery.threads.per.data.dir`.
-        now_ms: the clock by which producers expire; None for that of the interrupted run, else now.
-        restart: forget what an interrupted run has done.
-        force: recover as after an unclean shutdown, whatever the markers say.
-        problems: why log dirs may not be touched, as far as the caller knows.
-        repair: first move away what keeps a broker from loading, where that costs no batch.
-        remarks: what the caller found out before, for the observers; notes of the run.
-        locks: on all these dirs, where the caller holds them already.
-        max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit.
-        drop_cache: whether what is read from disk leaves the page cache again.
-        processes: whether each log dir gets a process of its own: where that pays, wherever it can be, or never.
-        acknowledge: whether to return the report is to tell of its cuts; who prints it acknowledges it then.
+        options: `quarantine_dir` is absolute; what the broker's settings decide where they say nothing is in *broker*.
+        broker: what is known of it.
+        locks: on the log dirs, and on a separate metadata.log.dir.
     """
 
     def __init__(
         self,
         log_dirs: Iterable[str],
+        options: RecoverOptions,
+        broker: BrokerFacts,
+        locks: LogDirLocks,
         *,
-        locked_dirs: Iterable[str] = (),
-        settings: Callable[[], Callable[[str], LogSettings]],
-        thread_count: int,
-        now_ms: int | None = None,
-        producer_id_expiration_ms: int = 86_400_000,
-        handoff: Handoff = "clean-shutdown",
-        dry_run: bool = False,
-        quarantine_dir: str | None = None,
-        keep_deleted: bool = False,
-        force: bool = False,
-        repair: bool = False,
-        problems: Mapping[str, tuple[Problem, ...]] | None = None,
-        restart: bool = False,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
-        remarks: Iterable[Remark] = (),
-        locks: LogDirLocks | None = None,
-        max_bytes_per_second: int | None = None,
-        drop_cache: bool = False,
-        processes: Processes = "auto",
-        acknowledge: bool = True,
     ) -> None:
         self._log_dirs = tuple(log_dirs)
-        self._locked_dirs = tuple(dict.fromkeys((*self._log_dirs, *locked_dirs)))
-        self._settings = settings
-        self._thread_count = thread_count
-        self._now_ms = now_ms
-        self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._handoff: Handoff = handoff
-        self._dry_run = dry_run
-        self._quarantine_dir = quarantine_dir
-        self._keep_deleted = keep_deleted
-        self._force = force
-        self._repair = repair
-        self._problems = problems or {}
-        self._quarantines: dict[str, Quarantine] = {}
-        self._repairs: dict[str, tuple[str, ...]] = {}
-        self._restart = restart
+        self._options = options
+        self._broker = broker
+        self._locks = locks
         self._notify = Notifier(observers)
         self._stop = StopRequest() if stop is None else stop
-        self._remarks = tuple(remarks)
-        self._locks = locks
-        self._max_bytes_per_second = max_bytes_per_second
-        self._drop_cache = drop_cache
-        self._processes = processes
-        self._acknowledge = acknowledge
+        self._quarantines: dict[str, Quarantine] = {}
+        self._repairs: dict[str, tuple[str, ...]] = {}
         self._phases = Phases()
         self._offline: dict[str, LogDirOfflineError] = {}
         self._journals: dict[str, RunJournal] = {}
@@ -136,30 +113,27 @@ class Engine:
             self._notify(RunFinished(exit_code=code))
             raise
         self._notify(RunFinished(exit_code=report.exit_code))
-        if self._acknowledge:
-            acknowledge(report, is_locked=self._locks is not None)
+        if self._options.acknowledge:
+            acknowledge(report, is_locked=True)
         return report
 
     def _run(self) -> RecoveryReport:
         started_s = time.monotonic()
-        own_locks = LogDirLocks(self._locked_dirs, dry_run=self._dry_run)
-        with (
-            own_locks if self._locks is None else nullcontext(self._locks) as locks,
-            held_file_systems(() if self._dry_run else places_of(self._log_dirs, self._quarantine_dir)),
-        ):
-            self._take_offline(locks)
+        is_dry = self._options.dry_run
+        with held_file_systems(() if is_dry else places_of(self._log_dirs, self._options.quarantine_dir)):
+            self._take_offline()
             now_ms = self._open_journals()
             kernels = start_kernels()
             self._notify(
                 RunStarted(
                     log_dirs=self._log_dirs,
-                    threads_per_dir=self._thread_count,
-                    dry_run=self._dry_run,
+                    threads_per_dir=self._broker.thread_count,
+                    dry_run=self._options.dry_run,
                     cpu_path=kernels.cpu_path,
                     kernel_origin=kernels.origin,
                 )
             )
-            for remark in (*kernels.remarks, *self._remarks):
+            for remark in (*kernels.remarks, *self._broker.remarks):
                 self._notify(remark)
             for log_dir, error in self._offline.items():
                 self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
@@ -169,13 +143,13 @@ class Engine:
                     if self._is_clock_obsolete:
                         now_ms = self._clock()
                         inventories = [self._at(now_ms, inventory) for inventory in inventories]
-                reports = self._recover(inventories, now_ms, locks, kernels)
+                reports = self._recover(inventories, now_ms, kernels)
             finally:
                 for journal in self._journals.values():
                     journal.close()
         order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
         return RecoveryReport(
-            dry_run=self._dry_run,
+            dry_run=self._options.dry_run,
             now_ms=now_ms,
             cpu_path=kernels.cpu_path,
             kernel_origin=kernels.origin,
@@ -190,13 +164,16 @@ class Engine:
             phases=self._phases.times(),
             notes=tuple(
                 Note(level=remark.level, text=remark.text)
-                for remark in (*(one for one in kernels.remarks if one.level != "info"), *self._remarks)
+                for remark in (
+                    *(one for one in kernels.remarks if one.level != "info"),
+                    *self._broker.remarks,
+                )
             ),
         )
 
-    def _take_offline(self, locks: LogDirLocks) -> None:
+    def _take_offline(self) -> None:
         """Leave out the log dirs that cannot be locked for an I/O error. Kafka: LogManager.lockLogDirs."""
-        for log_dir, error in locks.offline.items():
+        for log_dir, error in self._locks.offline.items():
             if log_dir not in self._log_dirs:
                 is_denied = isinstance(error.error, PermissionError)
                 remedy = ". Remedy: let this user write there" if is_denied else ""
@@ -213,16 +190,18 @@ class Engine:
             if log_dir in self._offline:
                 continue
             try:
-                refuse_unfinished_undo(log_dir, self._quarantine_dir)
+                refuse_unfinished_undo(log_dir, self._options.quarantine_dir)
                 self._journals[log_dir] = RunJournal(
                     log_dir,
-                    quarantine_dir=self._quarantine_dir,
-                    dry_run=self._dry_run,
-                    is_forgotten=self._restart,
+                    quarantine_dir=self._options.quarantine_dir,
+                    dry_run=self._options.dry_run,
+                    is_forgotten=self._options.restart,
                 )
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
-        for log_dir, journal in [*self._journals.items()] if self._restart else ():  # once none is refused
+        for log_dir, journal in (
+            [*self._journals.items()] if self._options.restart else ()
+        ):  # once none is refused
             try:
                 journal.abandon()
             except OSError as error:
@@ -232,8 +211,8 @@ class Engine:
 
     def _clock(self) -> int:
         """Return the clock of the run: the one it was given, else that of an interrupted run that it goes on with."""
-        if self._now_ms is not None:
-            return self._now_ms
+        if self._options.now_ms is not None:
+            return self._options.now_ms
         begun = [journal.now_ms for journal in self._journals.values() if journal.now_ms is not None]
         return begun[0] if begun else time.time_ns() // 1_000_000
 
@@ -244,7 +223,6 @@ class Engine:
         return replace(inventory, tasks=tuple(replace(task, now_ms=now_ms) for task in inventory.tasks))
 
     def _list_log_dirs(self, now_ms: int) -> list[LogDirInventory]:
-        settings_of = self._settings()
         for log_dir in self._log_dirs:
             with suppress(OSError):  # it goes offline for that
                 for move in CutLedger(log_dir).moves():
@@ -253,16 +231,16 @@ class Engine:
             [log_dir for log_dir in self._log_dirs if log_dir not in self._offline],
             partial(
                 list_log_dir,
-                settings_of=settings_of,
+                settings_of=self._broker.settings_of,
                 now_ms=now_ms,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-                ignores_marker=self._force,
+                producer_id_expiration_ms=self._broker.producer_id_expiration_ms,
+                ignores_marker=self._options.force,
                 remote_metadata=RemoteMetadata(self._log_dirs),
             ),
-            known=self._problems,
-            repair_into=self._quarantine_of if self._repair else None,
+            known=self._broker.problems,
+            repair_into=self._quarantine_of if self._options.repair else None,
             before_repair=self._check_configuration,
-            dry_run=self._dry_run,
+            dry_run=self._options.dry_run,
         )
         self._repairs = survey.repairs
         for log_dir, lines in survey.repairs.items():
@@ -303,7 +281,9 @@ class Engine:
         try:
             resumed = self._resumed(inventory)
             self._quarantine_of(inventory.log_dir)
-            self._earlier_cuts[inventory.log_dir] = CutLedger(inventory.log_dir).settle(dry_run=self._dry_run)
+            self._earlier_cuts[inventory.log_dir] = CutLedger(inventory.log_dir).settle(
+                dry_run=self._options.dry_run
+            )
         except OSError as error:
             self._note_offline(inventory.log_dir, LogDirOfflineError(inventory.log_dir, error))
             return None
@@ -318,7 +298,7 @@ class Engine:
         if log_dir not in self._quarantines:
             journal = self._journals[log_dir]
             self._quarantines[log_dir] = Quarantine(
-                log_dir, root=self._quarantine_dir, run=journal.run, on_created=journal.note_run
+                log_dir, root=self._options.quarantine_dir, run=journal.run, on_created=journal.note_run
             )
         return self._quarantines[log_dir]
 
@@ -327,7 +307,7 @@ class Engine:
         journal = self._journals[inventory.log_dir]
         if not journal.is_begun:
             return inventory
-        resumed, objection = journal.review(inventory, self._configuration(inventory), self._now_ms)
+        resumed, objection = journal.review(inventory, self._configuration(inventory), self._options.now_ms)
         text = "going on with the run that was interrupted"
         if objection is not None:
             text = f"a run was interrupted here, but {objection}: beginning anew"
@@ -343,15 +323,13 @@ class Engine:
     def _check_configuration(self, inventory: LogDirInventory) -> None:
         """Refuse to go on with an interrupted run under another configuration; nothing was changed so far."""
         journal = self._journals[inventory.log_dir]
-        journal.check_configuration(inventory, self._configuration(inventory), self._now_ms)
+        journal.check_configuration(inventory, self._configuration(inventory), self._options.now_ms)
 
     def _configuration(self, inventory: LogDirInventory) -> dict[str, str]:
         """Return all that decides about bytes, by name."""
         return {
-            "--handoff": self._handoff,
-            "--keep-deleted": str(self._keep_deleted).lower(),
-            "--force": str(self._force).lower(),
-            "producer.id.expiration.ms": str(self._producer_id_expiration_ms),
+            **self._options.deciding(),
+            "producer.id.expiration.ms": str(self._broker.producer_id_expiration_ms),
             **{f"settings of {task.topic_partition.topic}": str(task.settings) for task in inventory.tasks},
         }
 
@@ -359,34 +337,30 @@ class Engine:
         run_folder = self._quarantine_of(inventory.log_dir).run_folder
         return LogDirJob(
             inventory=inventory,
+            options=self._options,
             configuration=self._configuration(inventory),
             now_ms=now_ms,
             goes_on=self._journals[inventory.log_dir].is_begun,
-            thread_count=self._thread_count,
-            handoff=self._handoff,
-            dry_run=self._dry_run,
-            quarantine_dir=self._quarantine_dir,
+            thread_count=self._broker.thread_count,
             quarantine_run=None if run_folder is None else os.path.basename(run_folder),
             repairs=self._repairs.get(inventory.log_dir, ()),
-            keep_deleted=self._keep_deleted,
-            drops_cache=self._drop_cache,
             earlier_cuts=self._earlier_cuts[inventory.log_dir],
         )
 
     def _recover(
-        self, inventories: list[LogDirInventory], now_ms: int, locks: LogDirLocks, kernels: KernelStart
+        self, inventories: list[LogDirInventory], now_ms: int, kernels: KernelStart
     ) -> list[LogDirReport]:
         jobs = [self._job(inventory, now_ms) for inventory in inventories]
         pool = Pool(
             notify=self._notify,
             phases=self._phases,
             stop=self._stop,
-            max_bytes_per_second=self._max_bytes_per_second,
+            max_bytes_per_second=self._options.max_bytes_per_second,
         )
         # Kernels that are in no cache would be compiled by each process, and a limit holds over one.
-        may_be_others = kernels.origin != "memory" and self._max_bytes_per_second is None
-        descriptors = locks.inheritable if may_be_others else None
-        if descriptors is None or not wants_processes(jobs, self._processes):
+        may_be_others = kernels.origin != "memory" and self._options.max_bytes_per_second is None
+        descriptors = self._locks.inheritable if may_be_others else None
+        if descriptors is None or not wants_processes(jobs, self._options.processes):
             return pool.run_in_threads(jobs, self._journals, self._quarantines)
         self._notify(Remark(text=f"one process for each of {len(jobs)} log dirs"))
         for job in jobs:

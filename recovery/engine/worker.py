@@ -17,6 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from traceback import format_exception
 
+from recovery.engine.context import RunContext
 from recovery.engine.job import LogDirJob
 from recovery.engine.log_dir_run import LogDirRun
 from recovery.engine.report import LogDirReport
@@ -143,7 +144,7 @@ def _work(task: WorkerTask, phases: Phases, sender: _Sender, stop: StopRequest) 
     start_kernels()
     run, journal = open_run(job, share=share, phases=phases, notify=sender.notify, stop=stop)
     try:
-        with quick_switches(), held_file_systems(places_of([job.log_dir], job.quarantine_dir)):
+        with quick_switches(), held_file_systems(places_of([job.log_dir], job.options.quarantine_dir)):
             run.start()
             return run.join()
     except BaseException:
@@ -158,8 +159,12 @@ def open_run(
     job: LogDirJob, *, share: SpaceShare, phases: Phases, notify: Observer, stop: StopRequest
 ) -> tuple[LogDirRun, RunJournal]:
     """Return the run of a job whose journal nobody has open, and that journal, which is to be closed behind it."""
+    options = job.options
     journal = RunJournal(
-        job.log_dir, quarantine_dir=job.quarantine_dir, dry_run=job.dry_run, is_forgotten=not job.goes_on
+        job.log_dir,
+        quarantine_dir=options.quarantine_dir,
+        dry_run=options.dry_run,
+        is_forgotten=not job.goes_on,
     )
     if job.goes_on:
         journal.review(
@@ -168,19 +173,14 @@ def open_run(
     else:
         journal.discard()  # a dry run that begins anew has left it there
     quarantine = Quarantine(
-        job.log_dir, root=job.quarantine_dir, run=job.quarantine_run, on_created=journal.note_run
+        job.log_dir, root=options.quarantine_dir, run=job.quarantine_run, on_created=journal.note_run
     )
-    run = LogDirRun(
-        job,
-        journal,
-        quarantine,
-        space=SpaceLedger(dry_run=job.dry_run, log_dir_count=share.count, check_stop=stop.check, share=share),
-        limit=RateLimit(None, check=stop.check),
-        phases=phases,
-        notify=notify,
-        check_stop=stop.check,
+    space = SpaceLedger(
+        dry_run=options.dry_run, log_dir_count=share.count, check_stop=stop.check, share=share
     )
-    return run, journal
+    limit = RateLimit(None, check=stop.check)
+    context = RunContext(notify=notify, phases=phases, stop=stop, limit=limit, space=space)
+    return LogDirRun(job, journal, quarantine, context), journal
 
 
 def _receive_signals(connection: Connection, stop: StopRequest) -> None:

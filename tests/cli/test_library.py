@@ -6,12 +6,15 @@ import inspect
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import recovery
 from recovery.engine.log_dir_run import LogDirRun
+from recovery.engine.options import RecoverOptions
 from recovery.engine.partition_run import PartitionRun
 from recovery.engine.report import LogDirReport
 from recovery.errors import LogDirLockedError, UsageError
@@ -22,14 +25,8 @@ from tests.recovery.driving import footprint
 from tests.samples import MARKER, differences, tree_of, unpack
 
 
-def test_the_signature_is_the_documented_one() -> None:
-    parameters = inspect.signature(recovery.recover).parameters
-    assert next(iter(parameters)) == "log_dirs"
-    assert {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    } == {
+def test_the_options_are_the_documented_ones() -> None:
+    assert {field.name: getattr(RecoverOptions(), field.name) for field in fields(RecoverOptions)} == {
         "config": None,
         "config_notes": (),
         "is_config_complete": None,
@@ -47,9 +44,30 @@ def test_the_signature_is_the_documented_one() -> None:
         "drop_cache": False,
         "processes": "auto",
         "acknowledge": True,
-        "observers": (),
-        "stop": None,
     }
+    assert [*inspect.signature(recovery.recover).parameters] == [
+        "log_dirs",
+        "options",
+        "observers",
+        "stop",
+        "changes",
+    ]
+
+
+@pytest.mark.parametrize("call", [recovery.recover, recovery.verify])
+def test_an_option_that_there_is_not(call: Callable[..., object], tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="dryrun"):
+        call([str(tmp_path)], dryrun=True)
+
+
+def test_options_and_changes_of_them(tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    before = tree_of(sample.root)
+    options = recovery.RecoverOptions(config=sample.properties, now_ms=sample.now_ms, threads=1)
+    log_dirs = list(map(str, sample.log_dirs))
+    assert recovery.recover(log_dirs, options, dry_run=True).dry_run
+    assert tree_of(sample.root) == before
+    assert not recovery.recover(log_dirs, options).dry_run
 
 
 def test_it_leaves_the_tree_that_the_command_line_leaves(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 from recovery.engine.report import RecoveryReport
-from recovery.engine.run import Engine
 from recovery.load.model import LogSettings
 from tests.fuzz.choices import Choices
 from tests.fuzz.log_dirs import INDEX_INTERVAL_BYTES, MARKER, NOW_MS, SEGMENT_INDEX_BYTES, make_log_dir
@@ -23,6 +22,7 @@ from tests.recovery.driving import (
     own_leftovers,
     quarantine_of,
 )
+from tests.recovery.engine_run import run_engine
 from tests.samples import tree_of
 
 _SETTINGS = LogSettings(index_interval_bytes=INDEX_INTERVAL_BYTES, segment_index_bytes=SEGMENT_INDEX_BYTES)
@@ -30,13 +30,7 @@ _SETTINGS = LogSettings(index_interval_bytes=INDEX_INTERVAL_BYTES, segment_index
 
 def recover(log_dir: Path, *, dry_run: bool = False) -> RecoveryReport:
     """Recover one log dir with small indexes."""
-    return Engine(
-        [str(log_dir)],
-        settings=lambda: lambda _topic: _SETTINGS,
-        thread_count=1,
-        now_ms=NOW_MS,
-        dry_run=dry_run,
-    ).run()
+    return run_engine([log_dir], lambda _topic: _SETTINGS, thread_count=1, now_ms=NOW_MS, dry_run=dry_run)
 
 
 @functools.cache

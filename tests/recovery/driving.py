@@ -14,13 +14,13 @@ from typing import Any
 import crcmod.predefined
 
 from recovery.engine.report import CUT_LEDGER, RecoveryReport
-from recovery.engine.run import Engine
 from recovery.load.model import LogSettings
 from recovery.logdir.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
 from recovery.plan.actions import (
     TEMPORARY_SUFFIX,
 )
 from recovery.write.undo_notice import UNDO_NOTICE
+from tests.recovery.engine_run import run_engine
 from tests.samples import LOCK, HugeFile, Sample, content_of
 
 _crc32c = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
@@ -28,7 +28,7 @@ _crc32c = crcmod.predefined.mkPredefinedCrcFun("crc-32c")
 _LEAST_BATCH_BYTES = 26  # a message of magic 0 without key and value
 
 
-def settings_of(sample: Sample) -> Callable[[], Callable[[str], LogSettings]]:
+def settings_of(sample: Sample) -> Callable[[str], LogSettings]:
     """The settings of the sample's topics, as an `Engine` asks for them."""
     broker = sample.properties
 
@@ -52,24 +52,22 @@ def settings_of(sample: Sample) -> Callable[[], Callable[[str], LogSettings]]:
             is_compacted="compact" in own.get("cleanup.policy", "delete"),
         )
 
-    return lambda: of
+    return of
 
 
 def recover(
     sample: Sample,
     log_dirs: Iterable[Path] | None = None,
     *,
-    thread_count: int = 2,
-    settings_of_topics: Callable[[], Callable[[str], LogSettings]] | None = None,
+    settings_of_topics: Callable[[str], LogSettings] | None = None,
     **options: Any,
 ) -> RecoveryReport:
     """Recover *log_dirs* (all of the sample's unless given) as the sample's broker would."""
-    return Engine(
-        [str(log_dir) for log_dir in (sample.log_dirs if log_dirs is None else log_dirs)],
-        settings=settings_of(sample) if settings_of_topics is None else settings_of_topics,
-        thread_count=thread_count,
+    return run_engine(
+        sample.log_dirs if log_dirs is None else log_dirs,
+        settings_of(sample) if settings_of_topics is None else settings_of_topics,
         **({"now_ms": sample.now_ms} | options),
-    ).run()
+    )
 
 
 def footprint(root: Path) -> dict[str, tuple[int, ...]]:

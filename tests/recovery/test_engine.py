@@ -11,14 +11,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from recovery.engine import log_dir_handoff, log_dir_run, partition_run
+from recovery.engine.api import recover
 from recovery.engine.report import CUT_LEDGER, RecoveryReport
-from recovery.engine.run import Engine
 from recovery.errors import LogDirLockedError
 from recovery.load.model import LogSettings
 from recovery.read import partition_files as source
@@ -33,6 +33,7 @@ from recovery.watch.events import (
     SegmentRecovered,
 )
 from tests.recovery.driving import footprint, log_bytes, lost_batches, own_leftovers, quarantine_of
+from tests.recovery.engine_run import run_engine
 from tests.recovery.memory import METADATA, Folded, name, partition
 from tests.recovery.test_lock import other_process
 from tests.recovery.test_partition import flipped, segment, three_segments
@@ -53,8 +54,7 @@ def log_dir(path: Path, **partitions: dict[str, bytes]) -> Path:
 
 
 def run(*dirs: Path, **options: object) -> RecoveryReport:
-    defaults = {"settings": lambda: lambda topic: SETTINGS, "thread_count": 2, "now_ms": 0}
-    return Engine([str(path) for path in dirs], **(defaults | options)).run()
+    return run_engine(dirs, lambda topic: SETTINGS, **({"now_ms": 0} | options))
 
 
 def damaged() -> dict[str, bytes]:
@@ -150,15 +150,20 @@ class TestPlainRun:
         assert not report.log_dirs[0].marker
         assert (one / RECOVERY_POINTS).exists() == (handoff == "recovery-point")
 
-    def test_settings_are_asked_for_once_the_locks_are_held(self, tmp_path: Path) -> None:
+    def test_the_metadata_log_is_looked_for_once_the_locks_are_held(
+        self, tmp_path: Path, monkeypatch
+    ) -> None:
         one = log_dir(tmp_path / "d1", t_0=three_segments())
+        (one / RECOVERY_POINTS).write_text("0\n0\n")
+        answers = []
 
-        def settings() -> Callable[[str], LogSettings]:
+        def find(_log_dirs: Iterable[str]) -> None:
             with other_process(one / ".lock") as answer:
-                assert answer == "refused"
-            return lambda topic: SETTINGS
+                answers.append(answer)
 
-        assert run(one, settings=settings).exit_code == 0
+        monkeypatch.setattr("recovery.engine.api.find_metadata_folder", find)
+        assert recover([str(one)]).exit_code == 0
+        assert answers == ["refused"]
 
     def test_a_marker_is_gone_before_anything_in_its_dir_changes(self, tmp_path: Path, monkeypatch) -> None:
         one = log_dir(tmp_path / "d1", t_0=Folded(three_segments()).tree)
@@ -422,15 +427,14 @@ class TestStopRequest:
         one = log_dir(tmp_path / "d1", t_0=damaged())
         script = """
 import os, signal, sys
-from recovery.engine.run import Engine
 from recovery.stop_request import StopRequest
 from recovery.load.model import LogSettings
+from tests.recovery.engine_run import run_engine
 stop = StopRequest()
 signal.signal(signal.SIGTERM, lambda number, frame: stop.request(number))
 press = lambda event: os.kill(os.getpid(), signal.SIGTERM)
-engine = Engine([sys.argv[1]], settings=lambda: lambda topic: LogSettings(), thread_count=2, now_ms=0,
-                stop=stop, observers=[press])
-sys.exit(engine.run().exit_code)
+report = run_engine([sys.argv[1]], lambda topic: LogSettings(), now_ms=0, stop=stop, observers=[press])
+sys.exit(report.exit_code)
 """
         child = subprocess.run([sys.executable, "-c", script, str(one)], capture_output=True, timeout=120)
         assert child.returncode == 143, child.stderr

@@ -37,10 +37,10 @@ from tests.samples import MARKER, differences, tree_of, unpack
 
 PROGRAM = """
 import sys
-from recovery.engine.run import Engine
 from recovery.load.model import LogSettings
+from tests.recovery.engine_run import run_engine
 settings = LogSettings(index_interval_bytes=100, segment_index_bytes=4096)
-Engine(sys.argv[1:], settings=lambda: lambda topic: settings, thread_count=2, now_ms=0, processes="always").run()
+run_engine(sys.argv[1:], lambda topic: settings, now_ms=0, processes="always")
 """
 """What `run` does, in a process that can be killed."""
 

@@ -274,8 +274,8 @@ class TestAnother:
         before = tree_of(begun.root)
         settings = settings_of(begun)
 
-        def others() -> Callable[[str], LogSettings]:
-            return lambda topic: replace(settings()(topic), index_interval_bytes=1)
+        def others(topic: str) -> LogSettings:
+            return replace(settings(topic), index_interval_bytes=1)
 
         with pytest.raises(UnsafeError, match=r"settings of .* then, .* now.*--restart"):
             recover(begun, settings_of_topics=others)

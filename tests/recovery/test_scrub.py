@@ -12,7 +12,8 @@ import pytest
 import recovery.check.segment_files
 from recovery.check.api import verify
 from recovery.check.finding import REMEDIES
-from recovery.check.run import ScrubRun, TopicFacts
+from recovery.check.options import VerifyOptions
+from recovery.check.run import BrokerFacts, ScrubRun, TopicFacts
 from recovery.errors import UsageError
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
@@ -571,7 +572,8 @@ class TestRateLimit:
         clock = Clock()
         log_dirs = [str(log_dir) for log_dir in samples["stopped"].log_dirs]
         limit = RateLimit(100_000, clock=clock, sleep=clock.sleep)
-        report = ScrubRun(log_dirs, topic_facts=lambda _: TopicFacts(), thread_count=4, limit=limit).run()
+        broker = BrokerFacts(topic_facts=lambda _: TopicFacts(), thread_count=4)
+        report = ScrubRun(log_dirs, VerifyOptions(), broker, limit=limit).run()
         assert report.checked_bytes > 100_000
         limit.take(1)
         assert clock() >= report.checked_bytes / 100_000 - 1e-6

@@ -298,7 +298,7 @@ class TestSeveralRuns:
                 [victim.log_dir],
                 quarantine_dir=place,
                 force=True,
-                settings_of_topics=lambda settings=settings: lambda _topic: settings,
+                settings_of_topics=lambda _topic, settings=settings: settings,
             )
             runs.append(os.path.basename(report.log_dirs[0].quarantine or ""))
             if len(runs) == 1:

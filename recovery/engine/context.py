@@ -1,0 +1,29 @@
+"""What the log dirs that one process recovers have in common."""
+
+from __future__ import annotations
+
+from recovery.read.rate_limit import RateLimit
+from recovery.stop_request import StopRequest
+from recovery.watch.events import Observer
+from recovery.watch.phases import Phases
+from recovery.write.space import SpaceLedger
+from segfmt.value_class import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """Handed down whole, from the pool to each partition.
+
+    Attributes:
+        notify: tells the observers.
+        phases: where the time is counted.
+        stop: ends the work early; threads look at it between windows and between partitions.
+        limit: on reads of `.log` files, over all threads together.
+        space: what plans have set aside on each file system.
+    """
+
+    notify: Observer
+    phases: Phases
+    stop: StopRequest
+    limit: RateLimit
+    space: SpaceLedger
