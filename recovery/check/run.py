@@ -44,7 +44,7 @@ from recovery.watch.events import (
     LogDirOffline,
     LogDirStarted,
     Observer,
-    PartitionFinished,
+    PartitionChecked,
     PartitionStarted,
     Remark,
     RunFinished,
@@ -174,8 +174,8 @@ class ScrubRun:
             RunStarted(
                 log_dirs=self._log_dirs,
                 threads_per_dir=self._broker.thread_count,
+                command="verify",
                 dry_run=True,
-                is_scrub=True,
                 cpu_path=kernels.cpu_path,
                 kernel_origin=kernels.origin,
             )
@@ -370,22 +370,15 @@ class ScrubRun:
             self._notify(
                 Remark(text=text, level="error", log_dir=one.log_dir, partition=partition.folder.name)
             )
-        last = [result.last_offset for result in partition.results if result.last_offset is not None]
         self._notify(
-            PartitionFinished(
+            PartitionChecked(
                 log_dir=one.log_dir,
                 partition=partition.folder.name,
                 thread_num=0,
-                status="unchanged",
-                log_start_offset=scrub.files.base_offsets[0] if scrub.files.base_offsets else 0,
-                log_end_offset=last[-1] + 1 if last else 0,
                 segment_count=len(partition.results),
-                truncated_bytes=0,
-                truncated_batches=0,
-                duration_ms=0,
+                finding_count=len(worst),
                 finished_count=one.finished_count,
                 log_count=len(one.partitions),
-                reason=f"{len(worst)} findings" if worst else "",
             )
         )
 

@@ -114,7 +114,11 @@ class ArchiveRun:
         self._store: Store = open_archive(options.url, files_from)
         self._layout: Layout = layout_of(self._store, options.layout, options.keys)
         self._options = replace(options, layout=self._layout.name)
-        self._progress = ArchiveProgress(Notifier(observers), self._store.url)
+        self._progress = ArchiveProgress(
+            Notifier(observers),
+            self._store.url,
+            "archive recover" if command == "recover" else "archive verify",
+        )
         self._stop = StopRequest() if stop is None else stop
         self._cores = _core_count(spark) if cores is None else cores
         self._choice = PartitionChoice() if choice is None else choice

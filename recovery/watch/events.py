@@ -11,7 +11,9 @@ The order a driver keeps:
         PartitionStarted       one for each log, from the thread that owns it
           SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in fold order
           CorruptionFound, SegmentsDeleted, IndexFileProblem           when there is damage
-        PartitionFinished      one for each log, after its plan is applied, also when refused or failed
+          SegmentsLeft           where only whole tasks are heard of
+        PartitionFinished      one for each log, after its plan is applied, also when refused or failed;
+                               PartitionChecked from the commands that recover nothing
       CutByEarlierRun*         what earlier runs have cut, or found missing, and not told
       LogDirHandedOver         checkpoints and marker are written
       LogDirFinished | LogDirOffline
@@ -32,6 +34,7 @@ from segfmt.value_class import dataclass
 UNSTAMPED = -1
 """The value of both times of an event that no notifier has seen yet."""
 
+Command = Literal["recover", "verify", "archive verify", "archive recover"]
 PartitionStatus = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 Handoff = Literal["clean-shutdown", "recovery-point", "none"]
 Level = Literal["info", "warning", "error"]
@@ -55,18 +58,19 @@ class RunStarted(Timed):
     """A run begins; the log dirs are locked and nothing is read yet.
 
     Attributes:
-        log_dirs: absolute paths, in the order configured.
+        log_dirs: absolute paths, in the order configured; of an archive its URL.
+        command: what runs. Only `recover` sends `PartitionFinished` and what belongs to it, the others
+            `PartitionChecked`.
         threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers are 0 to this less one.
-        dry_run: whether the run stops before it writes.
-        is_scrub: whether it only verifies: every segment is read, and none is recovered.
+        dry_run: whether the run writes nothing.
         cpu_path: how checksums are computed: portable, sse42-pclmul or avx512-vpclmul.
         kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
     """
 
     log_dirs: tuple[str, ...]
     threads_per_dir: int
+    command: Command = "recover"
     dry_run: bool = False
-    is_scrub: bool = False
     cpu_path: str = ""
     kernel_origin: str = ""
 
@@ -148,6 +152,15 @@ class SegmentRecovered(Timed):
     base_offset: int
     size_bytes: int
     valid_bytes: int
+    remaining_segments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsLeft(Timed):
+    """So many segments are left of what a thread has in hand, a task of an archive."""
+
+    log_dir: str
+    thread_num: int
     remaining_segments: int
 
 
@@ -245,6 +258,26 @@ class PartitionFinished(Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChecked(Timed):
+    """A log is read and judged, and left as it is.
+
+    Attributes:
+        segment_count: segments that were read.
+        finding_count: of damage, and of what could not be read; None where it is known at the end alone.
+        finished_count: i of "(i/N completed in D)", this log included.
+        log_count: N of the same.
+    """
+
+    log_dir: str
+    partition: str
+    thread_num: int
+    segment_count: int
+    finding_count: int | None
+    finished_count: int
+    log_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CutByEarlierRun(Timed):
     """An earlier run has cut a log, or missed offsets in it, and was killed before it told, or nobody got its report.
 
@@ -321,10 +354,12 @@ Event = (
     | SegmentRecoveryStarted
     | BytesScanned
     | SegmentRecovered
+    | SegmentsLeft
     | CorruptionFound
     | SegmentsDeleted
     | IndexFileProblem
     | PartitionFinished
+    | PartitionChecked
     | CutByEarlierRun
     | LogDirHandedOver
     | LogDirFinished

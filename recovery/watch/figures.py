@@ -2,14 +2,31 @@
 
 from typing import Literal, get_args
 
-from recovery.watch.events import PartitionStatus
+from recovery.watch.events import Command, PartitionStatus
 from segfmt.value_class import dataclass
 
-RunState = Literal["waiting", "listing", "recovering", "complete", "incomplete", "interrupted", "failed"]
-"""waiting for RunStarted; listing the log dirs; recovering; then how it ended, by the exit code."""
+RunState = Literal[
+    "waiting", "listing", "recovering", "verifying", "complete", "incomplete", "interrupted", "failed"
+]
+"""waiting for RunStarted; listing the log dirs; recovering or verifying; then how it ended, by the exit code."""
 
+LogStatus = PartitionStatus | Literal["checked", "damaged"]
+"""How a log ended: as `PartitionFinished` has it; of `PartitionChecked`, whether anything was found."""
+
+DOING: dict[Command, str] = {
+    "recover": "Recovering",
+    "verify": "Verifying",
+    "archive verify": "Verifying",
+    "archive recover": "Recovering",
+}
+DONE: dict[Command, str] = {
+    "recover": "Recovered",
+    "verify": "Verified",
+    "archive verify": "Verified",
+    "archive recover": "Recovered",
+}
 RUN_STATES: tuple[RunState, ...] = get_args(RunState)
-PARTITION_STATUSES: tuple[PartitionStatus, ...] = get_args(PartitionStatus)
+LOG_STATUSES: tuple[LogStatus, ...] = (*get_args(PartitionStatus), "checked", "damaged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +68,7 @@ class LogDirValues:
     recovered_bytes: int
     truncated_bytes: int
     truncated_batches: int
-    partitions: dict[PartitionStatus, int]
+    partitions: dict[LogStatus, int]
     bytes_per_second: float | None
     eta_seconds: float | None
     threads: dict[int, str]
@@ -73,6 +90,7 @@ class GaugeValues:
     """
 
     state: RunState
+    command: Command
     dry_run: bool
     log_dirs: tuple[LogDirValues, ...]
     bytes_per_second: float | None

@@ -20,6 +20,7 @@ from typing import assert_never
 
 from recovery.watch.events import (
     BytesScanned,
+    Command,
     CorruptionFound,
     CutByEarlierRun,
     Event,
@@ -28,6 +29,7 @@ from recovery.watch.events import (
     LogDirHandedOver,
     LogDirOffline,
     LogDirStarted,
+    PartitionChecked,
     PartitionFinished,
     PartitionStarted,
     Remark,
@@ -36,6 +38,7 @@ from recovery.watch.events import (
     SegmentRecovered,
     SegmentRecoveryStarted,
     SegmentsDeleted,
+    SegmentsLeft,
 )
 from recovery.watch.figures import GaugeValues, LogDirValues, RunState
 from recovery.watch.log_dir_progress import LogDirProgress
@@ -56,6 +59,7 @@ class Gauges:
     def __init__(self) -> None:
         self._lock = Lock()
         self._state: RunState = "waiting"
+        self._command: Command = "recover"
         self._dry_run = False
         self._threads_per_dir = 0
         self._log_dirs: dict[str, LogDirProgress] = {}
@@ -83,7 +87,7 @@ class Gauges:
             case RunStarted():
                 self._start(event)
             case LogDirStarted():
-                self._state = "recovering"
+                self._state = "verifying" if self._command.endswith("verify") else "recovering"
                 self._scanned.start(event.monotonic_s)
                 self._log_dir(event.log_dir).start(event)
             case PartitionStarted():
@@ -95,9 +99,15 @@ class Gauges:
             case SegmentRecovered():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).recover_segment(event)
+            case SegmentsLeft():
+                self._last_progress_ms = event.now_ms
+                self._log_dir(event.log_dir).remaining_segments[event.thread_num] = event.remaining_segments
             case PartitionFinished():
                 self._last_progress_ms = event.now_ms
                 self._log_dir(event.log_dir).finish_log(event)
+            case PartitionChecked():
+                self._last_progress_ms = event.now_ms
+                self._log_dir(event.log_dir).finish_check(event)
             case CutByEarlierRun():
                 self._log_dir(event.log_dir).count_earlier_cut(event)
             case LogDirHandedOver():
@@ -124,6 +134,7 @@ class Gauges:
 
     def _start(self, event: RunStarted) -> None:
         self._state = "listing"
+        self._command = event.command
         self._dry_run = event.dry_run
         self._threads_per_dir = event.threads_per_dir
         self._started_ms = event.now_ms
@@ -146,6 +157,7 @@ class Gauges:
         until_s = monotonic_s if self._finished_s is None else self._finished_s
         return GaugeValues(
             state=self._state,
+            command=self._command,
             dry_run=self._dry_run,
             log_dirs=log_dirs,
             bytes_per_second=0.0 if has_ended else self._scanned.per_second(monotonic_s),

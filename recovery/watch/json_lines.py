@@ -13,7 +13,14 @@ import time
 from dataclasses import fields
 from typing import Any, TextIO, get_args
 
-from recovery.watch.events import BytesScanned, Event, Level, PartitionFinished, RunFinished
+from recovery.watch.events import (
+    BytesScanned,
+    Event,
+    Level,
+    PartitionChecked,
+    PartitionFinished,
+    RunFinished,
+)
 from recovery.watch.figures import GaugeValues, LogDirValues
 from recovery.watch.gauges import Gauges
 
@@ -60,7 +67,9 @@ class JsonLines:
             self._print_progress(event)  # the last figures, so that RunFinished is the last line
         if not isinstance(event, BytesScanned):
             self._print(event_fields(event))
-        if isinstance(event, (BytesScanned, PartitionFinished)) and self._is_time(event.monotonic_s):
+        if isinstance(event, (BytesScanned, PartitionFinished, PartitionChecked)) and self._is_time(
+            event.monotonic_s
+        ):
             self._print_progress(event)
 
     def say(self, text: str, level: Level = "info") -> None:

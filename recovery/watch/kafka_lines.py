@@ -22,6 +22,7 @@ from dataclasses import field
 
 from recovery.watch.events import (
     BytesScanned,
+    Command,
     CorruptionFound,
     CutByEarlierRun,
     Event,
@@ -31,6 +32,7 @@ from recovery.watch.events import (
     LogDirHandedOver,
     LogDirOffline,
     LogDirStarted,
+    PartitionChecked,
     PartitionFinished,
     PartitionStarted,
     Remark,
@@ -39,7 +41,9 @@ from recovery.watch.events import (
     SegmentRecovered,
     SegmentRecoveryStarted,
     SegmentsDeleted,
+    SegmentsLeft,
 )
+from recovery.watch.figures import DOING, DONE
 from segfmt.filenames import format_offset
 from segfmt.value_class import dataclass
 
@@ -84,35 +88,22 @@ class KafkaLines:
         self._started_s = 0.0
         self._log_count = 0
         self._dry_run = False
-        self._is_scrub = False
+        self._command: Command = "recover"
         self._unclean_log_dirs: list[str] = []
 
     def lines(self, event: Event) -> Iterator[Line]:
         """Yield the lines of *event*; most have one, the finer ones none."""
         match event:
-            case RunStarted(is_scrub=True):
-                self._is_scrub = True
-                self._started_s = event.monotonic_s
-                yield Line(f"Verifying logs in log dirs {_array_buffer(event.log_dirs)}")
-            case LogDirStarted() if self._is_scrub:
-                self._log_count += event.log_count
-                fields = {"segments": event.segment_count, "bytes": event.bytes_total}
-                yield Line(f"Verifying {event.log_count} logs in {event.log_dir}", fields=fields)
-            case PartitionFinished() if self._is_scrub:
-                yield _partition_verified(event)
             case RunStarted():
+                self._command = event.command
                 self._started_s = event.monotonic_s
                 self._dry_run = event.dry_run
-                facts: dict[str, Field] = {"dry_run": True} if event.dry_run else {}
-                if event.cpu_path:
-                    facts |= {"cpu_path": event.cpu_path, "kernels": event.kernel_origin}
-                text = f"Loading logs from log dirs {_array_buffer(event.log_dirs)}"
-                yield Line(text, fields=facts)
+                yield _run_started(event)
             case LogDirStarted():
                 self._log_count += event.log_count
                 if event.log_count and not event.had_clean_shutdown:
                     self._unclean_log_dirs.append(event.log_dir)
-                yield _log_dir_started(event)
+                yield _log_dir_started(event, self._command)
             case SegmentRecoveryStarted():
                 yield _segment_started(event)
             case CorruptionFound():
@@ -123,6 +114,8 @@ class KafkaLines:
                 yield _index_file_problem(event)
             case PartitionFinished():
                 yield _partition_finished(event)
+            case PartitionChecked():
+                yield _partition_checked(event, self._command)
             case CutByEarlierRun():
                 yield Line(event.text, "warning", {"log_dir": event.log_dir, "partition": event.partition})
             case LogDirHandedOver():
@@ -134,21 +127,20 @@ class KafkaLines:
                 yield Line(event.text, event.level, _place(event))
             case RunFinished():
                 yield self._run_finished(event)
-            case PartitionStarted() | BytesScanned() | SegmentRecovered() | LogDirFinished():
+            case PartitionStarted() | BytesScanned() | SegmentRecovered() | SegmentsLeft() | LogDirFinished():
                 pass  # Kafka has no words for these
 
     def _run_finished(self, event: RunFinished) -> Line:
         """Kafka says nothing after a fatal error or a kill; we say how it ended."""
         fields: dict[str, Field] = {"exit_code": event.exit_code}
-        if self._is_scrub:
+        duration_ms = round((event.monotonic_s - self._started_s) * 1000)
+        if self._command != "recover":
             level: Level = "info" if event.exit_code == 0 else "warning"
-            duration_ms = round((event.monotonic_s - self._started_s) * 1000)
-            return Line(f"Verified {self._log_count} logs in {duration_ms}ms", level, fields)
+            return Line(f"{DONE[self._command]} {self._log_count} logs in {duration_ms}ms", level, fields)
         if event.exit_code in (130, 143):
             return Line("Interrupted; start the same command again to go on.", "warning", fields)
         if event.exit_code in (1, 3):
             return Line("Recovery ended early.", "error", fields)
-        duration_ms = round((event.monotonic_s - self._started_s) * 1000)
         dirs = self._unclean_log_dirs
         unclean = f" (unclean log dirs = {_array_buffer(dirs)})" if dirs else ""
         return Line(f"Loaded {self._log_count} logs in {duration_ms}ms{unclean}", fields=fields)
@@ -158,7 +150,19 @@ def _array_buffer(log_dirs: list[str] | tuple[str, ...]) -> str:
     return f"ArrayBuffer({', '.join(log_dirs)})"
 
 
-def _log_dir_started(event: LogDirStarted) -> Line:
+def _run_started(event: RunStarted) -> Line:
+    if event.command != "recover":
+        return Line(f"{DOING[event.command]} logs in log dirs {_array_buffer(event.log_dirs)}")
+    facts: dict[str, Field] = {"dry_run": True} if event.dry_run else {}
+    if event.cpu_path:
+        facts |= {"cpu_path": event.cpu_path, "kernels": event.kernel_origin}
+    return Line(f"Loading logs from log dirs {_array_buffer(event.log_dirs)}", fields=facts)
+
+
+def _log_dir_started(event: LogDirStarted, command: Command) -> Line:
+    if command != "recover":
+        fields = {"segments": event.segment_count, "bytes": event.bytes_total}
+        return Line(f"{DOING[command]} {event.log_count} logs in {event.log_dir}", fields=fields)
     if event.log_count == 0:
         return Line(f"No logs found to be loaded in {event.log_dir}")
     if event.had_clean_shutdown:
@@ -258,11 +262,13 @@ def _partition_finished(event: PartitionFinished) -> Line:
     )
 
 
-def _partition_verified(event: PartitionFinished) -> Line:
+def _partition_checked(event: PartitionChecked, command: Command) -> Line:
     where = os.path.join(event.log_dir, event.partition)
     done = f"({event.finished_count}/{event.log_count} completed in {event.log_dir})"
-    text = f"Verified {where} with {event.segment_count} segments {done}"
-    return Line(text, "warning" if event.reason else "info", {"found": event.reason} if event.reason else {})
+    text = f"{DONE[command]} {where} with {event.segment_count} segments {done}"
+    if event.finding_count:
+        return Line(text, "warning", {"found": f"{event.finding_count} findings"})
+    return Line(text)
 
 
 def _handed_over(event: LogDirHandedOver) -> Line:

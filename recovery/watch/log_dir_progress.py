@@ -9,12 +9,12 @@ from recovery.watch.events import (
     BytesScanned,
     CutByEarlierRun,
     LogDirStarted,
+    PartitionChecked,
     PartitionFinished,
     PartitionStarted,
-    PartitionStatus,
     SegmentRecovered,
 )
-from recovery.watch.figures import LogDirValues
+from recovery.watch.figures import LogDirValues, LogStatus
 from recovery.watch.pace import Pace
 
 LOG_WORK_BYTES = 8 << 20
@@ -62,7 +62,7 @@ class LogDirProgress:
     remaining_segments: dict[int, int] = field(default_factory=dict)
     threads: dict[int, str] = field(default_factory=dict)
     logs: dict[str, _Log] = field(default_factory=dict)
-    partitions: dict[PartitionStatus, int] = field(default_factory=dict)
+    partitions: dict[LogStatus, int] = field(default_factory=dict)
     scanned: Pace = field(default_factory=Pace)
     work: Pace = field(default_factory=Pace)
 
@@ -99,7 +99,17 @@ class LogDirProgress:
             log.recovered_segments += 1
 
     def finish_log(self, event: PartitionFinished) -> None:
-        """Count a log off, with all of its share: what a cut or a refusal leaves out is not waited for."""
+        """Count a log off, and what was cut off it."""
+        self._finish_log(event, event.status)
+        self.truncated_bytes += event.truncated_bytes
+        self.truncated_batches += event.truncated_batches
+
+    def finish_check(self, event: PartitionChecked) -> None:
+        """Count a log off."""
+        self._finish_log(event, "damaged" if event.finding_count else "checked")
+
+    def _finish_log(self, event: PartitionFinished | PartitionChecked, status: LogStatus) -> None:
+        """Count a log off with all of its share: what a cut or a refusal leaves out is not waited for."""
         log = self.logs.pop(event.partition, None)
         if log is not None:
             self.finished_bytes += log.recover_bytes
@@ -111,9 +121,7 @@ class LogDirProgress:
             self.remaining_segments[event.thread_num] = 0
             self.threads.pop(event.thread_num, None)
         self.finished_logs += 1
-        self.truncated_bytes += event.truncated_bytes
-        self.truncated_batches += event.truncated_batches
-        self.partitions[event.status] = self.partitions.get(event.status, 0) + 1
+        self.partitions[status] = self.partitions.get(status, 0) + 1
         self.work.add(LOG_WORK_BYTES, event.monotonic_s)
 
     def count_earlier_cut(self, event: CutByEarlierRun) -> None:

@@ -16,7 +16,7 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from recovery.printable import printable
-from recovery.watch.events import BytesScanned, Event, Level, PartitionFinished
+from recovery.watch.events import BytesScanned, Event, Level, PartitionChecked, PartitionFinished
 from recovery.watch.gauges import Gauges
 from recovery.watch.kafka_lines import KafkaLines, Line
 from recovery.watch.text import progress_text
@@ -53,7 +53,7 @@ class LogLines:
         self._now_ms = event.now_ms
         for line in self._kafka.lines(event):
             self._print(line)
-        if isinstance(event, (BytesScanned, PartitionFinished)):
+        if isinstance(event, (BytesScanned, PartitionFinished, PartitionChecked)):
             self._print_progress(event.monotonic_s)
 
     def say(self, text: str, level: Level = "info") -> None:

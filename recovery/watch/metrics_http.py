@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from recovery.errors import UsageError
-from recovery.watch.figures import PARTITION_STATUSES, RUN_STATES, GaugeValues, LogDirValues
+from recovery.watch.figures import LOG_STATUSES, RUN_STATES, GaugeValues, LogDirValues
 from recovery.watch.gauges import Gauges
 
 LOOPBACK = "127.0.0.1"
@@ -101,7 +101,7 @@ def _finished_logs(values: GaugeValues) -> Metric:
         PREFIX + "finished_logs", "Logs done, by how they ended.", labels=["dir", "status"]
     )
     for log_dir in values.log_dirs:
-        for status in PARTITION_STATUSES:
+        for status in LOG_STATUSES:
             counter.add_metric([_label(log_dir.log_dir), status], log_dir.partitions.get(status, 0))
     return counter
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text, duration_text, rate_text
-from recovery.watch.figures import GaugeValues, LogDirValues, RunState
+from recovery.watch.figures import DOING, DONE, GaugeValues, LogDirValues, LogStatus, RunState
 from segfmt.value_class import dataclass
 
 SEGMENTS_MIN_WIDTH = 112
@@ -21,14 +21,16 @@ BYTES_MIN_WIDTH = 92
 RATE_MIN_WIDTH = 60
 _HEADINGS_AND_TOTALS = 6
 
-_TITLES: dict[RunState, tuple[str, str]] = {
-    "waiting": ("Starting; the first run on a machine compiles its kernels, for some seconds", "dim"),
-    "listing": ("Listing", "bold"),
-    "recovering": ("Recovering", "bold"),
-    "complete": ("Recovered", "bold green"),
-    "incomplete": ("Recovered in part:", "bold red"),
-    "interrupted": ("Interrupted (start again to go on):", "bold yellow"),
-    "failed": ("Failed:", "bold red"),
+_STARTING = "Starting; the first run on a machine compiles its kernels, for some seconds"
+_STYLES: dict[RunState, str] = {
+    "waiting": "dim",
+    "listing": "bold",
+    "recovering": "bold",
+    "verifying": "bold",
+    "complete": "bold green",
+    "incomplete": "bold red",
+    "interrupted": "bold yellow",
+    "failed": "bold red",
 }
 
 
@@ -73,12 +75,10 @@ def view(values: GaugeValues, width: int, height: int) -> RenderableType:
 
 
 def _title(values: GaugeValues) -> Text:
-    word, style = _TITLES[values.state]
-    if values.dry_run and values.state == "complete":
-        word = "Checked"
-    count = len(values.log_dirs)
-    text = Text(f"{word} {count} log dir{'' if count == 1 else 's'}" if count else word, style=style)
-    if values.dry_run:
+    style = _STYLES[values.state]
+    is_dry = values.dry_run and values.command == "recover"
+    text = Text(_heading(values, is_dry=is_dry), style=style)
+    if is_dry:
         text.append(" (dry run: nothing is written)", style="not bold cyan")
     if values.started_ms is not None:
         before = " in " if values.exit_code is not None else ", "
@@ -89,6 +89,30 @@ def _title(values: GaugeValues) -> Text:
         rate = rate_text(scanned_bytes / values.elapsed_seconds)
         text.append(f", {bytes_text(scanned_bytes)} read at {rate}", style="not bold")
     return text
+
+
+def _heading(values: GaugeValues, *, is_dry: bool) -> str:
+    """Return what the run does, or how it ended, and to how many log dirs."""
+    match values.state:
+        case "waiting":
+            words = _STARTING
+        case "listing":
+            words = "Listing"
+        case "recovering" | "verifying":
+            words = DOING[values.command]
+        case "complete":
+            words = "Checked" if is_dry else DONE[values.command]
+        case "incomplete":
+            words = f"{DONE[values.command]} in part:"
+        case "interrupted":
+            words = f"Interrupted{' (start again to go on)' if values.command == 'recover' else ''}:"
+        case "failed":
+            words = "Failed:"
+    count = len(values.log_dirs)
+    if not count:
+        return words
+    noun = "archive" if values.command.startswith("archive") else "log dir"
+    return f"{words} {_counted(count, noun)}"
 
 
 def _table(width: int) -> Table:
@@ -190,16 +214,16 @@ def _threads(name: str, values: LogDirValues) -> Text:
 def _losses(log_dirs: Sequence[LogDirValues], verb: str) -> Text | None:
     cut_bytes = sum(log_dir.truncated_bytes for log_dir in log_dirs)
     cut_batches = sum(log_dir.truncated_batches for log_dir in log_dirs)
-    counts = {
+    counts: dict[LogStatus, int] = {
         status: sum(log_dir.partitions.get(status, 0) for log_dir in log_dirs)
-        for status in ("truncated", "refused", "failed")
+        for status in ("truncated", "refused", "failed", "damaged")
     }
     text = Text()
     if counts["truncated"]:
         logs = _counted(counts["truncated"], "log")
         batches = f", {_counted(cut_batches, 'batch')}" if cut_batches else ""
         text.append(f"{verb}{bytes_text(cut_bytes)} off {logs}{batches}", style="yellow")
-    for status in ("refused", "failed"):
+    for status in ("refused", "failed", "damaged"):
         if counts[status]:
             text.append("   " if text else "").append(
                 f"{_counted(counts[status], 'log')} {status}", style="bold red"

@@ -10,6 +10,7 @@ from recovery.watch.events import (
     LogDirHandedOver,
     LogDirOffline,
     LogDirStarted,
+    PartitionChecked,
     PartitionFinished,
     PartitionStarted,
     Remark,
@@ -18,6 +19,7 @@ from recovery.watch.events import (
     SegmentRecovered,
     SegmentRecoveryStarted,
     SegmentsDeleted,
+    SegmentsLeft,
 )
 
 START_MS = 1_795_267_859_045
@@ -93,8 +95,36 @@ def corruption(partition="t-0", **fields) -> CorruptionFound:
     return CorruptionFound(**({"partition": partition} | defaults | at(0) | fields))
 
 
+def log_checked(partition="t-0", **fields) -> PartitionChecked:
+    defaults = {
+        "log_dir": A,
+        "thread_num": 0,
+        "segment_count": 3,
+        "finding_count": 0,
+        "finished_count": 1,
+        "log_count": 2,
+    }
+    return PartitionChecked(**({"partition": partition} | defaults | at(0) | fields))
+
+
+def checking(command="verify", place=A) -> list[Event]:
+    """Return a run that checks and recovers nothing: two logs, damage in the second."""
+    return [
+        run_started(log_dirs=(place,), command=command, dry_run=True),
+        dir_started(place),
+        log_started(log_dir=place),
+        SegmentsLeft(log_dir=place, thread_num=0, remaining_segments=2, **at(0.1)),
+        scanned(900, log_dir=place, **at(0.2)),
+        log_checked(log_dir=place, **at(0.3)),
+        log_started("t-1", log_dir=place, unflushed_segment_count=1, recover_bytes=100, **at(0.3)),
+        log_checked("t-1", log_dir=place, segment_count=1, finding_count=2, finished_count=2, **at(0.4)),
+        LogDirFinished(log_dir=place, duration_ms=400, **at(0.4)),
+        RunFinished(exit_code=2, **at(0.5)),
+    ]
+
+
 def one_of_each() -> list[Event]:
-    """Return a run in which every kind of event occurs, in the order a driver keeps."""
+    """Return a recovery in which every kind of event of one occurs, in the order a driver keeps."""
     return [
         run_started(),
         dir_started(),

@@ -91,6 +91,7 @@ def test_run_state_is_one_of_its_names():
         "waiting",
         "listing",
         "recovering",
+        "verifying",
         "complete",
         "incomplete",
         "interrupted",

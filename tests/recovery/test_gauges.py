@@ -11,6 +11,7 @@ from tests.recovery.runs import (
     A,
     B,
     at,
+    checking,
     corruption,
     dir_started,
     log_finished,
@@ -395,3 +396,23 @@ def test_bytes_reach_0_with_the_last_log_not_only_with_the_dir(stream):
     for values in gauges.values().log_dirs:
         assert values.remaining_bytes == 0
         assert values.remaining_logs == 0
+
+
+class TestChecks:
+    """Commands that recover nothing: the same figures, and words of their own for what they do."""
+
+    @pytest.mark.parametrize(
+        ("command", "state"),
+        [("verify", "verifying"), ("archive verify", "verifying"), ("archive recover", "recovering")],
+    )
+    def test_the_state_is_what_the_command_does(self, command, state):
+        assert after(*checking(command)[:5]).values().state == state
+
+    def test_segments_of_tasks_in_hand_fall(self):
+        assert values_of(*checking()[:4]).remaining_segments == (2, 0)
+
+    def test_logs_are_counted_by_whether_anything_was_found(self):
+        values = values_of(*checking())
+        assert values.partitions == {"checked": 1, "damaged": 1}
+        assert (values.finished_logs, values.finished_segments, values.recovered_bytes) == (2, 4, 0)
+        assert after(*checking()).values().state == "complete"

@@ -32,6 +32,7 @@ from tests.recovery.runs import (
     A,
     B,
     at,
+    checking,
     corruption,
     dir_started,
     log_finished,
@@ -266,6 +267,22 @@ class TestLogLines:
             assert re.match(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARN|ERROR) \S", line), line
         assert len(printed) == len(lines(*one_of_each()))
 
+    def test_a_check_says_what_it_does(self):
+        printed = [line.split("] ", 1)[1] for line in self.printed(*checking())]
+        assert printed == [
+            "INFO Verifying logs in log dirs ArrayBuffer(/data/a)",
+            "INFO Verifying 2 logs in /data/a segments=4 bytes=1000",
+            "INFO Verified /data/a/t-0 with 3 segments (1/2 completed in /data/a)",
+            'WARN Verified /data/a/t-1 with 1 segments (2/2 completed in /data/a) found="2 findings"',
+            "WARN Verified 2 logs in 500ms exit_code=2",
+        ]
+
+    def test_the_recovery_of_an_archive_is_not_called_a_verify(self):
+        printed = self.printed(*checking("archive recover", "s3://bucket/logs"))
+        assert printed[0].endswith("INFO Recovering logs in log dirs ArrayBuffer(s3://bucket/logs)")
+        assert "Recovered 2 logs in 500ms" in printed[-1]
+        assert "erif" not in "".join(printed)
+
     def test_progress_comes_every_ten_seconds_of_work(self):
         stream = [
             run_started(log_dirs=(A,)),
@@ -314,8 +331,9 @@ class TestJsonLines:
         return [json.loads(line) for line in out.getvalue().splitlines()]
 
     def test_each_event_is_an_object_with_its_fields(self):
-        printed = [line for line in self.printed(*one_of_each()) if line["event"] != "Progress"]
-        expected = [event for event in one_of_each() if not isinstance(event, BytesScanned)]
+        stream = [*one_of_each(), *checking()]
+        printed = [line for line in self.printed(*stream) if line["event"] != "Progress"]
+        expected = [event for event in stream if not isinstance(event, BytesScanned)]
         for line, event in zip(printed, expected, strict=True):
             fields = json.loads(json.dumps(dataclasses.asdict(event)))
             del fields["monotonic_s"]

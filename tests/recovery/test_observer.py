@@ -13,19 +13,19 @@ import pytest
 from recovery.watch import events
 from recovery.watch.events import UNSTAMPED, BytesScanned, Event, Remark
 from recovery.watch.notifier import Notifier
-from tests.recovery.runs import START_MS, one_of_each
+from tests.recovery.runs import START_MS, checking, one_of_each
 
 
-def test_every_event_class_is_in_the_union_and_in_the_sample_run():
+def test_every_event_class_is_in_the_union_and_in_the_sample_runs():
     classes = {
         value
         for value in vars(events).values()
         if isinstance(value, type) and issubclass(value, events.Timed) and value is not events.Timed
     }
-    assert classes == set(typing.get_args(Event)) == {type(event) for event in one_of_each()}
+    assert classes == set(typing.get_args(Event)) == {type(event) for event in [*one_of_each(), *checking()]}
 
 
-@pytest.mark.parametrize("event", one_of_each(), ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize("event", [*one_of_each(), *checking()], ids=lambda event: type(event).__name__)
 def test_events_are_frozen_values_that_pickle(event):
     assert pickle.loads(pickle.dumps(event)) == event
     assert not hasattr(event, "__dict__")

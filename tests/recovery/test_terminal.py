@@ -31,6 +31,7 @@ from recovery.watch.terminal_view import short_names, view
 from tests.recovery.runs import (
     A,
     at,
+    checking,
     corruption,
     dir_started,
     log_finished,
@@ -81,6 +82,23 @@ def test_several_dirs_have_a_line_each_and_one_for_all():
     assert lines[2].startswith("/data/a 50 %")
     assert lines[3].startswith("/data/b 50 %")
     assert lines[4] == "all 50 % 0/80 2/160 400 MiB of 800 MiB 20.0 MiB/s 52s"
+
+
+@pytest.mark.parametrize(
+    ("command", "doing", "done"),
+    [
+        ("verify", "Verifying 1 log dir, 0s so far", "Verified 1 log dir in 1s"),
+        ("archive verify", "Verifying 1 archive, 0s so far", "Verified 1 archive in 1s"),
+        ("archive recover", "Recovering 1 archive, 0s so far", "Recovered 1 archive in 1s"),
+    ],
+)
+def test_a_check_is_not_called_a_recovery(command, doing, done):
+    assert squeezed(picture(*checking(command)[:5]))[0] == doing
+    lines = squeezed(picture(*checking(command)))
+    assert lines[0].startswith(done)
+    assert lines[-1] == "1 log damaged"
+    interrupted = picture(*checking(command)[:-1], RunFinished(exit_code=130, **at(0.5)))
+    assert interrupted[0].startswith("Interrupted: 1 ")
 
 
 def test_eta_that_would_be_a_guess_is_a_dash():

@@ -1,4 +1,4 @@
-"""What a run over an archive tells its observers: the events of a scrub, the archive in the place of a log dir.
+"""What a run over an archive tells its observers: the events of a verify, the archive in the place of a log dir.
 
 A driver learns of whole tasks alone. So bytes and segments move as tasks finish, and a partition is finished with the
 task of its last segment: the resolution is that of tasks, and nothing is made up between them.
@@ -11,14 +11,15 @@ from collections.abc import Iterable
 
 from recovery.watch.events import (
     BytesScanned,
+    Command,
     LogDirFinished,
     LogDirStarted,
-    PartitionFinished,
+    PartitionChecked,
     PartitionStarted,
     Remark,
     RunFinished,
     RunStarted,
-    SegmentRecovered,
+    SegmentsLeft,
 )
 from recovery.watch.notifier import Notifier
 from segfmt.value_class import dataclass
@@ -45,11 +46,13 @@ class ArchiveProgress:
     Args:
         notifier: of the observers.
         url: of the archive.
+        command: what is run over it.
     """
 
-    def __init__(self, notifier: Notifier, url: str) -> None:
+    def __init__(self, notifier: Notifier, url: str, command: Command) -> None:
         self._notify = notifier
         self._url = url
+        self._command: Command = command
         self._left: deque[TaskShare] = deque()
         self._log_count = self._finished_logs = 0
         self._remaining_segments = 0
@@ -58,7 +61,10 @@ class ArchiveProgress:
 
     def start(self) -> None:
         """A run begins; the archive is being listed. Kafka's gauge is for threads: a driver has one wave at a time."""
-        self._notify(RunStarted(log_dirs=(self._url,), threads_per_dir=1, dry_run=True, is_scrub=True))
+        is_dry = self._command == "archive verify"
+        self._notify(
+            RunStarted(log_dirs=(self._url,), threads_per_dir=1, command=self._command, dry_run=is_dry)
+        )
 
     def surveyed(self, *, partition_count: int, segment_count: int, log_bytes: int) -> None:
         """What is to be read is known."""
@@ -125,17 +131,12 @@ class ArchiveProgress:
     def _finish_partition(self, prefix: str) -> None:
         self._finished_logs += 1
         self._notify(
-            PartitionFinished(
+            PartitionChecked(
                 log_dir=self._url,
                 partition=prefix,
                 thread_num=0,
-                status="unchanged",
-                log_start_offset=0,
-                log_end_offset=0,
                 segment_count=self._segment_counts.pop(prefix, 0),
-                truncated_bytes=0,
-                truncated_batches=0,
-                duration_ms=0,
+                finding_count=None,
                 finished_count=self._finished_logs,
                 log_count=self._log_count,
             )
@@ -144,13 +145,5 @@ class ArchiveProgress:
     def _show_remaining(self) -> None:
         """Kafka's gauge for the one wave that a driver has in hand."""
         self._notify(
-            SegmentRecovered(
-                log_dir=self._url,
-                partition="",
-                thread_num=0,
-                base_offset=0,
-                size_bytes=0,
-                valid_bytes=0,
-                remaining_segments=self._remaining_segments,
-            )
+            SegmentsLeft(log_dir=self._url, thread_num=0, remaining_segments=self._remaining_segments)
         )
