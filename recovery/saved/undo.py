@@ -48,7 +48,7 @@ from recovery.write.durable import (
 )
 from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
-from recovery.write.quarantine import read_manifest
+from recovery.write.quarantine import manifest_entries
 from recovery.write.undo_notice import (
     EnteredUndo,
     enter_undo,
@@ -249,7 +249,7 @@ class _RunUndoing:
         self.run = run
         self._journal = journal
         path = os.path.join(root, run)
-        account = read_account(read_manifest(path), path)
+        account = read_account(manifest_entries(path), path)
         self._changes, self._moves, self._unused = account.changes, account.moves, account.unused
         self._saved = SavedFiles(log_dir, root, run)
         self._marker = KeptMarker(log_dir, path, self._changes, self._saved)

@@ -22,7 +22,6 @@ version writes, is a value (None): reading ends there.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 import zlib
@@ -85,20 +84,6 @@ class Header:
     run_folder: str | None = None
     checkpoints: Mapping[str, str | None] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def configuration_digest(self) -> str:
-        """The sha256 (hex) of the configuration."""
-        return hashlib.sha256(encode_json(dict(self.configuration))).hexdigest()
-
-    def configuration_differences(self, configuration: Mapping[str, str]) -> tuple[str, ...]:
-        """Return what is different in *configuration*, in words: "log.preallocate: false then, true now"."""
-        then, now = self.configuration, configuration
-        return tuple(
-            f"{name}: {then.get(name, 'not set')} then, {now.get(name, 'not set')} now"
-            for name in sorted({*then, *now})
-            if then.get(name) != now.get(name)
-        )
 
 
 _FIELDS: Final = frozenset(Header.__dataclass_fields__)

@@ -73,7 +73,7 @@ class Quarantine:
         self._on_created = on_created
         self._unsynced: dict[str, int] = {}  # path -> number of its last change
         self._change_count = 0
-        entries = [] if self._run is None else read_manifest(self._run)
+        entries = [] if self._run is None else manifest_entries(self._run)
         self._noted = {_digest(entry) for entry in entries if entry["kind"] == "change"}
         self._entered = {entry["stored"] for entry in entries if isinstance(entry.get("stored"), str)}
         self._lock = Lock()
@@ -92,20 +92,6 @@ class Quarantine:
         """Save what *plan* takes from the partition in *folder*; return where that is lost from the log lies."""
         targets = self._save_all(folder, plan.folder, plan.saves) if plan.saves else []
         return [target for target, save in zip(targets, plan.saves, strict=True) if not save.is_derived]
-
-    def save_file(self, path: str, *, folder: str, reason: str, may_link: bool = True) -> str:
-        """Save the whole file *path* and return where.
-
-        Args:
-            folder: of the partition.
-            reason: why, in words.
-            may_link: whether a hard link will do: not where the file itself is going to be changed.
-        """
-        size_bytes = os.stat(path).st_size
-        save = SaveFile(
-            name=os.path.basename(path), size_bytes=size_bytes, reason=reason, is_cut=not may_link
-        )
-        return self._save_all(os.path.dirname(path), folder, [save])[0]
 
     def move_away(self, path: str, *, folder: str, reason: str) -> str:
         """Take the file or folder *path* out of the log dir, durably, and return where it is.
@@ -321,7 +307,7 @@ class Quarantine:
         return self._root
 
 
-def read_manifest(run: str) -> list[dict[str, Any]]:
+def manifest_entries(run: str) -> list[dict[str, Any]]:
     """Return the lines of the manifest in the folder *run*; what a kill has torn, or a power failure, names nothing."""
     path = os.path.join(run, MANIFEST)
     refuse_link(run)

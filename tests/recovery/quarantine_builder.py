@@ -8,10 +8,20 @@ import os
 from pathlib import Path
 from typing import Any
 
+from recovery.plan.actions import PartitionPlan, SaveFile
 from recovery.write.quarantine import Quarantine
 
 OLD_RUN, NEW_RUN = "20260101T000000Z", "20261121T141906Z"
 DATA = bytes(range(256)) * 64
+
+
+def save_file(quarantine: Quarantine, path: str, *, folder: str, reason: str, may_link: bool = True) -> str:
+    """Save the whole file *path* of the partition *folder* and return where; a file to be cut may not be linked."""
+    save = SaveFile(
+        name=os.path.basename(path), size_bytes=os.stat(path).st_size, reason=reason, is_cut=not may_link
+    )
+    (saved,) = quarantine.save(os.path.dirname(path), PartitionPlan(folder=folder, saves=(save,), actions=()))
+    return saved
 
 
 class RunBuilder:

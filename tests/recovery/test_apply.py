@@ -38,6 +38,7 @@ from recovery.write import quarantine as quarantine_module
 from recovery.write.apply import apply_partition, publish
 from recovery.write.quarantine import Quarantine
 from tests.recovery.memory import Folded, name, task_of
+from tests.recovery.quarantine_builder import save_file
 from tests.recovery.test_partition import TestOverflow, flipped, segment, three_segments
 
 
@@ -274,8 +275,8 @@ class TestDurability:
         with monkeypatch.context() as patch:
             patch.setattr(quarantine_module, "write_fully", fail)
             with pytest.raises(OSError, match="No space left"):
-                quarantine.save_file(str(folder.path / "a"), folder="t-0", reason="why")
-        quarantine.save_file(str(folder.path / "b"), folder="t-0", reason="why")
+                save_file(quarantine, str(folder.path / "a"), folder="t-0", reason="why")
+        save_file(quarantine, str(folder.path / "b"), folder="t-0", reason="why")
         quarantine.sync()
 
     def test_what_could_not_be_synced_is_synced_by_the_next_one(self, tmp_path: Path, monkeypatch) -> None:
@@ -284,7 +285,7 @@ class TestDurability:
 
         folder = Folder(tmp_path / "d1", {"a": b"aaaa"})
         quarantine = Quarantine(str(folder.log_dir))
-        quarantine.save_file(str(folder.path / "a"), folder="t-0", reason="why")
+        save_file(quarantine, str(folder.path / "a"), folder="t-0", reason="why")
         synced: list[str] = []
         monkeypatch.setattr(quarantine_module, "sync_all", fail)
         with pytest.raises(OSError, match="Input/output error"):

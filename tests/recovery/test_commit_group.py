@@ -25,7 +25,7 @@ from recovery.plan.actions import (
 from recovery.watch.events import Event, PartitionFinished, PartitionStarted
 from recovery.write import apply as apply_module
 from recovery.write import durable
-from recovery.write.quarantine import read_manifest
+from recovery.write.quarantine import manifest_entries
 from tests.recovery.driving import quarantine_of, recover
 from tests.recovery.test_resume import logs_of
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
@@ -70,7 +70,7 @@ class TestTogether:
         seen = 0
         for log_dir in sample.log_dirs:
             for run in quarantine_of(log_dir).iterdir():
-                for entry in read_manifest(str(run)):
+                for entry in manifest_entries(str(run)):
                     if entry["kind"] == "change" and entry["partition"] != LOG_DIR_ITSELF:
                         after = {
                             name: FileStat(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns)

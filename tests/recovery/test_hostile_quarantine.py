@@ -30,7 +30,7 @@ from tests.machine import OTHERS_FILES, needs
 from tests.mutilate import Victim, make_victim
 from tests.recovery.driving import quarantine_of, recover
 from tests.recovery.killing import killed_at
-from tests.recovery.quarantine_builder import RunBuilder, a_foreign_folder, a_log_dir
+from tests.recovery.quarantine_builder import RunBuilder, a_foreign_folder, a_log_dir, save_file
 from tests.samples import Sample, differences, tree_of, unpack
 
 SECRET = b"root's alone"
@@ -183,7 +183,7 @@ class TestLinks:
         link.parent.mkdir(parents=True)
         link.symlink_to(secret.parent)
         with pytest.raises(OSError, match="a link"):
-            Quarantine(str(tmp_path / "d1"), run=RUN).save_file(str(log), folder="t-0", reason="why")
+            save_file(Quarantine(str(tmp_path / "d1"), run=RUN), str(log), folder="t-0", reason="why")
         assert os.listdir(secret.parent) == ["secret"]
 
 

@@ -21,7 +21,7 @@ from recovery.plan.manifest import MOST_LINE_BYTES
 from recovery.read.file_system import read_small
 from recovery.read.partition_files import PartitionFiles
 from recovery.saved.runs import list_runs
-from recovery.write.quarantine import MANIFEST, MOST_MANIFEST_BYTES, read_manifest
+from recovery.write.quarantine import MANIFEST, MOST_MANIFEST_BYTES, manifest_entries
 from segfmt.errors import CorruptBatchError, CorruptSnapshotError
 from segfmt.metadata_log import MAX_BATCH_BYTES
 from segfmt.producer_snapshot import read_producer_snapshot
@@ -95,7 +95,7 @@ def metadata(folder: str) -> str:
 
 def manifest(root: str) -> str:
     (run,) = list_runs(root)
-    entries = read_manifest(run.path)
+    entries = manifest_entries(run.path)
     assert [entry["stored"] for entry in entries] == [entry.stored for entry in run.counted]
     return f"{len(entries)} {run.manifest.problems} {run.manifest.has_torn_end}"
 
@@ -225,7 +225,7 @@ def test_a_manifest_with_a_huge_line_between_others(tmp_path: Path) -> None:
 def test_a_manifest_that_is_larger_than_any(tmp_path: Path) -> None:
     _, huge = manifest_roots(tmp_path)
     os.truncate(huge / NEW_RUN / MANIFEST, MOST_MANIFEST_BYTES + 1)
-    for read in (manifest, lambda root: read_manifest(f"{root}/{NEW_RUN}")):
+    for read in (manifest, lambda root: manifest_entries(f"{root}/{NEW_RUN}")):
         with pytest.raises(OSError, match="no such file has more than") as raised:
             read(str(huge))
         assert raised.value.filename == str(huge / NEW_RUN / MANIFEST)

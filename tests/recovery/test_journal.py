@@ -170,22 +170,6 @@ class TestRoundTrip:
                     Journal.open(path)
 
 
-class TestHeader:
-    def test_the_digest_follows_the_configuration_alone(self, log_dir: Path) -> None:
-        header = a_header(log_dir)
-        assert header.configuration_digest == a_header(log_dir, now_ms=1).configuration_digest
-        assert header.configuration_digest != a_header(log_dir, configuration={}).configuration_digest
-
-    def test_a_mismatch_says_what_differs(self, log_dir: Path) -> None:
-        then = a_header(log_dir, configuration={"a": "1", "b": "2", "c": "3"})
-        assert then.configuration_differences({"a": "1", "b": "2", "c": "3"}) == ()
-        assert then.configuration_differences({"a": "1", "b": "4", "d": "5"}) == (
-            "b: 2 then, 4 now",
-            "c: 3 then, not set now",
-            "d: not set then, 5 now",
-        )
-
-
 class TestNothingBegun:
     def test_no_file(self, tmp_path: Path) -> None:
         assert Journal.open(str(tmp_path / "none")) is None

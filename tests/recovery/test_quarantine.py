@@ -25,9 +25,10 @@ from recovery.read.file_system import OddFileError
 from recovery.saved.purge import runs_of, unfinished
 from recovery.saved.undo import undo
 from recovery.write import quarantine as module
-from recovery.write.quarantine import Quarantine, read_manifest
+from recovery.write.quarantine import Quarantine, manifest_entries
 from segfmt.filenames import read_folder_name
 from tests.machine import may_mount_apart
+from tests.recovery.quarantine_builder import save_file
 
 SEGMENT = "00000000000000000000.log"
 
@@ -144,7 +145,7 @@ class TestSaveFile:
     def test_a_whole_file_is_a_hard_link(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
-        saved = Path(quarantine.save_file(str(path), folder="t-0", reason="why"))
+        saved = Path(save_file(quarantine, str(path), folder="t-0", reason="why"))
         assert saved.samefile(path)
         assert saved == Path(quarantine.run_folder) / "t-0" / SEGMENT
         assert Path(quarantine.root) == log_dir.with_name("d1.quarantine")
@@ -153,7 +154,7 @@ class TestSaveFile:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
         data = path.read_bytes()
-        saved = quarantine.save_file(str(path), folder="t-0", reason="why")
+        saved = save_file(quarantine, str(path), folder="t-0", reason="why")
         path.unlink()
         assert Path(saved).read_bytes() == data
 
@@ -165,7 +166,7 @@ class TestSaveFile:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
         path.chmod(0o640)
-        saved = Path(quarantine.save_file(str(path), folder="t-0", reason="why"))
+        saved = Path(save_file(quarantine, str(path), folder="t-0", reason="why"))
         assert not saved.samefile(path)
         assert saved.read_bytes() == path.read_bytes()
         assert saved.stat().st_mode == path.stat().st_mode
@@ -174,7 +175,7 @@ class TestSaveFile:
     def test_on_another_device_it_is_a_copy(self, log_dir: Path, other_device: Path) -> None:
         quarantine = Quarantine(str(log_dir), root=str(other_device))
         path = log_dir / "t-0" / SEGMENT
-        saved = Path(quarantine.save_file(str(path), folder="t-0", reason="why"))
+        saved = Path(save_file(quarantine, str(path), folder="t-0", reason="why"))
         assert saved.is_relative_to(other_device)
         assert saved.stat().st_dev != path.stat().st_dev
         assert saved.read_bytes() == path.read_bytes()
@@ -183,19 +184,19 @@ class TestSaveFile:
     def test_a_file_is_never_saved_over_another(self, log_dir: Path, may_link: bool) -> None:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
-        first = Path(quarantine.save_file(str(path), folder="t-0", reason="why", may_link=may_link))
+        first = Path(save_file(quarantine, str(path), folder="t-0", reason="why", may_link=may_link))
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(b"another file")
-        again = Path(quarantine.save_file(str(path), folder="t-0", reason="why", may_link=may_link))
+        again = Path(save_file(quarantine, str(path), folder="t-0", reason="why", may_link=may_link))
         assert (first.read_bytes(), again.read_bytes()) == (data, b"another file")
 
     def test_an_interrupted_run_goes_on_in_its_folder(self, log_dir: Path) -> None:
         path = str(log_dir / "t-0" / SEGMENT)
         first = Quarantine(str(log_dir))
-        saved = first.save_file(path, folder="t-0", reason="why")
+        saved = save_file(first, path, folder="t-0", reason="why")
         second = Quarantine(str(log_dir), run=os.path.basename(first.run_folder))
-        assert second.save_file(path, folder="t-0", reason="why") == saved
+        assert save_file(second, path, folder="t-0", reason="why") == saved
         assert second.run_folder == first.run_folder
 
     def test_a_derived_file_is_kept_and_not_told(self, log_dir: Path, monkeypatch) -> None:
@@ -219,7 +220,7 @@ class TestSaveFile:
     def test_a_copy_that_fails_is_an_error(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))
         with pytest.raises(FileNotFoundError):
-            quarantine.save_file(str(log_dir / "t-0" / "gone.log"), folder="t-0", reason="why")
+            save_file(quarantine, str(log_dir / "t-0" / "gone.log"), folder="t-0", reason="why")
 
 
 class TestSaveTail:
@@ -260,7 +261,7 @@ class TestManifest:
         quarantine = Quarantine(str(log_dir))
         path = log_dir / "t-0" / SEGMENT
         save_tail(quarantine, str(path), 1000, reason="the last batch is torn")
-        quarantine.save_file(str(path), folder="t-0", reason="deleted")
+        save_file(quarantine, str(path), folder="t-0", reason="deleted")
         quarantine.sync()
         tail, whole = manifest_of(quarantine)
         data = path.read_bytes()
@@ -291,7 +292,7 @@ class TestManifest:
         places = []
         for _ in range(3):
             quarantine = Quarantine(str(log_dir))
-            quarantine.save_file(str(path), folder="t-0", reason="why")
+            save_file(quarantine, str(path), folder="t-0", reason="why")
             places.append(Path(quarantine.run_folder).name)
         assert places == ["20260101T000000Z", "20260101T000000Z-1", "20260101T000000Z-2"]
 
@@ -397,10 +398,10 @@ class TestTornManifest:
     def test_a_line_that_does_not_parse_names_nothing(self, log_dir: Path, rubbish: bytes) -> None:
         path = str(log_dir / "t-0" / SEGMENT)
         first = Quarantine(str(log_dir))
-        first.save_file(path, folder="t-0", reason="why")
+        save_file(first, path, folder="t-0", reason="why")
         manifest = Path(first.run_folder) / "manifest.jsonl"
         with manifest.open("ab") as file:
             file.write(rubbish)
         second = Quarantine(str(log_dir), run=Path(first.run_folder).name)
         save_tail(second, path, 5, reason="why")
-        assert [entry["kind"] for entry in read_manifest(first.run_folder)] == ["file", "tail"]
+        assert [entry["kind"] for entry in manifest_entries(first.run_folder)] == ["file", "tail"]

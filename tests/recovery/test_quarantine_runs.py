@@ -17,7 +17,15 @@ from recovery.logdir.quarantine_place import INSIDE_FOLDER, quarantine_roots, st
 from recovery.plan.manifest import Line, is_below, read_lines, read_manifest
 from recovery.saved.runs import QuarantineRun, check_run, exclusive_bytes, list_runs
 from recovery.write.quarantine import Quarantine
-from tests.recovery.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
+from tests.recovery.quarantine_builder import (
+    DATA,
+    NEW_RUN,
+    OLD_RUN,
+    RunBuilder,
+    a_foreign_folder,
+    a_log_dir,
+    save_file,
+)
 
 
 @pytest.fixture
@@ -44,8 +52,8 @@ class TestListing:
     def test_what_a_recovery_saves_is_found(self, log_dir: Path) -> None:
         quarantine = Quarantine(str(log_dir))
         segment = log_dir / "t-0" / "00000000000000000000.log"
-        quarantine.save_file(str(segment), folder="t-0", reason="why", may_link=False)
-        quarantine.save_file(str(log_dir / "meta.properties"), folder="log-dir", reason="else")
+        save_file(quarantine, str(segment), folder="t-0", reason="why", may_link=False)
+        save_file(quarantine, str(log_dir / "meta.properties"), folder="log-dir", reason="else")
         quarantine.sync()
         run = only_run(Path(quarantine.root))
         assert run.path == quarantine.run_folder
