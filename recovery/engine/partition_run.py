@@ -149,15 +149,6 @@ class PartitionRun:
                     count=request.count,
                 )
             )
-        elif self._task.had_clean_shutdown or request.base_offset < self._task.recovery_point:
-            self._notify(
-                IndexFileProblem(
-                    log_dir=log_dir,
-                    partition=partition,
-                    path=os.path.join(self._path, request.part.file),
-                    problem="missing",
-                )
-            )
         scan = self.scans.scan(request)
         is_cut = (
             scan.valid_bytes < request.part.size_bytes and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS
@@ -328,15 +319,36 @@ class PartitionRun:
         """Return *outcome* without what is not done in a folder that is left alone."""
         if not self._is_left_alone():
             return outcome
-        return replace(outcome, cuts=(), holes=(), warnings=(), recovered_segments=0, recovered_bytes=0)
+        return replace(
+            outcome, cuts=(), holes=(), warnings=(), index_problems=(), recovered_segments=0, recovered_bytes=0
+        )
 
     def _is_recovered(self) -> bool:
         return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
 
     def _tell(self, outcome: PartitionOutcome) -> None:
         log_dir, partition, deleted = self._task.log_dir, self._task.folder, outcome.deleted_base_offsets
+        for problem in outcome.index_problems:
+            self._notify(
+                IndexFileProblem(
+                    log_dir=log_dir,
+                    partition=partition,
+                    path=os.path.join(self._path, problem.file),
+                    problem=problem.kind,
+                    error=problem.detail,
+                )
+            )
         if deleted:
-            self._notify(SegmentsDeleted(log_dir=log_dir, partition=partition, base_offsets=deleted))
+            dropped_end_offset = outcome.dropped_end_offset
+            self._notify(
+                SegmentsDeleted(
+                    log_dir=log_dir,
+                    partition=partition,
+                    base_offsets=deleted,
+                    log_end_offset=dropped_end_offset,
+                    log_start_offset=None if dropped_end_offset is None else self._task.log_start_offset,
+                )
+            )
         for warning in (*outcome.warnings, *map(str, outcome.holes)):
             self._notify(Remark(text=warning, level="warning", log_dir=log_dir, partition=partition))
 

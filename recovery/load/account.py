@@ -116,7 +116,7 @@ class _Account:
         self._segments = segments
         self._reader = reader
         self._departures = recovery.departures
-        self._start_offset = -MAX_LONG if recovery.drops_all else task.log_start_offset
+        self._start_offset = -MAX_LONG if recovery.dropped_end_offset is not None else task.log_start_offset
         self._live_ranges: list[tuple[int, int, Original]] | None = None
         self._live_rows: dict[Original, Rows] = {}
         self.warnings: list[str] = []

@@ -16,12 +16,12 @@ from recovery.errors import PartitionRefusedError
 from recovery.load.account import take_stock
 from recovery.load.holes import missing_end
 from recovery.load.log_reader import MAX_LONG, LogReader
-from recovery.load.model import PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
+from recovery.load.model import IndexProblem, PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
 from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
 from recovery.load.segment_recovery import SegmentOverflowedError, SegmentRecovery
 from recovery.load.segments import Segment, SegmentMap
-from recovery.load.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
+from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
 from recovery.load.split import split_segment
 from recovery.load.stops import remedy_by_checking, words_of_a_wrong_marker
 from recovery.load.swaps import settle_leftovers
@@ -88,6 +88,7 @@ class _Loader:
             task, self._tree, self._segments, self._reader, self._epochs, self._new_state
         )
         self._warnings: list[str] = []
+        self._index_problems: list[IndexProblem] = []
         self._log_end_offset = 0
         self._log_start_offset = 0
         self._recovery_point = 0
@@ -165,6 +166,7 @@ class _Loader:
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
                 if not self._tree.exists(log_name(read_offset(name))):
                     self._tree.remove(name, RemovalKind.DERIVED)
+                    self._index_problems.append(IndexProblem(file=name, kind="orphaned"))
             elif kind is FileKind.LOG:
                 self._open_segment(read_offset(name))
 
@@ -180,12 +182,16 @@ class _Loader:
                 remedy="move the segment away, or split it with a tool that rewrites batches",
             )
         if not self._tree.exists(segment.offset_index):
+            if self._task.had_clean_shutdown or base_offset < self._task.recovery_point:
+                self._index_problems.append(IndexProblem(file=segment.log, kind="missing"))
             self._recover_while_loading(segment)
         else:
             if not self._tree.exists(segment.time_index):  # made empty and never rebuilt
                 self._tree.put(segment.time_index, b"")
                 segment.opened_indexes.add(segment.time_index)
-            if has_corrupt_txn_index(self._tree, segment):
+            problem = txn_index_problem(self._tree, segment)
+            if problem is not None:
+                self._index_problems.append(IndexProblem(file=segment.log, kind="corrupt", detail=problem))
                 self._recover_while_loading(segment)
         self._segments.add(segment)
 
@@ -269,7 +275,7 @@ class _Loader:
             return log_end_offset
         reason = f"the log ends at {log_end_offset}, before its log start offset {start}"
         self._warnings.append(f"{reason}: all segments are deleted")
-        self._recovery.drops_all = True
+        self._recovery.dropped_end_offset = log_end_offset
         self._delete_segments(self._segments.values(), reason)
         self._epochs.clear()
         self._main_state.truncate_fully_and_start_at(start)
@@ -361,6 +367,8 @@ class _Loader:
             cuts=stock.cuts,
             holes=stock.holes,
             deleted_base_offsets=tuple(self._recovery.deleted),
+            dropped_end_offset=self._recovery.dropped_end_offset,
+            index_problems=tuple(self._index_problems),
             warnings=(*self._warnings, *stock.warnings, *missing_end(task, self._log_end_offset, stock.cuts)),
             checkpoints_log_start=is_remote or log_start_offset > first_base,
             is_loaded=not (task.is_delete_folder or task.is_stray_folder),

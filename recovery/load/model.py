@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from native.raw_scan import RawScan
 from recovery.problem import Problem
@@ -317,6 +317,20 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexProblem:
+    """An index file that the load found missing, wrong, or without its log.
+
+    Attributes:
+        file: the `.log` whose index is missing or wrong, or the index without a log.
+        detail: what is wrong, where something is.
+    """
+
+    file: str
+    kind: Literal["missing", "corrupt", "orphaned"]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOutcome:
     """What the broker would leave of a partition, and why.
 
@@ -331,6 +345,8 @@ class PartitionOutcome:
         warnings: what the operator should know although the broker would load the log.
         holes: offsets that are missing in what was read, of a topic that is known not to be compacted.
         deleted_base_offsets: of the segments that the recovery has renamed to `.deleted`.
+        dropped_end_offset: where the log ended, if all of it went, for it ended before its start; else None.
+        index_problems: what the load found, in its order.
     """
 
     log_start_offset: int
@@ -351,6 +367,8 @@ class PartitionOutcome:
     warnings: tuple[str, ...] = ()
     holes: tuple[Hole, ...] = ()
     deleted_base_offsets: tuple[int, ...] = ()
+    dropped_end_offset: int | None = None
+    index_problems: tuple[IndexProblem, ...] = ()
 
     @property
     def bounds(self) -> LogBounds:

@@ -16,7 +16,7 @@ from recovery.load.fold import MAX_LOG_BYTES, fold, unflushed_segments
 from recovery.load.log_reader import MAX_LONG
 from recovery.load.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.load.segments import Segment
-from recovery.load.small_files import has_corrupt_txn_index, read_epochs, read_topic_id
+from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
 from recovery.load.stops import refusal_of_stop
 from recovery.load.tree import LINKS_TO_NOTHING, PartitionTree
 from recovery.problem import Problem, Repair
@@ -181,7 +181,7 @@ def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Prob
             )
         if segment.offset_index in tree:
             yield from _caught(
-                lambda one=segment: has_corrupt_txn_index(tree, one),  # type: ignore[misc]  # called at once
+                lambda one=segment: txn_index_problem(tree, one),  # type: ignore[misc]  # called at once
                 segment.offset_index,
                 segment.txn_index,
             )
@@ -212,7 +212,7 @@ def _size_problems(task: PartitionTask, tree: PartitionTree, active: Segment) ->
 
 def _asks_for_recovery(tree: PartitionTree, segment: Segment) -> bool:
     try:
-        return has_corrupt_txn_index(tree, segment)
+        return txn_index_problem(tree, segment) is not None
     except PartitionRefusedError:
         return False
 

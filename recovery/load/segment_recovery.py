@@ -67,7 +67,7 @@ class SegmentRecovery:
     Attributes:
         departures: what was cut off or deleted so far.
         deleted: base offsets of the segments that were deleted.
-        drops_all: whether these are all of a log that ends before its start.
+        dropped_end_offset: where the log ended, if these are all of it, for it ended before its start; else None.
         recovered: valid bytes of each recovered segment by base offset.
     """
 
@@ -88,7 +88,7 @@ class SegmentRecovery:
         self._new_state = new_state
         self.departures: list[Departure] = []
         self.deleted: list[int] = []
-        self.drops_all = False
+        self.dropped_end_offset: int | None = None
         self.recovered: dict[int, int] = {}
 
     def recover(self, segment: Segment, *, ordinal: int = 0, count: int = 0) -> int:

@@ -25,8 +25,8 @@ _epoch_entries = lru_cache(_KNOWN_FILES)(read_leader_epoch_checkpoint)
 _partition_metadata = lru_cache(_KNOWN_FILES)(read_partition_metadata)
 
 
-def has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
-    """Return whether the transaction index asks for a recovery of *segment*.
+def txn_index_problem(tree: PartitionTree, segment: Segment) -> str | None:
+    """Return why the transaction index asks for a recovery of *segment*, None where it does not.
 
     Raises:
         PartitionRefusedError: it stops the broker.
@@ -34,14 +34,14 @@ def has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
     Kafka: TransactionIndex.sanityCheck, the only index check of a load.
     """
     if segment.txn_index not in tree or not tree.size_bytes(segment.txn_index):
-        return False
+        return None
     try:
         position = 0
         for piece in tree.pieces(segment.txn_index, _TXN_INDEX_PIECE_BYTES):
             check_transaction_index(piece, segment.base_offset, start_position=position)
             position += len(piece)
-    except CorruptIndexError:
-        return True
+    except CorruptIndexError as error:
+        return str(error)
     except FormatError as error:
         raise PartitionRefusedError(
             file=segment.txn_index,
@@ -49,7 +49,7 @@ def has_corrupt_txn_index(tree: PartitionTree, segment: Segment) -> bool:
             rule=f"{error} ({error.kafka} stops the broker)",
             remedy="move the transaction index and the segment's .index away: both are rebuilt from the log",
         ) from error
-    return False
+    return None
 
 
 def read_epochs(tree: PartitionTree) -> LeaderEpochs:

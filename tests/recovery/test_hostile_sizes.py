@@ -13,7 +13,7 @@ from native.raw_scan import Stop
 from recovery.errors import PartitionRefusedError
 from recovery.load.model import LogSettings, Original, ScanRequest
 from recovery.load.segments import Segment
-from recovery.load.small_files import has_corrupt_txn_index
+from recovery.load.small_files import txn_index_problem
 from recovery.load.tree import MOST_WHOLE_BYTES, PartitionTree
 from recovery.logdir.listing import look_into
 from recovery.logdir.metadata_files import load_cluster_metadata
@@ -71,11 +71,8 @@ def tree_of(folder: str) -> PartitionTree:
 
 def transaction_index(path: str) -> str:
     folder, file = os.path.split(path)
-    return str(
-        has_corrupt_txn_index(
-            tree_of(folder), Segment(base_offset=int(file.partition(".")[0]), opened_indexes=set())
-        )
-    )
+    segment = Segment(base_offset=int(file.partition(".")[0]), opened_indexes=set())
+    return str(txn_index_problem(tree_of(folder), segment) is not None)
 
 
 def active_segment(path: str) -> str:
