@@ -6,9 +6,8 @@ away without losing a batch, after which the broker loads what is left. A `Note`
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

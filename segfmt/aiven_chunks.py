@@ -14,10 +14,10 @@ Positions in the segment are called original here, those in the object stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from segfmt.errors import MalformedManifestError
-from segfmt.value_class import dataclass
 
 MAX_BYTES = 2**31 - 1
 """Of a segment, and of a chunk: the plugin counts in Java's int."""

@@ -7,9 +7,10 @@ tag 1, 2      prefix and key of the objects, compact strings
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from segfmt.errors import FormatError
 from segfmt.flexible_fields import FlexibleFields
-from segfmt.value_class import dataclass
 from segfmt.varint import encode_unsigned_varint, encode_varint, read_varlong
 
 

@@ -21,6 +21,7 @@ import base64
 import enum
 import json
 import re
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -44,7 +45,6 @@ from segfmt.errors import FormatError, MalformedManifestError, UnsupportedManife
 from segfmt.json_fields import JsonObject, read_json_object
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import RemotePartition, RemoteSegment, RemoteSegmentState
-from segfmt.value_class import dataclass
 
 MAX_MANIFEST_BYTES = 16 << 20
 """A longer one is refused; a manifest of 2**20 chunks has less than half of that."""

@@ -17,6 +17,7 @@ Kafka: ControlRecordType, EndTransactionMarker, ProducerAppendInfo.append.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 from segfmt import layout
 from segfmt.compression import Codec
@@ -24,7 +25,6 @@ from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import InvalidControlRecordError, InvalidRecordError
 from segfmt.record import Record, read_records
 from segfmt.record_batch import RecordBatchHeader, read_record_batch_header
-from segfmt.value_class import dataclass
 from segfmt.varint import read_varint
 
 CURRENT_VERSION = 0

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import enum
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 
 from segfmt.errors import FileNameError
 from segfmt.java_text import parse_int, parse_long
-from segfmt.value_class import dataclass
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from segfmt import layout
 from segfmt.compression import MAX_BYTES, Codec, codec_of, decompress
@@ -25,7 +26,6 @@ from segfmt.errors import (
     InvalidRecordError,
     UnsupportedMagicError,
 )
-from segfmt.value_class import dataclass
 
 MAX_SET_BYTES = 100 << 20
 """What a wrapper may decompress to where only its first offset is wanted: as much as a request of Kafka's."""

@@ -10,13 +10,13 @@ Kafka: MetaProperties, MetaPropertiesVersion, MetaPropertiesEnsemble.Loader.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import UUID
 
 from segfmt.errors import FormatError, MalformedPropertiesError
 from segfmt.java_text import parse_int
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.properties import encode_properties, read_properties
-from segfmt.value_class import dataclass
 
 _JAVA_TRIM = "".join(map(chr, range(33)))
 

@@ -11,6 +11,7 @@ Kafka: RecordsIterator, RecordsSnapshotReader, KafkaRaftLog.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from segfmt import crc32c as plain
 from segfmt import layout
@@ -20,7 +21,6 @@ from segfmt.errors import BufferUnderflowError, CorruptBatchError, FormatError, 
 from segfmt.metadata_record import MetadataRecord, read_metadata_record
 from segfmt.record import read_records
 from segfmt.record_batch import RecordBatchHeader, check_record_batch, read_batch_size
-from segfmt.value_class import dataclass
 from segfmt.varint import read_varint
 
 WINDOW_BYTES = 16 << 20

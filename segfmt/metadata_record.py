@@ -16,11 +16,11 @@ import enum
 import functools
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 from segfmt.errors import FormatError, MalformedMetadataError
 from segfmt.flexible_fields import FlexibleFields, encode_array, encode_string
-from segfmt.value_class import dataclass
 from segfmt.varint import read_unsigned_varint
 
 FRAME_VERSION = 1

@@ -12,12 +12,12 @@ Kafka: PartitionMetadata, PartitionMetadataReadBuffer, PartitionMetadataFile.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from uuid import UUID
 
 from segfmt.errors import FormatError, MalformedCheckpointError
 from segfmt.java_text import drop_trailing_empty, parse_int, read_lines
 from segfmt.kafka_uuid import ZERO_UUID, format_uuid, read_uuid
-from segfmt.value_class import dataclass
 
 CURRENT_VERSION = 0
 

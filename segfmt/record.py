@@ -12,13 +12,13 @@ Kafka: DefaultRecord, DefaultRecordBatch.iterator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from segfmt import layout
 from segfmt.compression import MAX_BYTES, Codec, decompress
 from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import BufferUnderflowError, InvalidRecordError
 from segfmt.record_batch import RecordBatchHeader, increment_sequence, read_record_batch_header, wrap_long
-from segfmt.value_class import dataclass
 from segfmt.varint import encode_varint, read_varint, read_varlong
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,6 @@ from segfmt.errors import (
     CorruptBatchError,
     UnsupportedMagicError,
 )
-from segfmt.value_class import dataclass
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _HEADER_NAMES = layout.RECORD_BATCH_HEADER_DTYPE.names or ()

@@ -21,6 +21,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from struct import Struct
 from uuid import UUID
 
@@ -33,7 +34,6 @@ from segfmt.flexible_fields import (
     encode_string,
     encode_tagged,
 )
-from segfmt.value_class import dataclass
 from segfmt.varint import read_unsigned_varint
 
 TOPIC = "__remote_log_metadata"

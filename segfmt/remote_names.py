@@ -15,10 +15,10 @@ ObjectKeyFactory.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from uuid import UUID
 
 from segfmt.kafka_uuid import format_uuid, read_uuid
-from segfmt.value_class import dataclass
 
 LOCAL_TIERED_SUFFIXES = (
     ".log",

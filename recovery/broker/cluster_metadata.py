@@ -17,7 +17,7 @@ DynamicBrokerConfig.readDynamicBrokerConfigsFromSnapshot, BrokerMetadataPublishe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from segfmt import crc32c as plain
@@ -35,7 +35,6 @@ from segfmt.metadata_record import (
     TopicRecord,
     TransactionRecord,
 )
-from segfmt.value_class import dataclass
 
 MAX_READ_BYTES = 8 * 1024 * 1024
 """How much of the metadata log a node reads at once. Kafka: KafkaRaftClient.MAX_FETCH_SIZE_BYTES."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from recovery.broker.settings import (
@@ -29,7 +29,6 @@ from recovery.broker.settings import (
 )
 from recovery.errors import UsageError
 from recovery.load.model import LogSettings
-from segfmt.value_class import dataclass
 
 _T = TypeVar("_T")
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from recovery.errors import UsageError
 from segfmt.java_text import parse_int
-from segfmt.value_class import dataclass
 
 _COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _JAVA_BLANKS = "".join(map(chr, range(33)))

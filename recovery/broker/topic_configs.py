@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from recovery.broker.config import (
     CLEANUP_POLICY,
@@ -21,7 +21,6 @@ from recovery.broker.config import (
 from recovery.broker.settings import Layer
 from recovery.errors import UsageError
 from recovery.load.model import LogSettings
-from segfmt.value_class import dataclass
 
 Configs = Mapping[str, str]
 

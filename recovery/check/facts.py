@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import UUID
-
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from recovery.printable import printable
-from segfmt.value_class import dataclass
 
 Severity = Literal["damage", "unchecked", "note"]
 

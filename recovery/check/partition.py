@@ -7,7 +7,7 @@ what is wrong with each file. The driver reads; this module opens only the small
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,6 @@ from segfmt.filenames import (
 )
 from segfmt.kafka_uuid import format_uuid
 from segfmt.transaction_index import view_transaction_index
-from segfmt.value_class import dataclass
 
 _SURE_OF_SNAPSHOT = 3
 """Of fewer segments a power loss may have taken the only snapshot. Kafka: UnifiedLog.roll."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from recovery.check.finding import FileVerdict
 from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text
-from segfmt.value_class import dataclass
 
 _MOST_NOTES = 20
 

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import field
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from recovery.check.choice import PartitionChoice
@@ -61,7 +61,6 @@ from segfmt.filenames import (
     PartitionFolder,
     file_kind,
 )
-from segfmt.value_class import dataclass
 
 _RESULTS_AHEAD = 4
 """Segments in hand for each thread."""

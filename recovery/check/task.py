@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 
 from native.producer_sequences import Sequences
@@ -13,7 +13,6 @@ from recovery.check.finding import Finding
 from recovery.check.rules.batches import EpochRun
 from recovery.read.rate_limit import RateLimit
 from segfmt import layout
-from segfmt.value_class import dataclass
 
 
 class Tail(Enum):
@@ -88,7 +87,7 @@ class SegmentResult:
     gaps: list[Finding] = field(default_factory=list)
     epoch_runs: list[EpochRun] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
-    sequences: Sequences = Sequences()
+    sequences: Sequences = field(default_factory=Sequences)
     checked_bytes: dict[str, int] = field(default_factory=dict)
     indexes_beyond: list[str] = field(default_factory=list)
     has_compacted: bool = False

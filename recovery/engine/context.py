@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
 from recovery.watch.phases import Phases
 from recovery.write.space import SpaceLedger
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

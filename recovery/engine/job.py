@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from recovery.engine.options import RecoverOptions
 from recovery.engine.report import EarlierCut
 from recovery.logdir.inventory import LogDirInventory
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

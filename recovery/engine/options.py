@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from recovery.read.rate_limit import refuse_wrong_rate
 from recovery.threads import refuse_wrong_thread_count
 from recovery.watch.events import Handoff
-from segfmt.value_class import dataclass
 
 Processes = Literal["auto", "always", "never"]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from recovery.engine.report import PartitionReport
 from recovery.errors import JournalError
 from recovery.load.model import Cut, Hole, LogBounds, PartitionTask
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -320,7 +320,13 @@ class PartitionRun:
         if not self._is_left_alone():
             return outcome
         return replace(
-            outcome, cuts=(), holes=(), warnings=(), index_problems=(), recovered_segments=0, recovered_bytes=0
+            outcome,
+            cuts=(),
+            holes=(),
+            warnings=(),
+            index_problems=(),
+            recovered_segments=0,
+            recovered_bytes=0,
         )
 
     def _is_recovered(self) -> bool:

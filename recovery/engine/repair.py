@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger
 from recovery.errors import LogDirOfflineError
@@ -20,7 +21,6 @@ from recovery.problem import Problem
 from recovery.read.file_system import is_file, mount_of, nearest
 from recovery.read.partition_files import PartitionFiles
 from recovery.write.quarantine import Quarantine
-from segfmt.value_class import dataclass
 
 _STAYS_ERRNOS = frozenset({errno.EXDEV, errno.EBUSY, errno.EPERM, errno.EACCES})
 

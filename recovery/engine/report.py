@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from recovery.engine.report_text import text_lines
@@ -15,7 +16,6 @@ from recovery.load.model import Cut, Hole
 from recovery.printable import printable
 from recovery.problem import Note, Problem
 from recovery.watch.phases import PhaseTime
-from segfmt.value_class import dataclass
 
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 

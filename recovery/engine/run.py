@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from recovery.engine.cut_ledger import CutLedger, acknowledge
@@ -38,7 +38,6 @@ from recovery.watch.phases import Phases
 from recovery.write.quarantine import Quarantine
 from recovery.write.undo_notice import refuse_unfinished_undo
 from recovery.write.write_back import held_file_systems
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from traceback import format_exception
 
@@ -33,7 +34,6 @@ from recovery.write.quarantine import Quarantine
 from recovery.write.space import SpaceLedger
 from recovery.write.space_share import SpaceShare
 from recovery.write.write_back import held_file_systems
-from segfmt.value_class import dataclass
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 NO_THREADS = 75

@@ -8,13 +8,12 @@ origins of bytes, with its reasons.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
 from native.raw_scan import RawScan
 from recovery.problem import Problem
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
 
@@ -22,7 +23,6 @@ from segfmt.filenames import (
     REPLICATION_OFFSET_CHECKPOINT,
     read_folder_name,
 )
-from segfmt.value_class import dataclass
 
 _LONGEST_NAME_BYTES = 255
 _BROKERS_FILES = frozenset(

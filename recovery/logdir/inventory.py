@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from recovery.errors import LogDirOfflineError, PartitionRefusedError
 from recovery.load.fold import unflushed_segments
@@ -45,7 +45,6 @@ from segfmt.filenames import (
     PartitionFolder,
     read_folder_name,
 )
-from segfmt.value_class import dataclass
 
 _WITHOUT_CHECKPOINT = {
     RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",

@@ -12,10 +12,10 @@ import grp
 import os
 import pwd
 import stat
+from dataclasses import dataclass
 
 from recovery.read.file_system import look_at, naming, read_whole
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
-from segfmt.value_class import dataclass
 
 _CAP_CHOWN = 1
 """Linux: the lowest bit of a set of capabilities."""

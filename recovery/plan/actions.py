@@ -5,9 +5,10 @@ An action is a value: `apply` carries it out, `commit` follows names and inodes 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from recovery.load.model import Blob, RemovalKind
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, FileKind, file_kind
-from segfmt.value_class import dataclass
 
 TEMPORARY_SUFFIX = ".recovery-tmp"
 LOG_DIR_ITSELF = "log-dir"

@@ -10,7 +10,7 @@ not done yet are done: the names in the folder show which ones those are (`pendi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.errors import JournalError
@@ -29,7 +29,6 @@ from recovery.plan.actions import (
     WriteFile,
 )
 from segfmt.filenames import DELETED_SUFFIX, is_written_to
-from segfmt.value_class import dataclass
 
 _ANY = -1
 _NUMBERS = -(1 << 63), (1 << 64) - 1

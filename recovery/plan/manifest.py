@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
-from segfmt.value_class import dataclass
 
 MOST_LINE_BYTES: Final = 64 << 20
 """A longer line is none. A change of a partition of 10,000 files has 5 MB."""

@@ -7,6 +7,7 @@ is gone comes back out of quarantine, and what the recovery has made goes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from recovery.errors import JournalError, UnsafeError
@@ -22,7 +23,6 @@ from recovery.plan.actions import (
 from recovery.plan.commit import Commit, plain_name, read_state
 from recovery.plan.manifest import Contents, Digest, read_contents, read_digest
 from segfmt.filenames import DELETED_SUFFIX
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger
 from recovery.errors import JournalError, UnsafeError
@@ -40,7 +41,6 @@ from recovery.write.quarantine import MANIFEST
 from recovery.write.undo_notice import UNDO_NOTICE, entered_undo
 from segfmt.errors import FileNameError
 from segfmt.filenames import read_folder_name
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

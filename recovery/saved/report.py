@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,7 +19,6 @@ from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text, duration_text
 from recovery.saved.purge import LogDirPurge, PurgedRun
 from recovery.saved.runs import QuarantineRun, exclusive_bytes
-from segfmt.value_class import dataclass
 
 _MOST_LOGS = 10
 _MOST_REASONS = 5

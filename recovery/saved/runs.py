@@ -13,6 +13,7 @@ import re
 import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from recovery.logdir.quarantine_place import run_order, started_ms_of
@@ -21,7 +22,6 @@ from recovery.read.file_system import is_file, is_there, name_of, naming, open_f
 from recovery.write.digest import content_problem
 from recovery.write.moved_contents import differences
 from recovery.write.quarantine import MANIFEST, lines_of
-from segfmt.value_class import dataclass
 
 _STORED_NAME: Final = re.compile(r"(.+?)(?:\.from-(\d+))?(?:~\d+)?", re.DOTALL)
 _BLOCK_BYTES: Final = 512  # of st_blocks

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from recovery.engine.cut_ledger import CutLedger, forget_run
 from recovery.errors import JournalError, UnsafeError
@@ -59,7 +60,6 @@ from recovery.write.undo_notice import (
 )
 from recovery.write.write_back import held_file_systems
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE
-from segfmt.value_class import dataclass
 
 _TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
 _LAST_RUN = "last run"

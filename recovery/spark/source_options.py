@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TypeVar
@@ -14,7 +15,6 @@ from recovery.archive.records.read_request import TASK_BYTES, Selection
 from recovery.archive.records.record_columns import Corrupt, ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.errors import UsageError
-from segfmt.value_class import dataclass
 
 NAMES = (
     "path",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recovery.archive.check.output import VERDICTS, InPlace, RebuiltOutput, keep_scans, read_scans
@@ -25,7 +26,6 @@ from recovery.archive.layouts.layouts import make_layout
 from recovery.archive.parquet import to_parquet
 from recovery.archive.stores.stores import open_store
 from recovery.spark.worker import prepare_worker
-from segfmt.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

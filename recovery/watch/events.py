@@ -27,9 +27,8 @@ as configured, partitions are folder names ("orders-3", also "orders-3.<hex>-fut
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
-
-from segfmt.value_class import dataclass
 
 UNSTAMPED = -1
 """The value of both times of an event that no notifier has seen yet."""

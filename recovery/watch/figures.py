@@ -1,9 +1,9 @@
 """The figures of a recovery at one moment, as values: what `Gauges` returns and every display reads."""
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from recovery.watch.events import Command, PartitionStatus
-from segfmt.value_class import dataclass
 
 RunState = Literal[
     "waiting", "listing", "recovering", "verifying", "complete", "incomplete", "interrupted", "failed"

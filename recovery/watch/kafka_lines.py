@@ -18,7 +18,7 @@ Kafka: LogManager.loadLogs, LogLoader.recoverLog, LogSegment.recover, UnifiedLog
 
 import os.path
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from recovery.watch.events import (
     BytesScanned,
@@ -45,7 +45,6 @@ from recovery.watch.events import (
 )
 from recovery.watch.figures import DOING, DONE
 from segfmt.filenames import format_offset
-from segfmt.value_class import dataclass
 
 Field = str | int | float | bool
 

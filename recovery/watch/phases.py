@@ -9,9 +9,8 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Literal, get_args
-
-from segfmt.value_class import dataclass
 
 Phase = Literal["inventory", "scan", "fold", "plan", "write", "hand-over"]
 """What a thread does: list what is there; read segments; load a log as a broker would, but for the reading; find out

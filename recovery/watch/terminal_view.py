@@ -5,6 +5,7 @@ those of log dirs that are done. The line of all dirs is always there.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -14,7 +15,6 @@ from rich.text import Text
 from recovery.printable import printable
 from recovery.quantity import bytes_text, count_text, duration_text, rate_text
 from recovery.watch.figures import DOING, DONE, GaugeValues, LogDirValues, LogStatus, RunState
-from segfmt.value_class import dataclass
 
 SEGMENTS_MIN_WIDTH = 112
 BYTES_MIN_WIDTH = 92

@@ -26,12 +26,11 @@ import json
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
 from recovery.errors import JournalError
-from segfmt.value_class import dataclass
 
 SIGNATURE: Final = b"KLRJ"
 VERSION: Final = 1

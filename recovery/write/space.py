@@ -11,13 +11,13 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 
 from recovery.load.model import RemovalKind
 from recovery.plan.actions import CopyPart, PartitionPlan, RemoveFile, SaveFile, TruncateFile, WriteFile
 from recovery.problem import Problem
 from recovery.read.file_system import nearest
 from recovery.write.space_share import NOTHING_PROMISED, Promised, SpaceShare
-from segfmt.value_class import dataclass
 
 _WAIT_S = 0.2
 _SPARE_BYTES = 32 << 10

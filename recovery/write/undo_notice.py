@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.errors import UnsafeError
@@ -24,7 +24,6 @@ from recovery.printable import printable
 from recovery.read.file_system import is_there, read_small
 from recovery.write.durable import remove_file, sync, write_new
 from recovery.write.journal import Journal
-from segfmt.value_class import dataclass
 
 UNDO_NOTICE = ".kafka-log-recovery-undo"
 _MOST_BYTES = 64 << 10

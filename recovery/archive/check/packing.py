@@ -7,12 +7,11 @@ more a core, tasks of nearly one size need no cleverer packing: whoever is done 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from recovery.archive.check.scanned import PartitionWork
 from recovery.archive.check.survey_spool import SpooledPartition
 from recovery.archive.stores.archived import PartKind
-from segfmt.value_class import dataclass
 
 MOST_SEGMENTS = 5_000
 """In one task: small segments cost their own time, not that of their bytes."""

@@ -7,7 +7,7 @@ each such row is a chain of its own. What no chain leads to is a gap.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from recovery.archive.check.chain import FolderChain, TieredChain, Write
 from recovery.archive.check.chain_ends import ChainEnds
@@ -17,7 +17,6 @@ from recovery.archive.layouts.layout import Layout, part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.scrubbed_dir import kind_of
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from recovery.watch.events import (
     BytesScanned,
@@ -22,7 +23,6 @@ from recovery.watch.events import (
     SegmentsLeft,
 )
 from recovery.watch.notifier import Notifier
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.archive.check.tally import Tally
@@ -13,7 +13,6 @@ from recovery.check.finding import Finding
 from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text
-from segfmt.value_class import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

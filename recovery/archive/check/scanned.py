@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
@@ -18,7 +18,6 @@ from recovery.check.tasks import other_task, segment_task, standing_of
 from recovery.load.model import LogSettings
 from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
-from segfmt.value_class import dataclass
 
 DIGEST_BYTES = 16
 VERSION = 3

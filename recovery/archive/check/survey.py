@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOptions
 from recovery.archive.inventory.entry import PartitionInventory, SegmentStatus
@@ -20,7 +20,6 @@ from recovery.check.tasks import unflushed_from
 from segfmt.errors import FileNameError
 from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
-from segfmt.value_class import dataclass
 
 NO_TOPIC_CONFIGS = TopicConfigs(broker=BrokerConfig.from_layers(()), records={}, overrides={})
 RemoteSegments = Callable[[PartitionPrefix], Mapping[str, RemoteSegment]]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.archive.check.partition_fold import PartitionVerdict
-from segfmt.value_class import dataclass
 
 _COUNTS = (
     "partitions",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 
 from recovery.archive.remote.lineage import Lineage, OffsetRange
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.stores.archived import PartKind
 from recovery.check.finding import Finding
 from segfmt.checkpoint import LeaderEpochEntry
-from segfmt.value_class import dataclass
 
 
 class SegmentStatus(enum.Enum):

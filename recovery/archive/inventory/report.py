@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from recovery.archive.inventory.entry import InventoryEntry, PartitionInventory
@@ -13,7 +13,6 @@ from recovery.archive.stores.archived import PartitionPrefix
 from recovery.check.finding import Finding
 from recovery.printable import printable
 from recovery.quantity import bytes_text
-from segfmt.value_class import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

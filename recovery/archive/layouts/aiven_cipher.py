@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.archive.layouts.rsa_oaep import RsaPrivateKey, decrypt_oaep
@@ -31,7 +32,6 @@ from segfmt.errors import (
     DecryptionError,
     MissingKeyError,
 )
-from segfmt.value_class import dataclass
 
 MOST_CHUNK_BYTES = 512 << 20
 """A larger chunk is not decompressed; the plugin's have 4 MiB if nobody changes that."""

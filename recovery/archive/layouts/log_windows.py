@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,6 @@ from native.batch_headers import HeaderRows, HeaderWalk, WalkEnd, walk_headers
 from recovery.check.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
 from recovery.check.segment_files import OpenedLog
 from segfmt import layout
-from segfmt.value_class import dataclass
 
 WINDOW_BYTES = 4 << 20
 MOST_BATCH_BYTES = 128 << 20

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import dataclass
 
 from segfmt.errors import DecryptionError
-from segfmt.value_class import dataclass
 
 _HASH_BYTES = 64
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Level, Store
 from recovery.threads import PoolAhead
-from segfmt.value_class import dataclass
 
 LISTED_AHEAD = 16
 """Listings on their way at a time."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
 from segfmt import layout
-from segfmt.value_class import dataclass
 
 Flags = npt.NDArray[np.bool_]
 """Bool, shape (n,)."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Self, overload
 
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
 from recovery.archive.stores.segment_table import SegmentTable
-from segfmt.value_class import dataclass
 
 TASK_BYTES = 256 << 20
 """Of logs, as they lie in the archive; a task has some seconds of work then."""

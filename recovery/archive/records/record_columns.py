@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,6 @@ from recovery.check.finding import REMEDIES
 from recovery.check.segment_files import OpenedLog
 from recovery.errors import DamagedSegmentError
 from segfmt import layout
-from segfmt.value_class import dataclass
 
 _COUNTED = frozenset({"offset", "sequence"})
 """Columns of records that follow from the header of a batch without gaps."""

@@ -6,6 +6,7 @@ Kafka: DefaultRecordBatch.iterator, AbstractLegacyRecordBatch.DeepRecordsIterato
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ from segfmt.errors import (
     UnsupportedCodecError,
 )
 from segfmt.message_set import read_message
-from segfmt.value_class import dataclass
 
 MOST_ROWS = 1 << 16
 """Records listed at a time."""

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from uuid import UUID
 
 from recovery.archive.remote.remote_cache import RemoteLogCache, end_in_epoch
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from segfmt import layout
 from segfmt.errors import FormatError
 from segfmt.record import read_records
 from segfmt.record_batch import check_record_batch, walk_batches
-from segfmt.value_class import dataclass
 from segfmt.varint import read_varint, read_varlong
 
 WINDOW_BYTES = 4 << 20

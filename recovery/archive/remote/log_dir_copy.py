@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.store import Store
@@ -20,7 +20,6 @@ from segfmt.filenames import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from segfmt.value_class import dataclass
 
 _COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

@@ -17,6 +17,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -37,7 +38,6 @@ from segfmt.remote_log_metadata import (
     RemoteSegmentUpdate,
     read_remote_log_metadata,
 )
-from segfmt.value_class import dataclass
 
 MOST_PROBLEMS = 1000
 """So many are kept; the rest is counted."""

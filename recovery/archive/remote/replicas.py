@@ -7,6 +7,7 @@ have come since. Names of plain copies have no id, so there any folder of that n
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from uuid import UUID
 
 from recovery.archive.stores.archived import PartitionPrefix
@@ -17,7 +18,6 @@ from segfmt.errors import FormatError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import read_uuid
 from segfmt.partition_metadata import read_partition_metadata
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

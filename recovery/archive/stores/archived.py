@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import field
-
-from segfmt.value_class import dataclass
+from dataclasses import dataclass, field
 
 
 class PartKind(enum.Enum):

@@ -7,14 +7,13 @@ through all segments of an archive uses the columns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import accumulate, compress, pairwise
 from typing import Final, Self, overload
 
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from segfmt.filenames import read_offset
-from segfmt.value_class import dataclass
 
 LETTERS: Final = {
     PartKind.LOG: "l",

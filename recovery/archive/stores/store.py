@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.check.segment_files import OpenedLog
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

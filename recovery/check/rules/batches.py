@@ -7,7 +7,7 @@ said of them. Pure: rows in, findings out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from native.batch_headers import HeaderRows
 from native.producer_sequences import SequenceFold
 from recovery.check.finding import Finding
 from segfmt import layout
-from segfmt.value_class import dataclass
 
 _MAX_INT32 = 2**31 - 1
 _MIN_INT64 = -(2**63)

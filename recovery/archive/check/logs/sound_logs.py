@@ -6,6 +6,7 @@ What the fold needs of a sound log to check that the next one goes on with it, a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy.typing as npt
 
 from recovery.archive.check.scanned import DIGEST_BYTES
 from recovery.archive.stores.segment_table import SegmentTable
-from segfmt.value_class import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
