@@ -133,7 +133,7 @@ def aiven_objects(
 
 def encrypt_oaep(message: bytes, seed: bytes, pem: bytes | None = None) -> bytes:
     """*message* for the holder of the key: RSA, OAEP with SHA3-512 in both places, no label."""
-    numbers = _public_numbers(pem or private_key_pem())
+    numbers = public_numbers(pem or private_key_pem())
     size = (numbers.n.bit_length() + 7) // 8
     block = hashlib.sha3_512(b"").digest() + bytes(size - len(message) - 130) + b"\x01" + message
     padded = pad_oaep(b"\x00", seed, block)
@@ -141,7 +141,7 @@ def encrypt_oaep(message: bytes, seed: bytes, pem: bytes | None = None) -> bytes
 
 
 @cache
-def _public_numbers(pem: bytes) -> RSAPublicNumbers:
+def public_numbers(pem: bytes) -> RSAPublicNumbers:
     return load_pem_private_key(pem, None).public_key().public_numbers()
 
 

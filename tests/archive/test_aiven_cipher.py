@@ -12,11 +12,11 @@ from native.crc32c import crc32c_of_bytes
 from recovery.archive.layouts.aiven_cipher import (
     NO_KEYS,
     AivenKeys,
+    decrypt_oaep,
     load_aiven_keys,
     restore_chunk,
     restore_index,
 )
-from recovery.archive.layouts.rsa_oaep import decrypt_oaep
 from recovery.errors import UsageError
 from segfmt.aiven_chunks import variable_chunks
 from segfmt.aiven_manifest import AivenIndexKind, read_aiven_manifest
@@ -41,6 +41,7 @@ from tests.aiven_archive import (
     encrypt_oaep,
     pad_oaep,
     private_key_pem,
+    public_numbers,
     write_private_key,
 )
 from tests.samples import unpack_aiven
@@ -278,7 +279,8 @@ def test_every_part_of_the_padding_is_looked_at(keys):
     ):
         block = label_hash + bytes(size - 32 - 130) + bytes([mark]) + b"m" * 32
         padded = pad_oaep(bytes([first]), seed, block)
-        encrypted = pow(int.from_bytes(padded, "big"), 65537, key.modulus).to_bytes(size, "big")
+        modulus = public_numbers(private_key_pem()).n
+        encrypted = pow(int.from_bytes(padded, "big"), 65537, modulus).to_bytes(size, "big")
         if is_right:
             assert decrypt_oaep(key, encrypted) == b"m" * 32
         else:
@@ -294,8 +296,7 @@ def test_a_data_key_of_another_length_is_refused(keys):
 
 
 def test_keys_are_not_printed_and_travel(keys):
-    assert str(keys.by_id[KEY_ID].prime_p) not in repr(keys)
-    assert "2048 bits" in repr(keys)
+    assert repr(keys) == f"AivenKeys(by_id={{'{KEY_ID}': RsaPrivateKey(bits=2048)}})"
     assert pickle.loads(pickle.dumps(keys)) == keys
 
 

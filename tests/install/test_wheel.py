@@ -64,9 +64,9 @@ WITHOUT = {
 SESSION = "from recovery.spark.session import open_session\nspark = open_session()"
 OF_EXTRA = {
     PLAIN: "import recovery, segfmt, native; from recovery.spark import archive",
-    ARCHIVE: "import pyarrow.parquet, obstore, cryptography",
+    ARCHIVE: "import pyarrow.parquet, obstore, cryptography, Crypto",
     SPARK: "import pyspark.sql.connect.session; from recovery.spark import archive, data_source",
-    BOTH: "import obstore, cryptography, pyspark.sql.connect.session; from recovery.spark import data_source",
+    BOTH: "import obstore, cryptography, Crypto, pyspark.sql.connect.session; from recovery.spark import data_source",
 }
 
 

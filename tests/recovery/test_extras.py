@@ -18,7 +18,7 @@ from recovery.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OF_EXTRAS = {"pyspark", "pyarrow", "pandas", "obstore", "cryptography", "grpc"}
+OF_EXTRAS = {"pyspark", "pyarrow", "pandas", "obstore", "cryptography", "Crypto", "grpc"}
 ARGUMENTS_AND_WORDS = [
     ("pyarrow", ["inventory", "@", "--output", "@/out"], r"--output /\S+ needs", "[archive]"),
     ("obstore", ["inventory", "s3://bucket/there"], r"s3://bucket/there needs", "[archive]"),
@@ -59,14 +59,13 @@ def test_what_is_missing_is_said_in_one_sentence(
     assert f"kafka_log_recovery-{VERSION}-py3-none-any.whl{remedy}'" in line
 
 
-def test_keys_of_encrypted_segments(
-    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("package", ["cryptography", "Crypto"])
+def test_keys_of_encrypted_segments(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 
-    hide("cryptography", monkeypatch)
+    hide(package, monkeypatch)
     with pytest.raises(
-        UsageError, match=r"--aiven-key a=key\.pem needs the package cryptography, .*\[archive\]"
+        UsageError, match=rf"--aiven-key a=key\.pem needs the package {package}, .*\[archive\]"
     ):
         load_aiven_keys({"a": "key.pem"})
 

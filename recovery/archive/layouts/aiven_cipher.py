@@ -4,19 +4,20 @@ Each segment has a data key of its own (AES-256), in its manifest, encrypted wit
 Each chunk, and each index that is not empty, is `IV (12) | ciphertext | tag (16)` of AES-GCM; in there a chunk may be a
 zstd frame. Nothing comes out that the tag does not prove, and no chunk is decompressed to more than its size.
 
-Needs the extra `archive` (cryptography), for encrypted segments alone.
+Needs the extra `archive`, for encrypted segments alone: cryptography for AES-GCM, which it does five times faster than
+pycryptodome, and pycryptodome for RSA, because cryptography refuses OAEP with SHA-3.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from recovery.archive.layouts.rsa_oaep import RsaPrivateKey, decrypt_oaep
 from recovery.errors import UsageError
-from recovery.extras import ARCHIVE, needed_for
+from recovery.extras import ARCHIVE, load, needed_for
 from segfmt.aiven_manifest import (
     ENCRYPTION_BYTES,
     IV_BYTES,
@@ -33,9 +34,25 @@ from segfmt.errors import (
     MissingKeyError,
 )
 
+if TYPE_CHECKING:
+    from Crypto.Cipher.PKCS1_OAEP import PKCS1OAEP_Cipher
+
 MOST_CHUNK_BYTES = 512 << 20
 """A larger chunk is not decompressed; the plugin's have 4 MiB if nobody changes that."""
 _DATA_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RsaPrivateKey:
+    """An RSA private key in a form that can be pickled and compared; the key itself is not printed.
+
+    Attributes:
+        der: the key, as PKCS #8.
+        bits: of its modulus.
+    """
+
+    der: bytes = field(repr=False)
+    bits: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +73,7 @@ def load_aiven_keys(paths: Mapping[str, str | Path]) -> AivenKeys:
 
     Raises:
         UsageError: a file that cannot be read, or holds no RSA private key (PKCS #8, without a password); or
-            `cryptography` is not installed.
+            what the extra brings is not installed.
     """
     return AivenKeys(by_id={key_id: _load_key(key_id, Path(path)) for key_id, path in paths.items()})
 
@@ -155,26 +172,41 @@ def _data_key(key: RsaPrivateKey, encrypted: bytes) -> bytes:
     return data_key
 
 
-def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
-    with needed_for(f"--aiven-key {key_id}={path}", extras=ARCHIVE):
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+def decrypt_oaep(key: RsaPrivateKey, encrypted: bytes) -> bytes:
+    """Return the message in *encrypted*: RSA, OAEP with SHA3-512 in both places, no label.
+
+    Raises:
+        DecryptionError: it was encrypted with another key, or is damaged; which of them is not said.
+    """
+    with needed_for("an encrypted segment", extras=ARCHIVE):
+        cipher = _oaep_cipher(key)
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        return cipher.decrypt(encrypted)
+    except ValueError as error:
+        raise DecryptionError("the data key was encrypted with another RSA key, or is damaged") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _oaep_cipher(key: RsaPrivateKey) -> PKCS1OAEP_Cipher:
+    """Return what decrypts with *key*; to test the key takes longer than to use it once."""
+    from Crypto.Cipher import PKCS1_OAEP
+    from Crypto.Hash import SHA3_512
+    from Crypto.PublicKey import RSA
+
+    return PKCS1_OAEP.new(RSA.import_key(key.der), SHA3_512)
+
+
+def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
+    load(f"--aiven-key {key_id}={path}", "cryptography", "Crypto", extras=ARCHIVE)
+    from Crypto.PublicKey import RSA
+
+    try:
+        key = RSA.import_key(path.read_bytes())
+    except (OSError, ValueError, TypeError, IndexError) as error:
         raise UsageError(
-            f"{path}: no private key that can be read, for {key_id!r}: {error}; give a PEM file (PKCS #8) without "
-            "password"
+            f"{path}: no RSA private key that can be read, for {key_id!r}: {error}; give a PEM file (PKCS #8) "
+            "without password"
         ) from error
-    if not isinstance(key, RSAPrivateKey):
-        raise UsageError(f"{path}: no RSA key, for {key_id!r}")
-    numbers = key.private_numbers()
-    return RsaPrivateKey(
-        modulus=numbers.public_numbers.n,
-        prime_p=numbers.p,
-        prime_q=numbers.q,
-        exponent_p=numbers.dmp1,
-        exponent_q=numbers.dmq1,
-        coefficient=numbers.iqmp,
-    )
+    if not key.has_private():
+        raise UsageError(f"{path}: no private key, for {key_id!r}")
+    return RsaPrivateKey(der=key.export_key("DER", pkcs=8), bits=key.size_in_bits())
