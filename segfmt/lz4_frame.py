@@ -4,7 +4,9 @@
     block: size u32 (highest bit: stored) | bytes | [checksum]
 
 Little-endian. Blocks are independent. In messages of magic 0 the header checksum HC was computed over the
-magic too, which is wrong; Kafka does not look at it there. The content checksum is never looked at.
+magic too, which is wrong; Kafka does not look at it there. The content checksum is never looked at, nor is what
+comes after the end mark; blocks that depend on one another are refused. Libraries that read frames do otherwise in
+all four, so only blocks are left to cramjam here.
 
 Kafka: Lz4BlockInputStream, Lz4BlockOutputStream.
 """
@@ -13,9 +15,9 @@ from __future__ import annotations
 
 import cramjam
 import numpy as np
+from xxhash import xxh32_intdigest
 
 from segfmt.errors import ContentTooLargeError, DecompressionError
-from segfmt.xxhash32 import xxhash32
 
 MAGIC = 0x184D2204
 
@@ -60,7 +62,7 @@ def read_lz4_frame(data: bytes, *, is_header_checksum_broken: bool, max_bytes: i
         if len(content) > max_bytes:
             raise ContentTooLargeError(f"LZ4 content exceeds {max_bytes} bytes", position=position)
         if flags & _BLOCK_CHECKSUM:
-            if xxhash32(body) != _u32(data, position):
+            if xxh32_intdigest(body) != _u32(data, position):
                 raise DecompressionError("LZ4 block checksum mismatch", position=position)
             position += 4
 
@@ -69,7 +71,7 @@ def encode_lz4_frame(content: bytes, *, is_header_checksum_broken: bool) -> byte
     """Return an LZ4 frame with 64 KiB blocks, the header checksum in the old wrong way if asked for."""
     magic = MAGIC.to_bytes(4, "little")
     descriptor = bytes([_VERSION | _BLOCK_INDEPENDENCE, _WRITTEN_BD])
-    checksum = xxhash32(magic + descriptor if is_header_checksum_broken else descriptor) >> 8 & 0xFF
+    checksum = xxh32_intdigest(magic + descriptor if is_header_checksum_broken else descriptor) >> 8 & 0xFF
     parts = [magic, descriptor, bytes([checksum])]
     for start in range(0, len(content), 1 << 16):
         block = content[start : start + (1 << 16)]
@@ -92,7 +94,7 @@ def _read_header(data: bytes, is_header_checksum_broken: bool) -> tuple[int, int
     end = 6 + (8 if flags & _CONTENT_SIZE else 0)
     if len(data) <= end:
         raise DecompressionError("LZ4 frame header is cut off", position=len(data))
-    if not is_header_checksum_broken and data[end] != xxhash32(data[4:end]) >> 8 & 0xFF:
+    if not is_header_checksum_broken and data[end] != xxh32_intdigest(data[4:end]) >> 8 & 0xFF:
         raise DecompressionError("LZ4 frame header checksum mismatch", position=end)
     return flags, block_bytes, end + 1
 
