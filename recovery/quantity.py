@@ -32,8 +32,3 @@ def duration_text(seconds: float) -> str:
     if minutes < 24 * 60:
         return f"{minutes // 60}h {minutes % 60:02d}m"
     return f"{minutes // (24 * 60)}d {minutes // 60 % 24:02d}h"
-
-
-def count_text(count: int) -> str:
-    """Return a count with separators: "12,345"."""
-    return f"{count:,}"

@@ -16,7 +16,7 @@ from typing import Any
 from recovery.engine.report import EXIT_DAMAGE, EXIT_DONE, EXIT_ERROR, EXIT_PARTIAL
 from recovery.plan.manifest import StoredEntry, StoredLog
 from recovery.printable import printable
-from recovery.quantity import bytes_text, count_text, duration_text
+from recovery.quantity import bytes_text, duration_text
 from recovery.saved.purge import LogDirPurge, PurgedRun
 from recovery.saved.runs import QuarantineRun, exclusive_bytes
 
@@ -230,7 +230,7 @@ def _reasons(entries: Iterable[StoredEntry]) -> dict[str, int]:
 def _other_lines(run: QuarantineRun) -> list[str]:
     """Return what was saved beside logs, in words."""
     reasons = list(_reasons(entry for entry in run.saved if not entry.is_log).items())
-    others = [f"{count_text(count)} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
+    others = [f"{count:,} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
     if len(reasons) > _MOST_REASONS:
         others.append(f"{len(reasons) - _MOST_REASONS} more reasons")
     derived_count = len(run.counted) - len(run.saved)
@@ -248,7 +248,7 @@ def _age(age_ms: int) -> str:
 
 
 def _count(count: int, noun: str) -> str:
-    return f"{count_text(count)} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _text(lines: list[str]) -> str:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recovery.printable import printable
-from recovery.quantity import bytes_text, count_text, duration_text, rate_text
+from recovery.quantity import bytes_text, duration_text, rate_text
 from recovery.watch.figures import DOING, DONE, GaugeValues, LogDirValues, LogStatus, RunState
 
 SEGMENTS_MIN_WIDTH = 112
@@ -233,11 +233,11 @@ def _losses(log_dirs: Sequence[LogDirValues], verb: str) -> Text | None:
 
 def _counted(count: int, noun: str) -> str:
     plural = "es" if noun.endswith("ch") else "s"
-    return f"{count_text(count)} {noun}{'' if count == 1 else plural}"
+    return f"{count:,} {noun}{'' if count == 1 else plural}"
 
 
 def _of(done: int, total: int) -> str:
-    return f"{count_text(done)}/{count_text(total)}"
+    return f"{done:,}/{total:,}"
 
 
 def _bytes_of(done: int, total: int) -> str:

@@ -1,6 +1,6 @@
 """One sentence on how far a run is, for logs and for the end of the terminal view."""
 
-from recovery.quantity import bytes_text, count_text, duration_text, rate_text
+from recovery.quantity import bytes_text, duration_text, rate_text
 from recovery.watch.figures import GaugeValues
 
 
@@ -24,4 +24,4 @@ def progress_text(values: GaugeValues) -> str:
 
 
 def _of(done: int, total: int) -> str:
-    return f"{count_text(done)}/{count_text(total)}"
+    return f"{done:,}/{total:,}"
