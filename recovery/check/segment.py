@@ -18,7 +18,6 @@ import numpy.typing as npt
 from native.batch_headers import HEADER_ROW_DTYPE, HeaderRows, HeaderWalk, WalkEnd, walk_headers
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
-from recovery.check.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
 from recovery.check.finding import Finding
 from recovery.check.rules.batches import BatchChecks
 from recovery.check.rules.indexes import (
@@ -29,7 +28,7 @@ from recovery.check.rules.indexes import (
 )
 from recovery.check.rules.records import RecordChecks
 from recovery.check.rules.sequences import fold_of
-from recovery.check.segment_files import OpenedLog, SegmentFiles
+from recovery.check.segment_files import SegmentFiles
 from recovery.check.segment_window import (
     WINDOW_BYTES,
     first_batch_bytes,
@@ -38,6 +37,8 @@ from recovery.check.segment_window import (
     window_buffer,
 )
 from recovery.check.task import Piece, Reading, SegmentResult, SegmentTask, Tail
+from recovery.read.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
+from recovery.read.opened_log import OpenedLog
 from recovery.read.partition_files import SLACK_BYTES, decide_control
 from segfmt import layout
 from segfmt.filenames import offset_index_name, time_index_name

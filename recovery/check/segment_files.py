@@ -11,41 +11,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from recovery.read.file_system import fill, open_file
-from recovery.read.page_cache import STEP_BYTES, CachedFile
+from recovery.read.opened_log import OpenedFile, OpenedLog
 
 MOST_INDEX_BYTES = 32 << 20
-
-
-class OpenedLog(Protocol):
-    """A file that is read forwards, window by window."""
-
-    @property
-    def end_position(self) -> int:
-        """Its size in bytes when it was opened."""
-        ...
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        """Fill *target* from *position* on; return how many bytes there were.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        ...
-
-    def approach(self, position: int) -> None:
-        """Have what stands behind *position* read ahead."""
-        ...
-
-    def leave(self, position: int) -> None:
-        """Forget what stands before *position*."""
-        ...
-
-    def close(self) -> None:
-        """Give it back."""
-        ...
 
 
 class SegmentFiles(Protocol):
@@ -69,49 +39,6 @@ class SegmentFiles(Protocol):
             OSError: it cannot be read.
         """
         ...
-
-
-class OpenedFile:
-    """A file of a file system.
-
-    Args:
-        path: of the file.
-        gives_back: whether what is read from disk leaves the page cache again.
-    """
-
-    def __init__(self, path: str, *, gives_back: bool = False) -> None:
-        self._descriptor = open_file(path)
-        try:
-            self._size_bytes = os.fstat(self._descriptor).st_size
-            self._cached: CachedFile | None = None
-            if gives_back or self._size_bytes > STEP_BYTES:  # what is smaller comes at once
-                self._cached = CachedFile(self._descriptor, gives_back=gives_back)
-        except BaseException:
-            os.close(self._descriptor)
-            raise
-
-    @property
-    def end_position(self) -> int:
-        """Size of the file when it was opened."""
-        return self._size_bytes
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        """Fill *target* from *position* on; return how many bytes there were."""
-        return fill(memoryview(target.data), self._descriptor, position)
-
-    def approach(self, position: int) -> None:
-        """Have what stands behind *position* read from disk."""
-        if self._cached is not None:
-            self._cached.approach(position)
-
-    def leave(self, position: int) -> None:
-        """Give back what stands before *position* and was not in the page cache before."""
-        if self._cached is not None:
-            self._cached.leave(position)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._descriptor)
 
 
 class FolderSegmentFiles:

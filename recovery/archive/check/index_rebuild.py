@@ -9,9 +9,9 @@ import errno
 
 from native.segment_scan import SegmentScanner
 from recovery.archive.stores.archived import PartKind
-from recovery.check.segment_files import OpenedLog
 from recovery.check.segment_window import WINDOW_BYTES, window_buffer
 from recovery.load.segment_recovery import index_entries
+from recovery.read.opened_log import OpenedLog
 from recovery.read.partition_files import SLACK_BYTES, decide_control
 from segfmt.offset_index import encode_offset_index
 from segfmt.offset_index import max_entries as max_offset_entries

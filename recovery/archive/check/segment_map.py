@@ -19,8 +19,8 @@ from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
 from recovery.check.rules.epochs import check_epochs
 from recovery.check.segment import scrub_segment
-from recovery.check.segment_files import OpenedLog
 from recovery.check.task import Reading
+from recovery.read.opened_log import OpenedLog
 from recovery.read.rate_limit import RateLimit
 from segfmt import layout as byte_layout
 from segfmt.checkpoint import read_leader_epoch_checkpoint

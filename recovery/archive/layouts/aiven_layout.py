@@ -18,7 +18,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.check.segment_files import OpenedLog
+from recovery.read.opened_log import OpenedLog
 from segfmt.aiven_manifest import AivenIndexKind, AivenManifest, read_aiven_manifest
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemoteSegment

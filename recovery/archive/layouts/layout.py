@@ -15,7 +15,8 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.check.segment_files import MOST_INDEX_BYTES, OpenedLog
+from recovery.check.segment_files import MOST_INDEX_BYTES
+from recovery.read.opened_log import OpenedLog
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, file_kind
 from segfmt.remote_log_metadata import RemoteSegment
 

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from native.batch_checksums import compare_checksums
 from native.batch_headers import HeaderRows, HeaderWalk, WalkEnd, walk_headers
-from recovery.check.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
-from recovery.check.segment_files import OpenedLog
+from recovery.read.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
+from recovery.read.opened_log import OpenedLog
 from segfmt import layout
 
 WINDOW_BYTES = 4 << 20

@@ -27,8 +27,8 @@ from recovery.archive.records.batch_heads import BatchHeads, Flags
 from recovery.archive.records.record_schema import Include, column_called
 from recovery.archive.records.record_units import MOST_HEADERS, BadBatch, ListedRecords, open_batches
 from recovery.check.finding import REMEDIES
-from recovery.check.segment_files import OpenedLog
 from recovery.errors import DamagedSegmentError
+from recovery.read.opened_log import OpenedLog
 from segfmt import layout
 
 _COUNTED = frozenset({"offset", "sequence"})

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from native.crc32c import crc32c_of_bytes
-from recovery.check.segment_files import OpenedLog
+from recovery.read.opened_log import OpenedLog
 from segfmt import layout
 from segfmt.errors import FormatError
 from segfmt.record import read_records

@@ -25,8 +25,8 @@ from urllib.parse import unquote
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level, Store
-from recovery.check.segment_files import OpenedLog
 from recovery.errors import UsageError
+from recovery.read.opened_log import OpenedLog
 
 _ROWS_AT_A_TIME = 10_000
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -8,8 +8,8 @@ import secrets
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level
-from recovery.check.segment_files import OpenedFile
 from recovery.read.file_system import absolute, fill, open_file
+from recovery.read.opened_log import OpenedFile
 
 
 class LocalStore:

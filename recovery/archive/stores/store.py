@@ -8,7 +8,7 @@ from typing import Protocol
 
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
-from recovery.check.segment_files import OpenedLog
+from recovery.read.opened_log import OpenedLog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

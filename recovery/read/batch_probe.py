@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from native.crc32c import crc32c
-from recovery.check.segment_files import OpenedLog
+from recovery.read.opened_log import OpenedLog
 from segfmt import layout
 
 _CHUNK_BYTES = 4 << 20
