@@ -354,7 +354,7 @@ def test_changed_bytes_are_told_and_never_raise(tmp_path, seed):
 
 
 def test_batches_larger_than_the_window_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("recovery.archive.remote.log_batches.WINDOW_BYTES", 100)
+    monkeypatch.setattr("recovery.read.windows.WINDOW_BYTES", 100)
     (log,) = write_metadata(tmp_path, a_history(), batch_records=4, segment_batches=100)
     opened = LocalStore(str(tmp_path)).open(str(log.relative_to(tmp_path)))
     damage = []
@@ -366,7 +366,7 @@ def test_batches_larger_than_the_window_are_read(tmp_path, monkeypatch):
 
 def test_a_batch_that_claims_gigabytes_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr("recovery.archive.remote.log_batches.MOST_BATCH_BYTES", 500)
-    monkeypatch.setattr("recovery.archive.remote.log_batches.WINDOW_BYTES", 100)
+    monkeypatch.setattr("recovery.read.windows.WINDOW_BYTES", 100)
     path = tmp_path / "log"
     path.write_bytes(metadata_batch([bytes(600)], 0) * 2)
     opened = LocalStore(str(tmp_path)).open("log")

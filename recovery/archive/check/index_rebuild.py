@@ -5,14 +5,11 @@ Kafka: LogSegment.recover.
 
 from __future__ import annotations
 
-import errno
-
 from native.segment_scan import SegmentScanner
 from recovery.archive.stores.archived import PartKind
-from recovery.check.segment_window import WINDOW_BYTES, window_buffer
 from recovery.load.segment_recovery import index_entries
 from recovery.read.opened_log import OpenedLog
-from recovery.read.partition_files import SLACK_BYTES, decide_control
+from recovery.read.windows import Windows, scan_windows, thread_buffer
 from segfmt.offset_index import encode_offset_index
 from segfmt.offset_index import max_entries as max_offset_entries
 from segfmt.time_index import encode_time_index
@@ -28,25 +25,14 @@ def rebuild_indexes(
         OSError: it cannot be read.
     """
     try:
-        size = log.end_position
         scanner = SegmentScanner(
             base_offset=base_offset,
-            size_bytes=size,
+            size_bytes=log.end_position,
             index_interval_bytes=index_interval_bytes,
             max_index_entries=max_offset_entries(segment_index_bytes),
             max_time_index_entries=max_time_entries(segment_index_bytes),
         )
-        while not scanner.finished:
-            position = scanner.position
-            wanted = min(max(WINDOW_BYTES, scanner.needed_bytes), size - position)
-            log.approach(position)
-            window = window_buffer(SLACK_BYTES + wanted)
-            if log.read_at(window[SLACK_BYTES:], position) < wanted:
-                raise OSError(errno.EIO, "the log became shorter while it was read")
-            scanner.feed(window, SLACK_BYTES)
-            while scanner.paused_control:
-                decide_control(scanner, window[SLACK_BYTES + scanner.control_position - position :])
-            log.leave(scanner.position)
+        scan_windows(scanner, Windows(log, buffer=thread_buffer()))
     finally:
         log.close()
     scan = scanner.result()

@@ -9,7 +9,6 @@ behind it, or by an entry of the offset index.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,9 +19,8 @@ from native.batch_checksums import compare_checksums
 from native.batch_headers import HeaderRows, HeaderWalk, WalkEnd, walk_headers
 from recovery.read.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
 from recovery.read.opened_log import OpenedLog
-from segfmt import layout
+from recovery.read.windows import Window, Windows
 
-WINDOW_BYTES = 4 << 20
 MOST_BATCH_BYTES = 128 << 20
 """Of one batch, as it stands in the log and opened, unless the caller allows other sizes."""
 _MOST_PROBES, _MOST_SEARCHES = 64, 100
@@ -85,7 +83,6 @@ class LogWindows:
         self._index_positions = index_positions
         self._is_last = is_last
         self._most_batch_bytes = most_batch_bytes
-        self._buffer = np.empty(0, np.uint8)
         self._stretch: BadStretch | None = None
         self._searches = 0
 
@@ -95,57 +92,44 @@ class LogWindows:
         Raises:
             OSError: the log cannot be read, or became shorter.
         """
-        position, wanted = 0, WINDOW_BYTES
-        while position < self._end:
-            octets = self._read(position, wanted)
-            walk = walk_headers(octets, position=position, end_position=self._end)
-            behind = yield from self._compare(octets, walk.rows)
-            if behind is None and walk.end is WalkEnd.NEED_BYTES and walk.position == position:
-                wanted = _next_size(octets)
-                if wanted <= self._most_batch_bytes:
-                    continue
-                behind = self._pass_over_large(position, wanted)
-            elif behind is None:
-                behind = self._end_walk(walk)
+        windows = Windows(self._log, most_batch_bytes=self._most_batch_bytes)
+        for window in windows:
+            behind: int | None
+            if window.large_bytes:
+                behind = self._pass_over_large(window.position, window.large_bytes)
+            else:
+                walk = walk_headers(window.octets, position=window.position, end_position=self._end)
+                behind = yield from self._compare(window, walk.rows)
+                if behind is None:
+                    behind = self._end_walk(walk)
             if self._stretch is not None:
                 yield self._stretch
                 self._stretch = None
-            position, wanted = behind, WINDOW_BYTES
+            windows.position = behind
 
-    def _read(self, position: int, wanted: int) -> npt.NDArray[np.uint8]:
-        size = min(wanted, self._end - position)
-        self._log.leave(position)
-        self._log.approach(position)
-        usual = min(WINDOW_BYTES, self._end)
-        if len(self._buffer) != max(size, usual):
-            self._buffer = np.empty(max(size, usual), np.uint8)
-        octets = self._buffer[:size]
-        if self._log.read_at(octets, position) < size:
-            raise OSError(errno.EIO, "the log became shorter while it was read")
-        return octets
-
-    def _compare(
-        self, octets: npt.NDArray[np.uint8], rows: HeaderRows
-    ) -> Generator[BatchWindow, None, int | None]:
+    def _compare(self, window: Window, rows: HeaderRows) -> Generator[BatchWindow, None, int | None]:
         """Yield the batches whose lengths can be relied on; return where to go on behind others, None without.
 
         A batch whose checksum is wrong has the right length if a sound one follows, or the end.
         """
         if not len(rows):
             return None
+        octets = window.octets
         is_valid = compare_checksums(octets, rows)
         is_doubtful = ~is_valid
         is_doubtful[:-1] &= ~is_valid[1:]
         if not is_doubtful.any():
             yield BatchWindow(octets, rows, is_valid)
             return None
-        bad, origin = int(np.argmax(is_doubtful)), int(rows["position"][0])
+        bad = int(np.argmax(is_doubtful))
         if bad:
             yield BatchWindow(octets, rows[:bad], is_valid[:bad])
         position = int(rows["position"][bad])
         behind = position + int(rows["size_bytes"][bad])
         if behind == self._end or self._is_sound(behind):
-            yield BatchWindow(octets[position - origin :], rows[bad : bad + 1], is_valid[bad : bad + 1])
+            yield BatchWindow(
+                octets[position - window.position :], rows[bad : bad + 1], is_valid[bad : bad + 1]
+            )
             return behind
         return self._search(position, "checksum", "checksum mismatch", rows[bad + 1 :])
 
@@ -195,9 +179,3 @@ class LogWindows:
             base_offset=self._base_offset,
             most_bytes=self._most_batch_bytes,
         )
-
-
-def _next_size(octets: npt.NDArray[np.uint8]) -> int:
-    """Return the size of the batch that does not fit into the window."""
-    length = octets[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES].tobytes()
-    return layout.LOG_OVERHEAD_BYTES + int.from_bytes(length, "big", signed=True)

@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from native.crc32c import crc32c_of_bytes
 from recovery.read.opened_log import OpenedLog
+from recovery.read.windows import Windows
 from segfmt import layout
 from segfmt.errors import FormatError
 from segfmt.record import read_records
 from segfmt.record_batch import check_record_batch, walk_batches
 from segfmt.varint import read_varint, read_varlong
 
-WINDOW_BYTES = 4 << 20
 MOST_BATCH_BYTES = 128 << 20
 """A larger batch is not read; a broker's `message.max.bytes` is 1 MiB."""
 
@@ -113,36 +111,28 @@ def read_batches(log: OpenedLog, report: Callable[[LogDamage], None]) -> Iterato
     Raises:
         OSError: it cannot be read.
     """
-    position, window_bytes, end = 0, WINDOW_BYTES, log.end_position
-    while position < end:
-        window = _read(log, position, min(window_bytes, end - position))
-        consumed = 0
+    windows = Windows(log, most_batch_bytes=MOST_BATCH_BYTES, may_shrink=True)
+    for window in windows:
+        if window.large_bytes:
+            words = f"a batch of {window.large_bytes} bytes is not read"
+            report(LogDamage(position=window.position, detail=words))
+            return
+        data, consumed = window.octets.tobytes(), 0
         try:
-            for place in walk_batches(window):
+            for place in walk_batches(data):
                 consumed = place.position + place.size_bytes
-                batch = _checked(window[place.position : consumed], position + place.position, report)
+                batch = _checked(data[place.position : consumed], window.position + place.position, report)
                 if batch is not None:
                     yield batch
         except FormatError as error:
-            report(LogDamage(position=position + consumed, detail=f"no batch: {error}"))
+            report(LogDamage(position=window.position + consumed, detail=f"no batch: {error}"))
             return
-        needed = _next_bytes(window[consumed:])
-        position += consumed
-        if position + needed > end or len(window) < min(window_bytes, end - position + consumed):
-            if position < end:
-                words = f"{end - position} bytes of a batch that is cut off"
+        windows.position = position = window.position + consumed
+        if position + window.batch_bytes_at(position) > windows.end_position:
+            if position < log.end_position:
+                words = f"{log.end_position - position} bytes of a batch that is cut off"
                 report(LogDamage(position=position, detail=words, is_torn=True))
             return
-        if needed > MOST_BATCH_BYTES:
-            report(LogDamage(position=position, detail=f"a batch of {needed} bytes is not read"))
-            return
-        window_bytes = max(WINDOW_BYTES, needed)
-        log.leave(position)
-
-
-def _read(log: OpenedLog, position: int, size: int) -> bytes:
-    target = np.zeros(size, np.uint8)
-    return target[: log.read_at(target, position)].tobytes()
 
 
 def _checked(data: bytes, position: int, report: Callable[[LogDamage], None]) -> LoggedBatch | None:
@@ -158,11 +148,3 @@ def _checked(data: bytes, position: int, report: Callable[[LogDamage], None]) ->
         words = str(error)
     report(LogDamage(position=position, detail=f"left out: {words}"))
     return None
-
-
-def _next_bytes(rest: bytes) -> int:
-    """Return the size of the batch that *rest* begins with, as far as can be told: at least that of a header."""
-    if len(rest) < layout.LOG_OVERHEAD_BYTES:
-        return layout.RECORD_BATCH_OVERHEAD_BYTES
-    length = int.from_bytes(rest[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES], "big", signed=True)
-    return max(layout.LOG_OVERHEAD_BYTES + length, layout.RECORD_BATCH_OVERHEAD_BYTES)
