@@ -9,7 +9,6 @@ entry; the checks go on there.
 
 from __future__ import annotations
 
-import errno
 from dataclasses import replace
 
 import numpy as np
@@ -29,17 +28,9 @@ from recovery.check.rules.indexes import (
 from recovery.check.rules.records import RecordChecks
 from recovery.check.rules.sequences import fold_of
 from recovery.check.segment_files import SegmentFiles
-from recovery.check.segment_window import (
-    WINDOW_BYTES,
-    first_batch_bytes,
-    skipped_words,
-    stop_words,
-    window_buffer,
-)
 from recovery.check.task import Piece, Reading, SegmentResult, SegmentTask, Tail
 from recovery.read.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
-from recovery.read.opened_log import OpenedLog
-from recovery.read.partition_files import SLACK_BYTES, decide_control
+from recovery.read.windows import Window, Windows, feed, thread_buffer
 from segfmt import layout
 from segfmt.filenames import offset_index_name, time_index_name
 from segfmt.offset_index import view_offset_index
@@ -77,7 +68,6 @@ class _SegmentScrub:
         self._snapshot_offsets = list(task.snapshot_offsets)
         self._damaged = 0
         self._end = 0
-        self._position = 0
 
     def run(self) -> SegmentResult:
         task, result = self._task, self._result
@@ -87,15 +77,24 @@ class _SegmentScrub:
         self._time_index = TimeIndexChecks(
             time_index_name(task.base_offset), task.base_offset, self._entries(is_time=True)
         )
-        self._log: OpenedLog = self._files.open(task.log)
+        self._log = self._files.open(task.log)
+        self._end = self._log.end_position
+        self._windows = Windows(
+            self._log,
+            name=task.log,
+            most_batch_bytes=LARGE_BATCH_BYTES,
+            limit=self._reading.limit,
+            buffer=thread_buffer(),
+        )
         try:
-            self._end = self._log.end_position
             self._read_batches()
             self._log.leave(self._end)
         except (OSError, MemoryError) as error:  # what was read until then counts
             self._end_piece(is_broken=True)
             result.is_whole = False
-            self._find(self._position, "unreadable", str(error) or "too little memory", is_unchecked=True)
+            self._find(
+                self._windows.position, "unreadable", str(error) or "too little memory", is_unchecked=True
+            )
         finally:
             self._log.close()
         result.checked_bytes[task.log] = self._end
@@ -164,57 +163,31 @@ class _SegmentScrub:
     # -- the log ---------------------------------------------------------------------------------------------
 
     def _read_batches(self) -> None:
-        position, wanted = 0, WINDOW_BYTES
-        while True:
-            window = self._read_window(position, wanted)
-            walk = walk_headers(window[SLACK_BYTES:], position=position, end_position=self._end)
-            behind = self._take(window, walk)
-            if behind is not None:  # damage: go on elsewhere
-                if behind < 0:
-                    return
-                position, wanted = behind, WINDOW_BYTES
-                continue
-            if walk.end in (WalkEnd.END, WalkEnd.TORN, WalkEnd.BAD_LENGTH):
-                self._end_piece()
-                behind = self._judge_end(walk)
-                if behind is None:
-                    return
-                position, wanted = behind, WINDOW_BYTES
-                continue
-            wanted = WINDOW_BYTES
-            if walk.end is WalkEnd.NEED_BYTES and walk.position == position:
-                wanted = first_batch_bytes(window)
-                if wanted > LARGE_BATCH_BYTES:
-                    behind = self._take_large(position, wanted)
-                    if behind is None:
-                        return
-                    position, wanted = behind, WINDOW_BYTES
-                    continue
-            position = walk.position
+        for window in self._windows:
+            self._reading.on_bytes(0)
+            behind = self._take_large(window) if window.large_bytes else self._take_window(window)
+            if behind is None:
+                return
+            self._windows.position = behind
+        self._end_piece()
 
-    def _read_window(self, position: int, wanted: int) -> npt.NDArray[np.uint8]:
-        """Return the slack and up to *wanted* bytes behind it."""
-        if wanted <= WINDOW_BYTES:
-            wanted = min(wanted, max(self._reading.limit.window_bytes, layout.RECORD_BATCH_OVERHEAD_BYTES))
-        size = max(0, min(wanted, self._end - position))
-        self._position = position
-        self._reading.limit.take(size)
-        self._log.leave(position)
-        self._log.approach(position)
-        buffer = window_buffer(SLACK_BYTES + size)
-        count = self._log.read_at(buffer[SLACK_BYTES:], position)
-        if count < size:
-            raise OSError(errno.EIO, "the file became shorter while it was read", self._task.log)
-        self._reading.on_bytes(0)
-        return buffer
+    def _take_window(self, window: Window) -> int | None:
+        """Check the whole batches of *window*; return where to go on, None for nowhere."""
+        walk = walk_headers(window.octets, position=window.position, end_position=self._end)
+        damaged = self._take(window, walk.rows)
+        if damaged is not None:
+            return damaged if damaged >= 0 else None
+        if walk.end in (WalkEnd.NEED_BYTES, WalkEnd.FULL) or walk.position == self._end:
+            return walk.position
+        self._end_piece()
+        return self._judge_end(walk)
 
-    def _take(self, window: npt.NDArray[np.uint8], walk: HeaderWalk) -> int | None:
-        """Check the batches of *walk*.
+    def _take(self, window: Window, rows: HeaderRows) -> int | None:
+        """Check the batches of *rows*.
 
         Returns:
             Where to go on after damage, -1 for nowhere; None where all are sound.
         """
-        rows = walk.rows
         start = 0
         while start < len(rows):
             part = rows[start:]
@@ -223,7 +196,7 @@ class _SegmentScrub:
                 reaches = part["base_offset"] >= self._snapshot_offsets[0]
                 if reaches.any():
                     part, is_at_snapshot = part[: int(np.argmax(reaches))], True
-            behind = self._scan(window, rows, part)
+            behind = self._scan(window, part)
             if behind is not None:
                 return behind
             start += len(part)
@@ -231,50 +204,47 @@ class _SegmentScrub:
                 self._end_piece(snapshot_offset=self._snapshot_offsets.pop(0))
         return None
 
-    def _scan(self, window: npt.NDArray[np.uint8], rows: HeaderRows, part: HeaderRows) -> int | None:
-        """Scan the batches of *part*, which lie in *window* behind the first of *rows*."""
-        origin = int(rows["position"][0])
+    def _scan(self, window: Window, part: HeaderRows) -> int | None:
+        """Scan the batches of *part*, which lie in *window*."""
         while len(part):
             first = int(part["position"][0])
             end = int(part["position"][-1] + part["size_bytes"][-1])
             scanner = self._open_scanner(first)
             while not scanner.finished and scanner.position < end:  # it comes back at some control batches
-                scanner.feed(window[scanner.position - origin : SLACK_BYTES + end - origin], SLACK_BYTES)
-                while scanner.paused_control:
-                    decide_control(scanner, window[SLACK_BYTES + scanner.control_position - origin :])
+                feed(scanner, window, end)
             scan = scanner.result() if scanner.finished else None
             if scan is None or scan.stop is Stop.END:
-                self._check(window, rows, part)
+                self._check(window, part)
                 return None
             good = part[part["position"] < scan.valid_bytes]
             if scan.stop in _SKIPPED_STOPS:
                 at = int(np.searchsorted(part["position"], scan.stop_position))
-                self._check(window, rows, part[: at + 1])
+                self._check(window, part[: at + 1])
                 self._find_skipped(scan)
                 self._end_piece(is_broken=True)
                 part = part[at + 1 :]
                 continue
-            self._check(window, rows, good)
+            self._check(window, good)
             self._end_piece(is_broken=True)
-            return self._pass_over(scan.stop_position, stop_words(scan), "checksum", part[len(good) :])
+            return self._pass_over(scan.stop_position, _stop_words(scan), "checksum", part[len(good) :])
         return None
 
-    def _check(self, window: npt.NDArray[np.uint8], rows: HeaderRows, good: HeaderRows) -> None:
+    def _check(self, window: Window, good: HeaderRows) -> None:
         if not len(good):
             return
-        origin, first = int(rows["position"][0]), int(good["position"][0])
+        first = int(good["position"][0])
         end = int(good["position"][-1] + good["size_bytes"][-1])
         self._batches.take(good)
         self._index.take(good, end)
         self._time_index.take(good)
         if self._records is not None:
-            self._records.take(window[SLACK_BYTES + first - origin : SLACK_BYTES + end - origin], good)
+            self._records.take(window.between(first, end), good)
         self._reading.on_bytes(end - first)
 
     def _find_skipped(self, scan: RawScan) -> None:
         if scan.stop is Stop.OFFSET_OVERFLOW:
             return  # its offsets are said to be out of range already
-        rule, words = skipped_words(scan)
+        rule, words = _skipped_words(scan)
         self._find(scan.stop_position, rule, words)
 
     # -- pieces ----------------------------------------------------------------------------------------------
@@ -304,10 +274,8 @@ class _SegmentScrub:
 
     def _judge_end(self, walk: HeaderWalk) -> int | None:
         """Judge where the walk ends; return where to go on, None for nowhere."""
-        left = self._end - walk.position
-        if left == 0:
-            return None
         if walk.end is WalkEnd.END:
+            left = self._end - walk.position
             self._find_tail(walk.position, f"{left} bytes that are no batch", "trailing-bytes", is_short=True)
             return None
         if walk.end is WalkEnd.TORN:
@@ -375,8 +343,9 @@ class _SegmentScrub:
         not_judged = "" if is_short else f"; the log ends here, {left} bytes before the file"
         self._find(position, tail.value, f"{words}{not_judged}", is_note=is_note)
 
-    def _take_large(self, position: int, size_bytes: int) -> int | None:
+    def _take_large(self, window: Window) -> int | None:
         """Check the CRC of a batch that is too large for a window; return where to go on, None for nowhere."""
+        position, size_bytes = window.position, window.large_bytes
         self._end_piece(is_broken=True)
         if is_sound_large_batch(self._log, position, size_bytes, self._reading.limit.take):
             self._skip(position + size_bytes)
@@ -406,3 +375,22 @@ class _SegmentScrub:
                 severity="note" if is_note else "unchecked" if is_unchecked else "damage",
             )
         )
+
+
+def _stop_words(scan: RawScan) -> str:
+    """Return why a scan stopped, in words."""
+    first, second = scan.stop_detail
+    if scan.stop is Stop.CRC_MISMATCH:
+        return f"checksum {first:#010x} stored, {second:#010x} computed"
+    return f"{scan.stop.name.lower().replace('_', ' ')} ({first}, {second})"
+
+
+def _skipped_words(scan: RawScan) -> tuple[str, str]:
+    """Return rule and words for a batch that is read and passed over, INVALID_TXN, INVALID_CONTROL or CONTROL_FATAL."""
+    rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
+    words = {
+        Stop.INVALID_TXN: "a batch outside a transaction while its producer has one open",
+        Stop.INVALID_CONTROL: "a control batch that cannot be read: a recovery cuts the log behind it",
+        Stop.CONTROL_FATAL: "a control batch that a broker dies of",
+    }[scan.stop]
+    return rule, f"{words} (producer {scan.stop_detail[0]}, base offset {scan.stop_detail[1]})"

@@ -12,7 +12,6 @@ import crcmod.predefined
 import numpy as np
 import pytest
 
-import recovery.check.segment
 from native.producer_sequences import MOST_BREAKS
 from recovery.check.api import verify
 from recovery.check.finding import Finding
@@ -97,7 +96,7 @@ class TestWhatIsSaid:
         make_log(tmp_path, batches)
         whole = said_of(tmp_path)
         assert [found.position for found in whole] == [len(b"".join(batches[:at])) for at in (40, 80)]
-        monkeypatch.setattr(recovery.check.segment, "WINDOW_BYTES", 250)
+        monkeypatch.setattr("recovery.read.windows.WINDOW_BYTES", 250)
         assert said_of(tmp_path) == whole
 
     def test_so_many_times(self, tmp_path: Path) -> None:
