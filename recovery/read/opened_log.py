@@ -44,7 +44,62 @@ class OpenedLog(Protocol):
         ...
 
 
-class OpenedFile:
+class FilePart:
+    """A part of an open file, as if it were a log of its own; whoever opened the file closes it.
+
+    Args:
+        descriptor: open for reading.
+        origin_position: where the part begins in the file.
+        size_bytes: of the part.
+        start_position: in the part; what stands before it will not be read.
+        gives_back: whether what is read from disk leaves the page cache again.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        size_bytes: int,
+        origin_position: int = 0,
+        start_position: int = 0,
+        gives_back: bool = False,
+    ) -> None:
+        self._descriptor = descriptor
+        self._origin = origin_position
+        self._size_bytes = size_bytes
+        self._cached: CachedFile | None = None
+        if gives_back or size_bytes > STEP_BYTES:  # what is smaller comes at once
+            self._cached = CachedFile(
+                descriptor,
+                gives_back=gives_back,
+                position=origin_position + start_position,
+                end_position=origin_position + size_bytes,
+            )
+
+    @property
+    def end_position(self) -> int:
+        """Size of the part."""
+        return self._size_bytes
+
+    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
+        """Fill *target* from *position* on; return how many bytes there were."""
+        return fill(memoryview(target.data), self._descriptor, self._origin + position)
+
+    def approach(self, position: int) -> None:
+        """Have what stands behind *position* read from disk."""
+        if self._cached is not None:
+            self._cached.approach(self._origin + position)
+
+    def leave(self, position: int) -> None:
+        """Give back what stands before *position* and was not in the page cache before."""
+        if self._cached is not None:
+            self._cached.leave(self._origin + position)
+
+    def close(self) -> None:
+        """Do nothing: the file is not its own."""
+
+
+class OpenedFile(FilePart):
     """A file of a file system.
 
     Args:
@@ -53,34 +108,12 @@ class OpenedFile:
     """
 
     def __init__(self, path: str, *, gives_back: bool = False) -> None:
-        self._descriptor = open_file(path)
+        descriptor = open_file(path)
         try:
-            self._size_bytes = os.fstat(self._descriptor).st_size
-            self._cached: CachedFile | None = None
-            if gives_back or self._size_bytes > STEP_BYTES:  # what is smaller comes at once
-                self._cached = CachedFile(self._descriptor, gives_back=gives_back)
+            super().__init__(descriptor, size_bytes=os.fstat(descriptor).st_size, gives_back=gives_back)
         except BaseException:
-            os.close(self._descriptor)
+            os.close(descriptor)
             raise
-
-    @property
-    def end_position(self) -> int:
-        """Size of the file when it was opened."""
-        return self._size_bytes
-
-    def read_at(self, target: npt.NDArray[np.uint8], position: int) -> int:
-        """Fill *target* from *position* on; return how many bytes there were."""
-        return fill(memoryview(target.data), self._descriptor, position)
-
-    def approach(self, position: int) -> None:
-        """Have what stands behind *position* read from disk."""
-        if self._cached is not None:
-            self._cached.approach(position)
-
-    def leave(self, position: int) -> None:
-        """Give back what stands before *position* and was not in the page cache before."""
-        if self._cached is not None:
-            self._cached.leave(position)
 
     def close(self) -> None:
         """Close the file."""

@@ -8,32 +8,39 @@ the process. Memory follows the number of threads, not the size of a segment.
 
 from __future__ import annotations
 
-import errno
 import os
-import threading
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
 
-from native.raw_scan import ControlKind, RawScan, Stop
+from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.load.model import BatchSpan, Blob, LogSettings, Original, ScanMode, ScanRequest
-from recovery.read.file_system import fill, is_local, naming, open_file, read_whole
+from recovery.read.file_system import is_local, naming, open_file, read_whole
 from recovery.read.mapping import MappedFile
-from recovery.read.page_cache import STEP_BYTES, CachedFile
+from recovery.read.opened_log import FilePart
 from recovery.read.rate_limit import RateLimit
 from recovery.read.spool import Spool
+from recovery.read.windows import (
+    SLACK_BYTES,
+    WINDOW_BYTES,
+    Window,
+    Windows,
+    batch_bytes,
+    scan_windows,
+    thread_buffer,
+)
 from segfmt import layout
-from segfmt.control_record import read_end_transaction_marker
-from segfmt.errors import CorruptBatchError, FormatError, InvalidRecordError
+from segfmt.errors import CorruptBatchError
 from segfmt.message_set import base_offset
 from segfmt.offset_index import max_entries as max_offset_index_entries
 from segfmt.record_batch import read_record_batch_header
 from segfmt.time_index import max_entries as max_time_index_entries
 
-WINDOW_BYTES = 2 << 20
 MAPPED_WINDOW_BYTES = 32 << 20
 """How much of a mapping is scanned in one call of the kernel."""
 REPORTED_BYTES = 16 << 20
@@ -42,14 +49,10 @@ MOST_READ_BATCH_BYTES = 32 << 20
 """A batch that is said to be larger is not read into a window but mapped, where that can be done."""
 LEAST_MAPPED_BYTES = 256 << 10
 """A smaller segment is read: a copy of it costs less than a mapping."""
-SLACK_BYTES = 256
-"""Bytes before a window that have a page: the kernels' masked loads name them, and are slow where there is none."""
 
 _ATTRIBUTES_POSITION, _CODEC_MASK = layout.MESSAGE_ATTRIBUTES_POSITION, layout.COMPRESSION_CODEC_MASK
 _HEADERS_BUFFER_BYTES = 16 << 10
 _PRODUCER_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL})
-
-_buffers = threading.local()
 
 
 class PartitionFiles:
@@ -122,14 +125,47 @@ class PartitionFiles:
         descriptor = open_file(path)
         try:
             with naming(path):
-                is_worth_it = part.size_bytes >= LEAST_MAPPED_BYTES
-                if is_worth_it and part.file in self._mappable and part.origin_position == 0:
-                    scan = self._scan_mapped(descriptor, request)
-                    if scan is not None:
-                        return scan
-                return self._scan_read(descriptor, request, path)
+                for least_mapped_bytes in self._mappings(part, path):
+                    with suppress(_MappingLostError):
+                        return self._scan_windows(descriptor, request, least_mapped_bytes)
+                return self._scan_windows(descriptor, request)
         finally:
             os.close(descriptor)
+
+    def _mappings(self, part: Original, path: str) -> Iterator[int]:
+        """Yield from how many bytes on a window is mapped and not read, as long as mappings are lost."""
+        if (
+            part.size_bytes >= LEAST_MAPPED_BYTES
+            and part.file in self._mappable
+            and part.origin_position == 0
+        ):
+            yield 0
+        # What says that it is a batch larger than any usual one: one flipped bit makes it.
+        if part.size_bytes > MOST_READ_BATCH_BYTES and is_local(path):
+            yield MOST_READ_BATCH_BYTES + 1
+
+    def _scan_windows(
+        self, descriptor: int, request: ScanRequest, least_mapped_bytes: int | None = None
+    ) -> RawScan:
+        part, limit = request.part, self._limit
+        log = FilePart(
+            descriptor,
+            size_bytes=part.size_bytes,
+            origin_position=part.origin_position,
+            start_position=request.start_position,
+            gives_back=self._drops_cache,
+        )
+        scanner = self._scanner(request)
+        progress = _Progress(request, min(REPORTED_BYTES, limit.window_bytes), self._on_bytes)
+        if least_mapped_bytes is None:
+            scan_windows(scanner, Windows(log, limit=limit, buffer=thread_buffer()), progress.reach)
+        else:
+            with _MappedWindows(log, descriptor, part, limit, least_mapped_bytes) as windows:
+                scan_windows(scanner, windows, progress.reach)
+                windows.check()
+        progress.report(part.size_bytes)
+        log.leave(part.size_bytes)
+        return scanner.result()
 
     def batches(
         self, part: Original, start_position: int, *, opens_message_sets: bool = True
@@ -198,161 +234,93 @@ class PartitionFiles:
             settles_txns=request.mode is not ScanMode.TRANSACTIONS,
         )
 
-    def _scan_mapped(self, descriptor: int, request: ScanRequest) -> RawScan | None:
-        """Scan the page cache in place; None where the file is too short or a page could not be read."""
-        size_bytes = request.part.size_bytes
-        if size_bytes > os.fstat(descriptor).st_size:
-            return None
-        try:
-            opened = MappedFile(descriptor, size_bytes)
-        except (
-            OSError,
-            ValueError,
-        ):  # a file system that maps nothing; a file that was cut since it was looked at
-            return None
-        walk = _Walk(self._scanner(request), descriptor, request, self._limit, self._on_bytes)
-        with opened as mapped:
-            while not walk.scanner.finished and not mapped.has_faulted:
-                position = walk.scanner.position
-                slack = min(position, SLACK_BYTES)
-                end = position + walk.next_bytes(MAPPED_WINDOW_BYTES)
-                walk.feed(mapped.view[position - slack : end], slack)
-            # A file that is cut within its last page reads as zeros there, without a fault.
-            is_whole = not mapped.has_faulted and size_bytes <= os.fstat(descriptor).st_size
-            return walk.result() if is_whole else None
 
-    def _scan_read(self, descriptor: int, request: ScanRequest, path: str) -> RawScan:
-        may_map = request.part.size_bytes > MOST_READ_BATCH_BYTES and is_local(path)
-        scan = self._scan_windows(descriptor, request, path, may_map=may_map)
-        while scan is None:
-            scan = self._scan_windows(descriptor, request, path, may_map=False)
-        return scan
+class _Progress:
+    """What is told of the scan of a segment: only of a recovery how many bytes, and of all that they go on."""
 
-    def _scan_windows(
-        self, descriptor: int, request: ScanRequest, path: str, *, may_map: bool
-    ) -> RawScan | None:
-        """Scan by reading. What says that it is a batch larger than any usual one is mapped: one flipped bit makes it.
-
-        Returns:
-            None where a mapped page could not be read.
-        """
-        origin = request.part.origin_position
-        walk = _Walk(
-            self._scanner(request), descriptor, request, self._limit, self._on_bytes, self._drops_cache
-        )
-        while not walk.scanner.finished:
-            position = walk.scanner.position
-            wanted = walk.next_bytes(WINDOW_BYTES)
-            if wanted > MOST_READ_BATCH_BYTES and may_map:
-                if not _feed_mapped(walk, descriptor, origin + position, wanted):
-                    return None
-                continue
-            window = _window(max(WINDOW_BYTES, wanted))[: SLACK_BYTES + wanted]
-            _read_fully(descriptor, window[SLACK_BYTES:], origin + position, path)
-            walk.feed(window, SLACK_BYTES)
-        return walk.result()
-
-
-class _Walk:
-    """One forward pass of a scanner over a file: how much comes next, and what is told of it."""
-
-    def __init__(
-        self,
-        scanner: SegmentScanner,
-        descriptor: int,
-        request: ScanRequest,
-        limit: RateLimit,
-        on_bytes: Callable[[int], None],
-        drops_cache: bool = False,
-    ) -> None:
-        self.scanner = scanner
-        part = request.part
-        self._size_bytes = part.size_bytes
-        self._origin = part.origin_position
-        self._limit = limit
+    def __init__(self, request: ScanRequest, report_bytes: int, on_bytes: Callable[[int], None]) -> None:
+        self._reported_position = request.start_position
+        self._report_bytes = report_bytes
         self._on_bytes = on_bytes
         self._is_counted = request.mode is ScanMode.RECOVER
-        self._report_bytes = min(REPORTED_BYTES, limit.window_bytes)
-        self._reported_position = scanner.position
-        self._cached: CachedFile | None = None
-        if part.size_bytes > STEP_BYTES or drops_cache:  # what is smaller comes at once
-            self._cached = CachedFile(
-                descriptor,
-                position=self._origin + scanner.position,
-                end_position=self._origin + part.size_bytes,
-                gives_back=drops_cache,
-            )
 
-    def next_bytes(self, most_bytes: int) -> int:
-        """Return how many bytes to read next, once they may be read."""
-        position = self.scanner.position
-        wanted = max(min(most_bytes, self._limit.window_bytes), self.scanner.needed_bytes)
-        wanted = min(wanted, self._size_bytes - position)
-        self._limit.take(wanted)
-        if self._cached is not None:
-            self._cached.approach(self._origin + position)
-        return wanted
+    def reach(self, position: int) -> None:
+        """Take in that the scan is at *position*."""
+        if position - self._reported_position >= self._report_bytes:
+            self.report(position)
 
-    def feed(self, window: npt.NDArray[np.uint8], slack: int) -> None:
-        """Scan *window*, whose bytes from *slack* on are the next ones."""
-        scanner = self.scanner
-        position = scanner.position
-        scanner.feed(window, slack)
-        while scanner.paused_control:
-            decide_control(scanner, window[slack + scanner.control_position - position :])
-        if self._cached is not None:
-            self._cached.leave(self._origin + scanner.position)
-        if scanner.position - self._reported_position >= self._report_bytes:
-            self._report(scanner.position)
-
-    def result(self) -> RawScan:
-        """Return the scan; what was not reported yet is."""
-        self._report(self._size_bytes)
-        if self._cached is not None:
-            self._cached.leave(self._origin + self._size_bytes)
-        return self.scanner.result()
-
-    def _report(self, position: int) -> None:
+    def report(self, position: int) -> None:
+        """Tell what was scanned up to *position*."""
         scanned_bytes = position - self._reported_position
         self._reported_position = position
         self._on_bytes(scanned_bytes if self._is_counted else 0)
 
 
-def _feed_mapped(walk: _Walk, descriptor: int, position: int, size_bytes: int) -> bool:
-    """Scan so many bytes of a file from *position* on in place; return whether all of them could be read."""
-    try:
-        opened = MappedFile(descriptor, position + size_bytes)
-    except (OSError, ValueError):
-        return False
-    slack = min(position, SLACK_BYTES)
-    with opened as mapped:
-        walk.feed(mapped.view[position - slack :], slack)
-        return not mapped.has_faulted and position + size_bytes <= os.fstat(descriptor).st_size
+class _MappingLostError(Exception):
+    """The file cannot be mapped, or not all of the mapping could be read: what was made of it is worthless."""
 
 
-def _window(size_bytes: int) -> npt.NDArray[np.uint8]:
-    """Return this thread's buffer: *size_bytes* behind the slack."""
-    buffer: npt.NDArray[np.uint8] | None = getattr(_buffers, "window", None)
-    if (
-        buffer is None
-        or buffer.size < SLACK_BYTES + size_bytes
-        or buffer.size > 4 * (SLACK_BYTES + size_bytes)
-    ):
-        buffer = _buffers.window = np.zeros(SLACK_BYTES + size_bytes, np.uint8)
-    return buffer[: SLACK_BYTES + size_bytes]
+class _MappedWindows(Windows):
+    """Windows in the page cache, in place, if they have *least_bytes*; the others are read.
 
+    Raises:
+        _MappingLostError: while windows are asked for, and from `check`.
+    """
 
-def _read_fully(descriptor: int, target: npt.NDArray[np.uint8], position: int, path: str) -> None:
-    if fill(memoryview(target.data), descriptor, position) < len(target):
-        raise OSError(errno.EIO, "the file became shorter while it was read", path)
+    def __init__(
+        self, log: FilePart, descriptor: int, part: Original, limit: RateLimit, least_bytes: int
+    ) -> None:
+        window_bytes = None if least_bytes else MAPPED_WINDOW_BYTES
+        super().__init__(log, window_bytes=window_bytes, limit=limit, buffer=thread_buffer())
+        self._descriptor = descriptor
+        self._origin = part.origin_position
+        self._least_bytes = least_bytes
+        self._stack = ExitStack()
+        self._mapped: MappedFile | None = None
+
+    def __enter__(self) -> _MappedWindows:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def fetch(self, position: int, size_bytes: int) -> Window:
+        """Return the window in place, or read it."""
+        if self._mapped is not None and self._mapped.has_faulted:
+            raise _MappingLostError
+        if size_bytes < self._least_bytes:
+            return super().fetch(position, size_bytes)
+        start = self._origin + position
+        slack = min(start, SLACK_BYTES)
+        return Window(position, self._view()[start - slack : start + size_bytes], slack)
+
+    def _view(self) -> npt.NDArray[np.uint8]:
+        if self._mapped is None:
+            try:
+                opened = MappedFile(self._descriptor, self._origin + self.end_position)
+            except (OSError, ValueError) as error:  # nothing that can be mapped, or shorter than that
+                raise _MappingLostError from error
+            self._mapped = self._stack.enter_context(opened)
+        return self._mapped.view
+
+    def check(self) -> None:
+        """Look at the end whether all pages could be read; a file cut within its last one reads as zeros there."""
+        if self._mapped is None:
+            return
+        file_bytes = os.fstat(self._descriptor).st_size
+        if self._mapped.has_faulted or self._origin + self.end_position > file_bytes:
+            raise _MappingLostError
 
 
 def _size_bytes(header: bytes, position: int) -> int:
     """Return the total bytes of the batch that begins with *header*."""
-    length = int.from_bytes(header[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES], "big", signed=True)
+    size_bytes = batch_bytes(header)
+    length = size_bytes - layout.LOG_OVERHEAD_BYTES
     if length < layout.MIN_MESSAGE_BYTES:
         raise CorruptBatchError(f"position {position}: batch length {length}", position=position)
-    return layout.LOG_OVERHEAD_BYTES + length
+    return size_bytes
 
 
 def _offset(header: bytes) -> int:
@@ -365,27 +333,3 @@ def _magic(header: bytes) -> int:
 
 def _message_crc(header: bytes) -> int:
     return int.from_bytes(header[layout.MESSAGE_CRC_POSITION : layout.MESSAGE_CRC_START_POSITION], "big")
-
-
-def decide_control(scanner: SegmentScanner, batch: npt.NDArray[np.uint8]) -> None:
-    """Decode a control batch that the kernel left to us, and let the scan go on.
-
-    Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize.
-    """
-    length = int.from_bytes(
-        batch[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES].tobytes(), "big", signed=True
-    )
-    try:
-        marker = read_end_transaction_marker(batch[: layout.LOG_OVERHEAD_BYTES + length].tobytes())
-    except InvalidRecordError:
-        scanner.resume_control(ControlKind.INVALID)
-    except FormatError:
-        scanner.resume_control(ControlKind.FATAL)
-    else:
-        if marker is None:
-            scanner.resume_control(ControlKind.NOTHING)
-        else:
-            marker_type = layout.CONTROL_TYPE_ABORT if marker.is_abort else layout.CONTROL_TYPE_COMMIT
-            scanner.resume_control(
-                ControlKind.MARKER, marker_type, marker.coordinator_epoch, marker.timestamp_ms
-            )

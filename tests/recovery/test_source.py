@@ -15,6 +15,7 @@ from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
 from recovery.load.model import BatchSpan, LogSettings, Original, ScanMode, ScanRequest
 from recovery.read import partition_files as module
+from recovery.read import windows
 from recovery.read.mapping import MappedFile
 from recovery.read.partition_files import PartitionFiles
 from recovery.read.rate_limit import RateLimit
@@ -96,14 +97,14 @@ class TestMappedAndRead:
     def test_agree(
         self, tmp_path: Path, mode: ScanMode, damage: Callable[[bytes], bytes], monkeypatch
     ) -> None:
-        monkeypatch.setattr(module, "WINDOW_BYTES", 4096)
+        monkeypatch.setattr(windows, "WINDOW_BYTES", 4096)
         monkeypatch.setattr(module, "MAPPED_WINDOW_BYTES", 7000)
         files = Files(tmp_path, damage(segment()))
         asked = request(files.path.stat().st_size, mode=mode)
         assert same(files.mapped.scan(asked), files.read.scan(asked))
 
     def test_agree_with_a_scan_of_the_whole_file_at_once(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr(module, "WINDOW_BYTES", 512)
+        monkeypatch.setattr(windows, "WINDOW_BYTES", 512)
         files = Files(tmp_path, segment())
         data = np.frombuffer(files.path.read_bytes(), np.uint8)
         scanner = SegmentScanner(
@@ -130,7 +131,7 @@ class TestMappedAndRead:
         assert same(scan, alone)
 
     def test_all_bytes_of_a_recovery_are_told_and_none_of_a_walk(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr(module, "WINDOW_BYTES", 4096)
+        monkeypatch.setattr(windows, "WINDOW_BYTES", 4096)
         monkeypatch.setattr(module, "REPORTED_BYTES", 4096)
         files = Files(tmp_path, segment())
         size = files.path.stat().st_size
@@ -143,7 +144,7 @@ class TestMappedAndRead:
         assert sum(files.scanned) == 0
 
     def test_a_batch_larger_than_a_window(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr(module, "WINDOW_BYTES", 1000)
+        monkeypatch.setattr(windows, "WINDOW_BYTES", 1000)
         large = data_batch(0, value_bytes=100_000)
         files = Files(tmp_path, large + data_batch(1))
         scan = files.read.scan(request(files.path.stat().st_size))
@@ -285,7 +286,7 @@ class TestControlBatches:
         assert scan.stop_position == len(data_batch(0))
 
     def test_one_across_windows(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr(module, "WINDOW_BYTES", 100)
+        monkeypatch.setattr(windows, "WINDOW_BYTES", 100)
         monkeypatch.setattr(module, "MAPPED_WINDOW_BYTES", 100)
         key, value = struct.pack(">hh", 0, 0) + bytes(500), struct.pack(">hi", 0, 4) + bytes(500)
         batch = self.control(key, value, base_offset=9)

@@ -6,11 +6,9 @@ another form than the broker's, goes through the scrub of the local engine, whic
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from native.log_checks import LOG_ROW_DTYPE, LogRows, check_logs
 from recovery.archive.check.logs.sound_logs import SoundLogs
@@ -20,15 +18,12 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.archived import PartKind
 from recovery.archive.stores.segment_table import LETTERS
 from recovery.archive.stores.store import Store
-from recovery.read.partition_files import SLACK_BYTES
+from recovery.read.windows import SLACK_BYTES, WINDOW_BYTES, thread_buffer
 from segfmt.remote_log_metadata import RemoteSegment
 
 MOST_SMALL_BYTES = 1 << 20
 """A larger log is read in windows: its bytes cost more than it does itself."""
-_BUFFER_BYTES = 4 << 20
 _SEGMENTS_IN_A_ROW = 512
-
-_buffers = threading.local()
 
 
 class LogScan:
@@ -87,7 +82,7 @@ class LogScan:
 
     def _check(self, works: PartitionWork, rows: LogRows, group: Sequence[int]) -> None:
         """Read the logs at the places in *group* one behind the other, and enter which are sound."""
-        buffer = _buffer()
+        buffer = thread_buffer().memory(WINDOW_BYTES + 1)  # a log may have one byte more than it should
         names, prefix = works.segments.objects.names, works.segments.objects.prefix
         firsts = [end - 1 for end in works.segments.ends]  # of one object each
         starts, read = [], []
@@ -130,26 +125,18 @@ def _sound_logs(works: PartitionWork, rows: LogRows) -> SoundLogs:
 
 
 def _groups(rows: LogRows, places: Sequence[int]) -> Iterator[list[int]]:
-    """Yield *places*, as many at a time as go into the buffer."""
+    """Yield *places*, as many at a time as go into a window."""
     group: list[int] = []
     size = 0
     for place in places:
         needed = int(rows["size_bytes"][place])
-        if group and size + needed > _BUFFER_BYTES:
+        if group and size + needed > WINDOW_BYTES:
             yield group
             group, size = [], 0
         group.append(place)
         size += needed
     if group:
         yield group
-
-
-def _buffer() -> npt.NDArray[np.uint8]:
-    """Return this thread's buffer: what a group needs, the slack before it, and one byte more than it should have."""
-    buffer: npt.NDArray[np.uint8] | None = getattr(_buffers, "logs", None)
-    if buffer is None:
-        buffer = _buffers.logs = np.zeros(SLACK_BYTES + _BUFFER_BYTES + 1, np.uint8)
-    return buffer
 
 
 def _is_as_told(row: np.void, remote: RemoteSegment) -> bool:
