@@ -29,7 +29,7 @@ from recovery.check.rules.records import RecordChecks
 from recovery.check.rules.sequences import fold_of
 from recovery.check.segment_files import SegmentFiles
 from recovery.check.task import Piece, Reading, SegmentResult, SegmentTask, Tail
-from recovery.read.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
+from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.windows import Window, Windows, feed, thread_buffer
 from segfmt import layout
 from segfmt.filenames import offset_index_name, time_index_name
@@ -38,7 +38,6 @@ from segfmt.time_index import view_time_index
 
 LARGE_BATCH_BYTES = 64 << 20
 """A batch that is longer is checked by its CRC alone, piece by piece."""
-_MOST_DAMAGED, _MOST_PROBES = 100, 64
 _SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
 
 
@@ -66,7 +65,6 @@ class _SegmentScrub:
         self._records = RecordChecks(task.log, reading.one_at_a_time) if task.is_deep else None
         self._scanner: SegmentScanner | None = None
         self._snapshot_offsets = list(task.snapshot_offsets)
-        self._damaged = 0
         self._end = 0
 
     def run(self) -> SegmentResult:
@@ -86,6 +84,7 @@ class _SegmentScrub:
             limit=self._reading.limit,
             buffer=thread_buffer(),
         )
+        self._sound = BatchSearch(self._log, most_batch_bytes=LARGE_BATCH_BYTES)
         try:
             self._read_batches()
             self._log.leave(self._end)
@@ -288,11 +287,13 @@ class _SegmentScrub:
 
     def _pass_over(self, position: int, words: str, rule: str, rest: HeaderRows) -> int:
         """Note damage at *position*; return where a sound batch follows, -1 for nowhere."""
-        self._damaged += 1
-        behind = -1
-        if self._damaged < _MOST_DAMAGED:
-            behind = self._find_sound(position, rest)
-        if behind < 0:
+        behind = self._sound.find(
+            position,
+            rest,
+            lambda: self._index.entries["position"],
+            base_offset=max(self._task.base_offset, self._batches.last_offset or 0),
+        )
+        if behind is None:
             self._find_tail(position, words, rule)
             self._result.is_whole = False
             self._reading.on_bytes(self._end - position)
@@ -310,22 +311,6 @@ class _SegmentScrub:
         self._time_index.skip()
         if self._records is not None:
             self._records.skip()
-
-    def _find_sound(self, position: int, rest: HeaderRows) -> int:
-        """Return where the next sound batch begins, -1 where none is found."""
-        candidates = (rest["position"] + rest["size_bytes"])[:_MOST_PROBES].tolist()
-        entries = self._index.entries["position"].astype(np.int64)
-        following = entries[entries > position][:_MOST_PROBES]
-        for candidate in sorted({*candidates, *following.tolist()}):
-            if is_sound_batch(
-                self._log,
-                candidate,
-                self._end,
-                base_offset=max(self._task.base_offset, self._batches.last_offset or 0),
-                most_bytes=LARGE_BATCH_BYTES,
-            ):
-                return int(candidate)
-        return -1
 
     def _find_tail(self, position: int, words: str, rule: str, *, is_short: bool = False) -> None:
         """Note damage with nothing sound behind it, as what it means at this end of the log."""
@@ -347,7 +332,7 @@ class _SegmentScrub:
         """Check the CRC of a batch that is too large for a window; return where to go on, None for nowhere."""
         position, size_bytes = window.position, window.large_bytes
         self._end_piece(is_broken=True)
-        if is_sound_large_batch(self._log, position, size_bytes, self._reading.limit.take):
+        if has_right_crc(self._log, position, size_bytes, self._reading.limit.take):
             self._skip(position + size_bytes)
             if self._task.is_deep:
                 self._find(position, "too-large", f"a batch of {size_bytes} bytes", is_unchecked=True)

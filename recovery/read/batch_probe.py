@@ -1,4 +1,4 @@
-"""Looks at single places of an open log: whether a sound batch stands there, whether there are only zeros."""
+"""Looks at single places of an open log: whether a sound batch stands there, where the next one does after damage."""
 
 from __future__ import annotations
 
@@ -6,17 +6,76 @@ import zlib
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
+from native.batch_headers import HeaderRows
 from native.crc32c import crc32c
 from recovery.read.opened_log import OpenedLog
+from recovery.read.windows import WINDOW_BYTES, batch_bytes
 from segfmt import layout
 
-_CHUNK_BYTES = 4 << 20
+_MOST_PROBES, _MOST_SEARCHES = 64, 100
+
+
+class BatchSearch:
+    """Searches for the next sound batch of a log after damage, a bounded number of times, each at a bounded price.
+
+    Args:
+        log: opened.
+        most_batch_bytes: of a batch that is looked at.
+    """
+
+    def __init__(self, log: OpenedLog, *, most_batch_bytes: int) -> None:
+        self._log = log
+        self._most_batch_bytes = most_batch_bytes
+        self._searches = 0
+
+    def find(
+        self,
+        position: int,
+        rest: HeaderRows | None,
+        index_positions: Callable[[], npt.ArrayLike],
+        *,
+        base_offset: int,
+    ) -> int | None:
+        """Return where the next sound batch begins; None where none is found, or after too many searches.
+
+        Args:
+            position: of the damage.
+            rest: the batches from there on, as their lengths say, HEADER_ROW_DTYPE; None where they cannot be followed.
+            index_positions: returns the positions in the offset index.
+            base_offset: no batch below it counts.
+        """
+        self._searches += 1
+        if self._searches > _MOST_SEARCHES:
+            return None
+        candidates: set[int] = set()
+        if rest is not None:
+            candidates.update((rest["position"] + rest["size_bytes"])[:_MOST_PROBES].tolist())
+        indexed = np.asarray(index_positions(), np.int64)
+        candidates.update(indexed[indexed > position][:_MOST_PROBES].tolist())
+        for candidate in sorted(candidates):
+            if self.is_sound(candidate, base_offset=base_offset):
+                return candidate
+        return None
+
+    def is_sound(self, position: int, *, base_offset: int) -> bool:
+        """Return whether a batch with a right CRC and a possible offset stands at *position*."""
+        header = np.zeros(layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
+        if self._log.read_at(header, position) <= layout.HEADER_UP_TO_MAGIC_BYTES:
+            return False
+        octets = header.tobytes()
+        offset = int.from_bytes(octets[: layout.LENGTH_POSITION], "big", signed=True)
+        size = batch_bytes(octets)
+        most_bytes = min(self._log.end_position - position, self._most_batch_bytes)
+        if size < layout.LOG_OVERHEAD_BYTES + layout.MIN_MESSAGE_BYTES or size > most_bytes:
+            return False
+        return offset >= base_offset and has_right_crc(self._log, position, size)
 
 
 def is_zero_range(log: OpenedLog, start: int, end: int) -> bool:
     """Return whether the bytes from *start* to *end* are all zeros."""
-    buffer = np.zeros(min(_CHUNK_BYTES, max(0, end - start)), np.uint8)
+    buffer = np.zeros(min(WINDOW_BYTES, max(0, end - start)), np.uint8)
     while start < end:
         count = log.read_at(buffer[: end - start], start)
         if count == 0 or buffer[:count].any():
@@ -25,23 +84,7 @@ def is_zero_range(log: OpenedLog, start: int, end: int) -> bool:
     return True
 
 
-def is_sound_batch(
-    log: OpenedLog, position: int, end_position: int, *, base_offset: int, most_bytes: int
-) -> bool:
-    """Return whether a batch with a right CRC and a possible offset stands at *position*."""
-    header = np.zeros(layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
-    if log.read_at(header, position) <= layout.HEADER_UP_TO_MAGIC_BYTES:
-        return False
-    octets = header.tobytes()
-    offset = int.from_bytes(octets[:8], "big", signed=True)
-    length = int.from_bytes(octets[8:12], "big", signed=True)
-    size = length + layout.LOG_OVERHEAD_BYTES
-    if length < layout.MIN_MESSAGE_BYTES or size > min(end_position - position, most_bytes):
-        return False
-    return offset >= base_offset and is_sound_large_batch(log, position, size)
-
-
-def is_sound_large_batch(
+def has_right_crc(
     log: OpenedLog, position: int, size_bytes: int, take: Callable[[int], None] = lambda _: None
 ) -> bool:
     """Return whether the CRC of the batch at *position* is right, reading it piece by piece.
@@ -61,7 +104,7 @@ def is_sound_large_batch(
             return False
     stored = int.from_bytes(octets[at : at + 4], "big")
     crc, place, end = 0, position + start, position + size_bytes
-    buffer = np.zeros(min(_CHUNK_BYTES, size_bytes), np.uint8)
+    buffer = np.zeros(min(WINDOW_BYTES, size_bytes), np.uint8)
     while place < end:
         take(min(len(buffer), end - place))
         count = log.read_at(buffer[: end - place], place)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from recovery.archive.stores.archived import PartKind
 from recovery.archive.stores.local_store import LocalStore
 from recovery.check.finding import FileVerdict, Finding
 from recovery.cli.main import main
+from recovery.read import windows
 from tests.archive.goings import gone_through, log_dir_configs
 from tests.archive.log_findings import of_logs, with_found_ends
 from tests.archives import batch_positions
@@ -190,7 +192,7 @@ def test_logs_that_share_no_buffer_are_judged_alike(
     expected = found_in(gone_through(sample.root, is_logs_only=True))
     for name, value in {"_SEGMENTS_IN_A_ROW": 3, "_BUFFER_BYTES": 1 << 20, "MOST_SMALL_BYTES": 4000}.items():
         monkeypatch.setattr(log_scan, name, value)
-        monkeypatch.setattr(log_scan, "_buffers", type(log_scan._buffers)())
+        monkeypatch.setattr(windows, "_threads", threading.local())
         assert found_in(gone_through(sample.root, is_logs_only=True)) == expected
 
 

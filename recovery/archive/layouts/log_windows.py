@@ -17,13 +17,12 @@ import numpy.typing as npt
 
 from native.batch_checksums import compare_checksums
 from native.batch_headers import HeaderRows, HeaderWalk, WalkEnd, walk_headers
-from recovery.read.batch_probe import is_sound_batch, is_sound_large_batch, is_zero_range
+from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Window, Windows
 
 MOST_BATCH_BYTES = 128 << 20
 """Of one batch, as it stands in the log and opened, unless the caller allows other sizes."""
-_MOST_PROBES, _MOST_SEARCHES = 64, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class LogWindows:
         self._is_last = is_last
         self._most_batch_bytes = most_batch_bytes
         self._stretch: BadStretch | None = None
-        self._searches = 0
+        self._sound = BatchSearch(log, most_batch_bytes=most_batch_bytes)
 
     def __iter__(self) -> Iterator[BatchWindow | BadStretch]:
         """Yield windows and stretches in order of position.
@@ -126,7 +125,7 @@ class LogWindows:
             yield BatchWindow(octets, rows[:bad], is_valid[:bad])
         position = int(rows["position"][bad])
         behind = position + int(rows["size_bytes"][bad])
-        if behind == self._end or self._is_sound(behind):
+        if behind == self._end or self._sound.is_sound(behind, base_offset=self._base_offset):
             yield BatchWindow(
                 octets[position - window.position :], rows[bad : bad + 1], is_valid[bad : bad + 1]
             )
@@ -134,7 +133,7 @@ class LogWindows:
         return self._search(position, "checksum", "checksum mismatch", rows[bad + 1 :])
 
     def _pass_over_large(self, position: int, size_bytes: int) -> int:
-        if not is_sound_large_batch(self._log, position, size_bytes):
+        if not has_right_crc(self._log, position, size_bytes):
             return self._search(position, "checksum", "checksum mismatch")
         words = f"a batch of {size_bytes} bytes, {self._most_batch_bytes} are allowed"
         self._stretch = BadStretch(position, position + size_bytes, "too-large", words)
@@ -155,27 +154,10 @@ class LogWindows:
 
     def _search(self, position: int, rule: str, words: str, rest: HeaderRows | None = None) -> int:
         """Note damage at *position*, and return where the next sound batch begins; the end without one."""
-        self._searches += 1
-        behind = self._find_sound(position, rest) if self._searches <= _MOST_SEARCHES else self._end
+        sound = self._sound.find(position, rest, self._index_positions, base_offset=self._base_offset)
+        behind = self._end if sound is None else sound
         is_damage = True
         if behind == self._end and self._is_last and rule != "checksum":
             is_damage = rule != "torn-batch" and not is_zero_range(self._log, position, self._end)
         self._stretch = BadStretch(position, behind, rule, words, is_damage)
         return behind
-
-    def _find_sound(self, position: int, rest: HeaderRows | None) -> int:
-        candidates: set[int] = set()
-        if rest is not None:
-            candidates.update((rest["position"] + rest["size_bytes"])[:_MOST_PROBES].tolist())
-        indexed = np.asarray(self._index_positions(), np.int64)
-        candidates.update(indexed[indexed > position][:_MOST_PROBES].tolist())
-        return next((found for found in sorted(candidates) if self._is_sound(found)), self._end)
-
-    def _is_sound(self, position: int) -> bool:
-        return is_sound_batch(
-            self._log,
-            position,
-            self._end,
-            base_offset=self._base_offset,
-            most_bytes=self._most_batch_bytes,
-        )

@@ -23,6 +23,7 @@ from segfmt.remote_log_metadata import RemoteSegment
 
 MOST_SMALL_BYTES = 1 << 20
 """A larger log is read in windows: its bytes cost more than it does itself."""
+_BUFFER_BYTES = WINDOW_BYTES
 _SEGMENTS_IN_A_ROW = 512
 
 
@@ -82,7 +83,7 @@ class LogScan:
 
     def _check(self, works: PartitionWork, rows: LogRows, group: Sequence[int]) -> None:
         """Read the logs at the places in *group* one behind the other, and enter which are sound."""
-        buffer = thread_buffer().memory(WINDOW_BYTES + 1)  # a log may have one byte more than it should
+        buffer = thread_buffer().memory(_BUFFER_BYTES + 1)  # a log may have one byte more than it should
         names, prefix = works.segments.objects.names, works.segments.objects.prefix
         firsts = [end - 1 for end in works.segments.ends]  # of one object each
         starts, read = [], []
@@ -125,12 +126,12 @@ def _sound_logs(works: PartitionWork, rows: LogRows) -> SoundLogs:
 
 
 def _groups(rows: LogRows, places: Sequence[int]) -> Iterator[list[int]]:
-    """Yield *places*, as many at a time as go into a window."""
+    """Yield *places*, as many at a time as go into the buffer."""
     group: list[int] = []
     size = 0
     for place in places:
         needed = int(rows["size_bytes"][place])
-        if group and size + needed > WINDOW_BYTES:
+        if group and size + needed > _BUFFER_BYTES:
             yield group
             group, size = [], 0
         group.append(place)
