@@ -148,15 +148,23 @@ class Windows:
         """
         needed_bytes = 0
         while (left_bytes := self.end_position - self.position) > 0:
-            if needed_bytes > left_bytes:  # no batch: who reads the next window finds that out
-                needed_bytes = 0
             if needed_bytes > self._most_batch_bytes:
                 window = Window(self.position, _NO_BYTES, 0, needed_bytes)
             else:
                 usual_bytes = min(self._window_bytes, self._limit.window_bytes)
                 window = self._read(min(max(usual_bytes, needed_bytes), left_bytes))
             yield window
-            needed_bytes = window.batch_bytes_at(self.position)
+            needed_bytes = self._needed_bytes(window)
+            is_of_use = self.position > window.position or needed_bytes > window.octets.size
+            assert is_of_use, "its reader has taken nothing of a window that has what it needs"
+
+    def _needed_bytes(self, window: Window) -> int:
+        """Return what the window after *window* must have: a batch, or a header where its length is not known."""
+        left_bytes = self.end_position - self.position
+        needed_bytes = window.batch_bytes_at(self.position)
+        if needed_bytes <= left_bytes:
+            return needed_bytes
+        return min(layout.RECORD_BATCH_OVERHEAD_BYTES, left_bytes)  # it is no batch: its header says so
 
     def _read(self, size_bytes: int) -> Window:
         self._limit.take(size_bytes)
