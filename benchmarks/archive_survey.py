@@ -28,7 +28,7 @@ from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.survey_spool import SurveySpool
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.layouts import LAYOUT_NAMES, make_layout
+from recovery.archive.layouts.layouts import LAYOUTS, make_layout
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level
@@ -156,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--what", choices=MEASURED, default="survey")
-    parser.add_argument("--layout", choices=LAYOUT_NAMES, default="local-tiered")
+    parser.add_argument("--layout", choices=LAYOUTS, default="local-tiered")
     parser.add_argument("--segments", type=int, default=1_000_000)
     parser.add_argument("--partitions", type=int, default=1_000)
     parser.add_argument("--json", type=Path)

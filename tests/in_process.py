@@ -26,7 +26,7 @@ def verdicts_of(
     """Yield the verdicts of *partitions*, in their order."""
     segments = SegmentMap(store, layout, write=write)
     for surveyed in partitions:
-        folder = None if layout.has_own_epochs else scan_folder(store, surveyed.head)
+        folder = None if layout.is_tiered else scan_folder(store, surveyed.head)
         fold = PartitionFold(surveyed.head, layout, folder=folder, write=write)
         for work in surveyed.works:
             fold.take(segments.scan(work))

@@ -7,6 +7,7 @@ import atexit
 import sys
 from typing import TYPE_CHECKING, Any
 
+from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.cli.arguments import (
     add_setting_arguments,
     add_watching_arguments,
@@ -114,8 +115,8 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("archive", metavar="ARCHIVE", help="path or URL: s3://, gs://, az://")
     parser.add_argument(
         "--layout",
-        choices=("auto", "plain", "local-tiered", "aiven"),
-        default="auto",
+        choices=(AUTO, *LAYOUTS),
+        default=AUTO,
         help="how the archive names things; auto looks at it",
     )
     parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")

@@ -18,7 +18,7 @@ from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.inventory.report import InventoryReport
 from recovery.archive.inventory.run import inventory as take_inventory
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, load_aiven_keys
-from recovery.archive.layouts.layouts import AUTO, LAYOUT_NAMES
+from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.broker.config import BrokerConfig, misspelled
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs
@@ -218,6 +218,6 @@ def _configs(
 
 
 def _layout(name: str) -> str:
-    if name not in (AUTO, *LAYOUT_NAMES):
-        raise UsageError(f"--layout {name}: expected one of {', '.join((AUTO, *LAYOUT_NAMES))}")
+    if name not in (AUTO, *LAYOUTS):
+        raise UsageError(f"--layout {name}: expected one of {', '.join((AUTO, *LAYOUTS))}")
     return name

@@ -125,11 +125,8 @@ class ArchiveRun:
         self._topic_configs = topic_configs
         self._metadata = metadata
         self._given_task_bytes = task_bytes
-        if options.is_in_place and self._layout.name == "aiven":
-            raise UsageError(
-                "--in-place: the Aiven plugin keeps all indexes of a segment in one object that its manifest "
-                "describes; recover to an output, and have the plugin upload the segment again"
-            )
+        if options.is_in_place and self._layout.in_place_obstacle:
+            raise UsageError(f"--in-place: {self._layout.in_place_obstacle}")
         self._run = uuid.uuid4().bytes
         self._scans: list[DataFrame] = []
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TypeVar
 
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
-from recovery.archive.layouts.layouts import AUTO, LAYOUT_NAMES
+from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
 from recovery.archive.records.read_request import TASK_BYTES, Selection
 from recovery.archive.records.record_columns import Corrupt, ReadOptions
@@ -73,7 +73,7 @@ class SourceOptions:
         path = given.text("path")
         if not path:
             raise UsageError("path: say where the archive is: .load(URL), or the option `path`")
-        layout = given.one_of("layout", (AUTO, *LAYOUT_NAMES), AUTO)
+        layout = given.one_of("layout", (AUTO, *LAYOUTS), AUTO)
         isolation = given.one_of("isolation", ("read_uncommitted", "read_committed"), "read_uncommitted")
         partitions = given.several("partition")
         topics = given.several("topic")

@@ -226,7 +226,7 @@ class PartitionFold:
 def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:
     """Return whether a segment was never whole, so that others have its offsets, or there is a gap."""
     is_unfinished = (segment.base_offset, segment.segment_id) in head.unfinished
-    return is_unfinished and PartKind.MANIFEST in layout.required_parts - segment.parts.keys()
+    return is_unfinished and layout.last_part is not None and layout.last_part not in segment.parts
 
 
 def verdict_of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:

@@ -76,7 +76,7 @@ def scan_task(
     """Do one task of the map: yield the rows of its heads and segments."""
     for record in task.heads:
         head: PartitionHead = decode_record(record)
-        folder = None if layout.has_own_epochs or is_logs_only else scan_folder(store, head)
+        folder = None if layout.is_tiered or is_logs_only else scan_folder(store, head)
         yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
     if is_logs_only:
         yield from _log_rows(task, LogScan(store, layout))

@@ -14,7 +14,7 @@ from native.crc32c import crc32c_of_bytes
 from recovery.archive.check.index_rebuild import rebuild_indexes
 from recovery.archive.check.scanned import ScannedSegment, SegmentWork
 from recovery.archive.layouts.layout import ArchivedFiles, Layout, part_kind
-from recovery.archive.stores.archived import OF_LOGS, ArchivedSegment, PartKind, StoredObject
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
 from recovery.check.rules.epochs import check_epochs
@@ -77,7 +77,7 @@ class SegmentMap:
         for kind, words in files.contradictions():
             _find(scanned, self._canonical(scanned, kind), "object-size", words)
         self._scrub(work, files, scanned)
-        if self._layout.has_own_epochs and not self._is_logs_only:
+        if self._layout.is_tiered and not self._is_logs_only:
             self._read_small(files, scanned)
         for source, remote in (("metadata", work.remote), ("manifest", files.described())):
             if remote is not None:
@@ -87,9 +87,9 @@ class SegmentMap:
         return scanned
 
     def _find_missing(self, scanned: ScannedSegment) -> None:
-        required = (
-            self._layout.required_parts & OF_LOGS if self._is_logs_only else self._layout.required_parts
-        )
+        required = self._layout.required_parts
+        if self._is_logs_only:
+            required &= self._layout.objects_of(PartKind.LOG)
         for kind in sorted(required - scanned.segment.parts.keys(), key=lambda one: one.value):
             words = f"{self._layout.name_of(scanned.segment, kind)} is not there"
             _find(scanned, self._canonical(scanned, kind), "missing-object", words)
@@ -131,7 +131,7 @@ class SegmentMap:
             scanned.end_offset = (
                 work.task.base_offset if result.last_offset is None else result.last_offset + 1
             )
-        is_empty = not result.batch_count and self._layout.has_own_epochs
+        is_empty = not result.batch_count and self._layout.is_tiered
         if result.findings or is_empty:
             self._look_again(log, scanned)
         if is_empty and scanned.result is not None:
@@ -197,7 +197,7 @@ class SegmentMap:
             return
         findings = [*scanned.findings, *result.findings]
         bad = {part_kind(found.file) for found in findings if found.severity == "damage"}
-        wanted = {kind for kind in _REBUILT_HERE if kind in bad or kind not in _present(scanned.segment)}
+        wanted = {kind for kind in _REBUILT_HERE if kind in bad or not self._has(scanned.segment, kind)}
         if not wanted or not result.is_whole or PartKind.LOG in bad:
             return
         made = rebuild_indexes(
@@ -208,6 +208,10 @@ class SegmentMap:
         )
         for kind in sorted(wanted, key=lambda one: one.value):
             scanned.rebuilt[kind] = self._write(scanned.segment, kind, made[kind])
+
+    def _has(self, segment: ArchivedSegment, kind: PartKind) -> bool:
+        """Return whether a segment comes with a part, in an object of its own or within another."""
+        return segment.parts.keys() >= self._layout.objects_of(kind)
 
 
 class _GuardedFiles:
@@ -230,13 +234,6 @@ class _GuardedFiles:
         except FormatError as error:
             _find(self._scanned, name, "chunk", str(error))
             return b"", 0
-
-
-def _present(segment: ArchivedSegment) -> set[PartKind]:
-    """Return the indexes that a segment comes with, in an object of their own or within another."""
-    if PartKind.INDEXES in segment.parts:
-        return set(_REBUILT_HERE)
-    return set(segment.parts)
 
 
 def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:

@@ -11,7 +11,7 @@ from recovery.archive.inventory.inventory import RULES_OF_READING, take_inventor
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
-from recovery.archive.stores.archived import OF_LOGS, ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable
 from recovery.archive.stores.store import Store
 from recovery.broker.config import BrokerConfig
@@ -63,7 +63,7 @@ def survey(
             continue
         if is_first or found.parent != parent:
             parent, is_first = found.parent, False
-            copy = LogDirCopy() if layout.has_own_epochs else read_log_dir_copy(store, found.siblings)
+            copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, found.siblings)
         yield _surveyed(found, layout, options, copy, topic_configs, remote_segments, judge)
     for where, inventory in missing():
         placed = replace(where, prefix=f"{where.folder}-{where.topic_id}/")
@@ -88,7 +88,7 @@ def _surveyed(
     assert found.partition is not None
     archived = found.partition
     facts = copy.facts(
-        archived.where, is_deep=options.is_deep, is_tiered=layout.has_own_epochs, now_ms=options.now_ms
+        archived.where, is_deep=options.is_deep, is_tiered=layout.is_tiered, now_ms=options.now_ms
     )
     topic = archived.where.topic
     settings = topic_configs.settings_of(topic)
@@ -102,13 +102,13 @@ def _surveyed(
     )
     segments = archived.segments
     remote: Mapping[str, RemoteSegment] = {}
-    if layout.has_own_epochs:
+    if layout.is_tiered:
         remote = remote_segments(archived.where)
     else:
         segments = _with_others(archived, is_metadata_log=facts.is_metadata_log)
     if options.is_logs_only:
-        segments = segments.only(OF_LOGS)
-    first_unflushed = None if layout.has_own_epochs else unflushed_from(facts, archived.segments.base_offsets)
+        segments = segments.only(layout.objects_of(PartKind.LOG))
+    first_unflushed = None if layout.is_tiered else unflushed_from(facts, archived.segments.base_offsets)
     digests = options.digests(segments, facts, settings, remote=remote, unflushed_from=first_unflushed)
     inventory = judge(archived, layout)
     head = PartitionHead(
@@ -135,7 +135,7 @@ def _surveyed(
 
 def _kept(archived: ArchivedPartition, layout: Layout, options: ScanOptions) -> ArchivedPartition:
     """Return what the fold has to know of a partition's objects in front of its segments."""
-    if layout.has_own_epochs:
+    if layout.is_tiered:
         return replace(archived, segments=SegmentTable())
     if not options.is_logs_only:
         return archived

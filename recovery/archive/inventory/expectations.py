@@ -16,14 +16,13 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.remote.remote_metadata import MetadataProblem, RemoteMetadata, read_remote_metadata
 from recovery.archive.remote.replicas import Replicas, topic_id_of
-from recovery.archive.stores.archived import PartitionPrefix, PartKind
+from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.check.finding import Finding
 from segfmt.kafka_uuid import format_uuid
-from segfmt.remote_log_metadata import RemotePartition, RemoteSegment
-from segfmt.remote_names import LocalTieredFolder, format_aiven_folder
+from segfmt.remote_log_metadata import RemoteSegment
 
 _HIDING = frozenset({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
 
@@ -82,11 +81,11 @@ class Expectations:
         Those of which all segments are deleted are left out. Their prefix is where the layout would have put them,
         below the folder that the others are in. Plain copies are of no remote segments, so nothing is missed of them.
         """
-        if self._metadata is None or not layout.has_own_epochs:
+        if self._metadata is None or not layout.is_tiered:
             return
         for owner in self._metadata.partitions():
             where = PartitionPrefix(
-                prefix=_prefix(owner, layout),
+                prefix=layout.prefix_of(owner.topic, owner.topic_id, owner.partition),
                 topic=owner.topic,
                 partition=owner.partition,
                 topic_id=format_uuid(owner.topic_id),
@@ -134,9 +133,3 @@ def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations
     if not stores:
         return Expectations()
     return Expectations(stack.enter_context(read_remote_metadata(stores)), stores)
-
-
-def _prefix(owner: RemotePartition, layout: Layout) -> str:
-    if PartKind.MANIFEST in layout.required_parts:
-        return format_aiven_folder(owner.topic, owner.topic_id, owner.partition)
-    return f"{LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)}/"

@@ -33,7 +33,6 @@ from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable, parts_in
 from recovery.check.finding import Finding, Severity
-from segfmt.aiven_custom_metadata import read_remote_size
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
@@ -65,7 +64,7 @@ def _foreign(archived: ArchivedPartition, layout: Layout) -> tuple[Finding, ...]
     words = "its name is not that of a segment's part"
     return tuple(
         Finding(file=one.name, position=None, rule="foreign-file", detail=words, severity="note")
-        for one in (archived.others if layout.has_own_epochs else ())
+        for one in (archived.others if layout.is_tiered else ())
     )
 
 
@@ -110,9 +109,12 @@ def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory
 def _incomplete(layout: Layout, segment: _Listed) -> tuple[SegmentStatus, Finding]:
     """Return what is to be said of a segment that lacks parts, as far as names tell."""
     missing = layout.required_parts - segment.present
-    if PartKind.MANIFEST not in missing:
+    last = layout.last_part
+    if last is None or last not in missing:
         return SegmentStatus.INCOMPLETE, _missing_parts(layout, segment, missing, "damage")
-    words = "there is no manifest: its upload or its deletion was not finished, or the manifest is lost"
+    words = (
+        f"there is no {last.noun}: its upload or its deletion was not finished, or the {last.noun} is lost"
+    )
     return (
         SegmentStatus.COPY_STARTED,
         _finding(layout, segment, "interrupted-copy", words, severity="note"),
@@ -220,27 +222,21 @@ class _Comparison:
 
     def _missing(self, segment: _Listed, known: RemoteSegment) -> frozenset[PartKind]:
         missing = self._layout.required_parts - segment.present
-        has_index = PartKind.TXN_INDEX in segment.present or PartKind.MANIFEST in self._layout.required_parts
-        if self._says_transactions and not known.has_no_transactions and not has_index:
-            missing |= {PartKind.TXN_INDEX}
+        if self._says_transactions and not known.has_no_transactions:
+            missing |= self._layout.objects_of(PartKind.TXN_INDEX) - segment.present
         return missing
 
     def _check_size(self, segment: _Listed, known: RemoteSegment) -> None:
         """Compare the sizes of objects with what was said of them when they were copied."""
         if PartKind.LOG not in segment.present:
             return
-        if PartKind.MANIFEST not in self._layout.required_parts:
-            if segment.log_bytes != known.size_bytes:
-                words = f"{segment.log_bytes} bytes, the metadata topic says {known.size_bytes}"
-                self._find(segment, "object-size", words)
-            return
-        stored = read_remote_size(known.custom_metadata)
-        if (
-            stored is not None
-            and stored != segment.size_bytes
-            and segment.present >= self._layout.required_parts
-        ):
-            words = f"its objects have {segment.size_bytes} bytes, the plugin told the brokers of {stored}"
+        if self._layout.has_plain_logs and segment.log_bytes != known.size_bytes:
+            words = f"{segment.log_bytes} bytes, the metadata topic says {known.size_bytes}"
+            self._find(segment, "object-size", words)
+        told = self._layout.told_bytes(known)
+        is_whole = segment.present >= self._layout.required_parts
+        if is_whole and told is not None and told != segment.size_bytes:
+            words = f"its objects have {segment.size_bytes} bytes, the plugin told the brokers of {told}"
             self._find(segment, "object-size", words)
 
     def _tell_of(self, lineage: Lineage) -> None:

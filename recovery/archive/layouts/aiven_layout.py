@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,11 @@ from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.read.opened_log import OpenedLog
+from segfmt.aiven_custom_metadata import read_remote_size
 from segfmt.aiven_manifest import AivenIndexKind, AivenManifest, read_aiven_manifest
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemoteSegment
-from segfmt.remote_names import read_aiven_topic_folder
+from segfmt.remote_names import format_aiven_folder, read_aiven_topic_folder
 
 MOST_MANIFEST_BYTES = 16 << 20
 _SUFFIXES = {PartKind.LOG: ".log", PartKind.INDEXES: ".indexes", PartKind.MANIFEST: ".rsm-manifest"}
@@ -47,8 +49,13 @@ class AivenLayout:
 
     name = "aiven"
     required_parts = frozenset(_SUFFIXES)
-    has_own_epochs = True
+    last_part = PartKind.MANIFEST
+    is_tiered = True
     has_plain_logs = False
+    in_place_obstacle = (
+        "the Aiven plugin keeps all indexes of a segment in one object that its manifest describes; recover to an "
+        "output, and have the plugin upload the segment again"
+    )
 
     def __init__(self, keys: AivenKeys = NO_KEYS) -> None:
         self._keys = keys
@@ -67,6 +74,10 @@ class AivenLayout:
             folder=f"{found[0]}-{int(number)}",
         )
 
+    def prefix_of(self, topic: str, topic_id: UUID, partition: int) -> str:
+        """Return what the keys of a partition begin with."""
+        return format_aiven_folder(topic, topic_id, partition)
+
     def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
         """Group the objects below a partition's prefix by start offset and segment id."""
         return group_by_segment(where, objects, _KINDS)
@@ -79,6 +90,16 @@ class AivenLayout:
         """Return the name of an object, or one for a file that is rebuilt from what lies in an object."""
         suffix = _SUFFIXES.get(kind, f".{kind.value}")
         return f"{segment.base_offset:020d}-{segment.segment_id}{suffix}"
+
+    def objects_of(self, *parts: PartKind) -> frozenset[PartKind]:
+        """Return the objects that it takes to read *parts*: the manifest says where in them they lie."""
+        return frozenset(PartKind.INDEXES if part in _INDEXES else part for part in parts) | {
+            PartKind.MANIFEST
+        }
+
+    def told_bytes(self, remote: RemoteSegment) -> int | None:
+        """Return what the plugin told the brokers of the sizes of its objects."""
+        return read_remote_size(remote.custom_metadata)
 
 
 class AivenFiles:

@@ -1,8 +1,9 @@
 """How an archive names things: which prefixes are partitions, which objects make up a segment, how they are read.
 
 A layout is one module: it says what it calls a partition (`partition_at`), groups the objects below it into segments
-(`partition`), and opens a segment's files (`files`). `recovery/archive/layouts/layouts.py` lists the layouts that there
-are.
+(`partition`), and opens a segment's files (`files`). Where each object is a copy of one of a broker's files, it extends
+`CopyLayout` and says little more than names. `recovery/archive/layouts/layouts.py` registers the layouts; nothing else
+knows them by name.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from typing import Protocol
+from uuid import UUID
 
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
@@ -83,8 +85,16 @@ class Layout(Protocol):
         ...
 
     @property
-    def has_own_epochs(self) -> bool:
-        """Whether each segment comes with the leader epochs and producers at its end: tiered storage."""
+    def last_part(self) -> PartKind | None:
+        """The object that is uploaded last, without which a segment was never whole; None where there is no order."""
+        ...
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether segments are those of tiered storage: closed, each with the leader epochs and producers at its end.
+
+        Else a partition is a broker's folder, with the names that the broker gives its files.
+        """
         ...
 
     @property
@@ -92,8 +102,17 @@ class Layout(Protocol):
         """Whether the object of a log is the log itself, byte for byte."""
         ...
 
+    @property
+    def in_place_obstacle(self) -> str:
+        """Why what is rebuilt cannot replace what is there, with a remedy; empty where it can."""
+        ...
+
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition at *path*, parts divided by `/` and none at its end; None: look further down."""
+        ...
+
+    def prefix_of(self, topic: str, topic_id: UUID, partition: int) -> str:
+        """Return the prefix, with its `/`, that a partition would have directly below the archive's root."""
         ...
 
     def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
@@ -112,6 +131,34 @@ class Layout(Protocol):
     def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
         """Return the name, without prefix, of a part that is not there."""
         ...
+
+    def objects_of(self, *parts: PartKind) -> frozenset[PartKind]:
+        """Return the objects that it takes to read *parts*."""
+        ...
+
+    def told_bytes(self, remote: RemoteSegment) -> int | None:
+        """Return how many bytes all objects of a segment have as the brokers were told, None where they were not."""
+        ...
+
+
+class CopyLayout:
+    """What layouts have in common in which each object is a copy of one of a broker's files."""
+
+    last_part: PartKind | None = None
+    has_plain_logs = True
+    in_place_obstacle = ""
+
+    def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
+        """Return the files of a segment."""
+        return PlainFiles(store, segment)
+
+    def objects_of(self, *parts: PartKind) -> frozenset[PartKind]:
+        """Return *parts*: each is an object of its own."""
+        return frozenset(parts)
+
+    def told_bytes(self, _remote: RemoteSegment) -> int | None:
+        """Return None: a broker knows the size of the log alone."""
+        return None
 
 
 class PlainFiles:

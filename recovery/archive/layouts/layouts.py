@@ -1,30 +1,58 @@
-"""The layouts that there are, and which one an archive has."""
+"""The layouts that there are, and which one an archive has.
+
+The modules of the layouts are imported when one is made: the command line wants their names alone.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
-from recovery.archive.layouts.aiven_layout import AivenLayout
-from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.plain_layout import PlainLayout
-from recovery.archive.layouts.tiered_layout import LocalTieredLayout
-from recovery.archive.stores.store import Store
 from recovery.errors import UsageError
 
-LAYOUT_NAMES: Final = ("plain", "local-tiered", "aiven")
+if TYPE_CHECKING:
+    from recovery.archive.layouts.aiven_cipher import AivenKeys
+    from recovery.archive.layouts.layout import Layout
+    from recovery.archive.stores.store import Store
+
 AUTO: Final = "auto"
 _MOST_PREFIXES = 2_000
 """How many prefixes are looked at before an archive counts as none of ours."""
 
 
-def make_layout(name: str, keys: AivenKeys = NO_KEYS) -> Layout:
-    """Return the layout called *name*, one of `LAYOUT_NAMES`; *keys* are for encrypted segments."""
-    layouts: tuple[Layout, ...] = (PlainLayout(), LocalTieredLayout(), AivenLayout(keys))
-    return next(layout for layout in layouts if layout.name == name)
+def _plain(_keys: AivenKeys | None) -> Layout:
+    from recovery.archive.layouts.plain_layout import PlainLayout
+
+    return PlainLayout()
 
 
-def layout_of(store: Store, name: str = AUTO, keys: AivenKeys = NO_KEYS) -> Layout:
+def _local_tiered(_keys: AivenKeys | None) -> Layout:
+    from recovery.archive.layouts.tiered_layout import LocalTieredLayout
+
+    return LocalTieredLayout()
+
+
+def _aiven(keys: AivenKeys | None) -> Layout:
+    from recovery.archive.layouts.aiven_cipher import NO_KEYS
+    from recovery.archive.layouts.aiven_layout import AivenLayout
+
+    return AivenLayout(NO_KEYS if keys is None else keys)
+
+
+LAYOUTS: Final[dict[str, Callable[[AivenKeys | None], Layout]]] = {
+    "plain": _plain,
+    "local-tiered": _local_tiered,
+    "aiven": _aiven,
+}
+"""What makes each layout, by its name; `auto` takes the first that calls anything in the archive a partition."""
+
+
+def make_layout(name: str, keys: AivenKeys | None = None) -> Layout:
+    """Return the layout called *name*, one of `LAYOUTS`; *keys* are for encrypted segments."""
+    return LAYOUTS[name](keys)
+
+
+def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> Layout:
     """Return the layout called *name*, or the one that the first partition found in *store* has.
 
     Raises:
@@ -50,7 +78,7 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys = NO_KEYS) -> Layo
         pending = deeper
     raise UsageError(
         f"{store.url}: no folder of a partition was found in {looked_at} prefixes, in any layout "
-        f"({', '.join(LAYOUT_NAMES)}); name the layout by --layout, or the folder that holds the partitions"
+        f"({', '.join(LAYOUTS)}); name the layout by --layout, or the folder that holds the partitions"
     )
 
 
@@ -66,6 +94,6 @@ def refuse_nothing(store: Store, layout: Layout) -> None:
     )
 
 
-def _recognised(path: str, keys: AivenKeys) -> Layout | None:
-    layouts = (make_layout(name, keys) for name in LAYOUT_NAMES)
+def _recognised(path: str, keys: AivenKeys | None) -> Layout | None:
+    layouts = (make_layout(name, keys) for name in LAYOUTS)
     return next((layout for layout in layouts if layout.partition_at(path) is not None), None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from uuid import UUID
 
-from recovery.archive.layouts.layout import PlainFiles
+from recovery.archive.layouts.layout import CopyLayout
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import (
     FURTHER_SNAPSHOT,
@@ -14,7 +15,6 @@ from recovery.archive.stores.segment_table import (
     ObjectTable,
     SegmentTable,
 )
-from recovery.archive.stores.store import Store
 from segfmt.errors import FileNameError
 from segfmt.filenames import (
     INDEX_SUFFIX,
@@ -49,13 +49,12 @@ _LETTERS = {
 }
 
 
-class PlainLayout:
+class PlainLayout(CopyLayout):
     """Folders `<topic>-<partition>`, at any depth."""
 
     name = "plain"
     required_parts = frozenset({PartKind.LOG})
-    has_own_epochs = False
-    has_plain_logs = True
+    is_tiered = False
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition whose folder is at *path*; those that wait for their deletion are none."""
@@ -67,6 +66,10 @@ class PlainLayout:
         if found.state is FolderState.DELETE or found.partition < 0:
             return None
         return PartitionPrefix(prefix=f"{path}/", topic=found.topic, partition=found.partition, folder=folder)
+
+    def prefix_of(self, topic: str, _topic_id: UUID, partition: int) -> str:
+        """Return the partition's folder."""
+        return f"{topic}-{partition}/"
 
     def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
         """Group the files of a partition's folder; each snapshot belongs to the segment that ends at it."""
@@ -99,10 +102,6 @@ class PlainLayout:
         )
         rest = sorted(set(range(len(objects))).difference(taken))
         return ArchivedPartition(where=where, segments=segments, others=objects.take(rest))
-
-    def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
-        """Return the files of a segment."""
-        return PlainFiles(store, segment)
 
     def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
         """Return the name that a broker gives a part."""

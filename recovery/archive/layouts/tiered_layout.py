@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from recovery.archive.layouts.grouping import group_by_segment
-from recovery.archive.layouts.layout import PlainFiles
+from recovery.archive.layouts.layout import CopyLayout
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
-from recovery.archive.stores.store import Store
 from segfmt.kafka_uuid import format_uuid
-from segfmt.remote_names import read_local_tiered_folder
+from segfmt.remote_names import LocalTieredFolder, read_local_tiered_folder
 
 _SUFFIXES = {
     PartKind.LOG: ".log",
@@ -21,13 +22,12 @@ _SUFFIXES = {
 _KINDS = {suffix: kind for kind, suffix in _SUFFIXES.items()}
 
 
-class LocalTieredLayout:
+class LocalTieredLayout(CopyLayout):
     """Folders `<topic>-<partition>-<topic id>` of files `<start offset>-<segment id>.<part>`."""
 
     name = "local-tiered"
     required_parts = frozenset(_SUFFIXES) - {PartKind.TXN_INDEX}
-    has_own_epochs = True
-    has_plain_logs = True
+    is_tiered = True
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition whose folder is at *path*."""
@@ -43,13 +43,13 @@ class LocalTieredLayout:
             folder=folder,
         )
 
+    def prefix_of(self, topic: str, topic_id: UUID, partition: int) -> str:
+        """Return the partition's folder."""
+        return f"{LocalTieredFolder(topic=topic, partition=partition, topic_id=topic_id)}/"
+
     def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
         """Group the files of a partition's folder by start offset and segment id."""
         return group_by_segment(where, objects, _KINDS)
-
-    def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
-        """Return the files of a segment."""
-        return PlainFiles(store, segment)
 
     def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
         """Return the name that LocalTieredStorage gives a part."""

@@ -172,7 +172,7 @@ class _RunReader:
                 yield segment
 
     def _txn_index(self, segment: ArchivedSegment) -> bytes:
-        if PartKind.INDEXES not in segment.parts and PartKind.TXN_INDEX not in segment.parts:
+        if not segment.parts.keys() >= self._layout.objects_of(PartKind.TXN_INDEX):
             return b""
         try:
             return self._files(segment).read_part(PartKind.TXN_INDEX)
@@ -190,8 +190,9 @@ class _RunReader:
             ) from error
 
     def _name(self, segment: ArchivedSegment) -> str:
-        known = segment.parts.get(PartKind.LOG) or segment.parts[PartKind.MANIFEST]
-        return f"{self._store.url}/{known.key}"
+        """Return the URL of a segment's log; of one that was only given its indexes, of its last object."""
+        log = segment.parts.get(PartKind.LOG) or [*segment.parts.values()][-1]
+        return f"{self._store.url}/{log.key}"
 
 
 def _index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:

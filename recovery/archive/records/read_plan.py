@@ -33,17 +33,7 @@ from segfmt.transaction_index import encode_transaction_index
 MOST_FOLLOWING = 8
 """Segments behind a task's that it knows of, for their transaction indexes. The first that is not empty nearly always
 tells all; a task that must look further lists the partition."""
-_READ_PARTS = frozenset(
-    {
-        PartKind.LOG,
-        PartKind.OFFSET_INDEX,
-        PartKind.TIME_INDEX,
-        PartKind.TXN_INDEX,
-        PartKind.INDEXES,
-        PartKind.MANIFEST,
-    }
-)
-_TXN_INDEX_PARTS = frozenset({PartKind.TXN_INDEX, PartKind.INDEXES, PartKind.MANIFEST})
+_READ_PARTS = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
 
 
 def plan_reads(
@@ -151,9 +141,9 @@ class _PlannedPartition:
             )
         self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
         segments = self.planned.segments.without_versions()
-        self._indexed = _with_txn_indexes(segments) if request.needs_aborted else []
-        self._indexes = segments.take(self._indexed).only(_TXN_INDEX_PARTS)
-        self.planned = replace(self.planned, segments=segments.only(_READ_PARTS))
+        self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
+        self._indexes = segments.take(self._indexed).only(layout.objects_of(PartKind.TXN_INDEX))
+        self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
 
     def wanted(self) -> Iterator[tuple[int, int]]:
         """Yield place and bytes of the segments that may have rows that are wanted, by their names."""
@@ -221,14 +211,17 @@ def _log_start_offset(store: Store, layout: Layout, found: Walked, broker: Broke
     if broker is not None and (known := broker.log_start_offset(where)) is not None:
         return known
     beside = [one for one in found.siblings if one.name == LOG_START_OFFSET_CHECKPOINT]
-    if layout.has_own_epochs or not beside:
+    if layout.is_tiered or not beside:
         return None
     checkpoint = read_offset_checkpoint(store.read(beside[0].key, most_bytes=MOST_SMALL_FILE_BYTES))
     return checkpoint.get((where.topic, where.partition))
 
 
-def _with_txn_indexes(segments: SegmentTable) -> list[int]:
+def _with_txn_indexes(segments: SegmentTable, layout: Layout) -> list[int]:
     """Return the places of the segments that may have aborted transactions in their index, by the listing."""
-    letter = LETTERS[PartKind.INDEXES]  # the manifest tells
-    rows = zip(segments.shapes(), segments.part_bytes(PartKind.TXN_INDEX), strict=True)
-    return [place for place, (shape, size_bytes) in enumerate(rows) if size_bytes or letter in shape]
+    objects = layout.objects_of(PartKind.TXN_INDEX)
+    if PartKind.TXN_INDEX in objects:
+        return [
+            place for place, size_bytes in enumerate(segments.part_bytes(PartKind.TXN_INDEX)) if size_bytes
+        ]
+    return [place for place, shape in enumerate(segments.shapes()) if parts_in(shape) >= objects]

@@ -19,14 +19,15 @@ class PartKind(enum.Enum):
     TXN_INDEX = "txnindex"
     SNAPSHOT = "snapshot"
     LEADER_EPOCHS = "leader-epoch-checkpoint"
-    INDEXES = "indexes"  # Aiven: all indexes in one object
-    MANIFEST = "rsm-manifest"  # Aiven
+    INDEXES = "indexes"  # all of them in one object
+    MANIFEST = "rsm-manifest"  # describes the other objects
 
     __hash__ = object.__hash__  # members are compared by identity; hashing their names takes a call in Python
 
-
-OF_LOGS = frozenset({PartKind.LOG, PartKind.MANIFEST})
-"""What it takes to read a log."""
+    @property
+    def noun(self) -> str:
+        """What a sentence calls it."""
+        return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class LogFold:
 
     def finish(self) -> PartitionVerdict:
         """Return what was found."""
-        is_tiered = self._layout.has_own_epochs
+        is_tiered = self._layout.is_tiered
         others = [one for one in self._scanned if one.segment.segment_id and not is_tiered]
         scanned = [one for one in self._scanned if is_tiered or not one.segment.segment_id]
         logs = LogColumns(self._sound, scanned)
@@ -118,7 +118,7 @@ class LogFold:
         """Yield the verdict of a segment's log, and of what else of it there are findings about."""
         if (segment.base_offset, segment.segment_id) in self._head.unfinished:
             findings = [found.as_note() for found in findings]
-        is_tiered = self._layout.has_own_epochs
+        is_tiered = self._layout.is_tiered
         by_kind: dict[PartKind, list[Finding]] = {}
         for found in findings:
             by_kind.setdefault(part_of(found.file), []).append(found)

@@ -79,7 +79,7 @@ class LogScan:
 
     def _is_segment(self, segment_id: str) -> bool:
         """Return whether it is a segment, and nothing that lies beside those of a folder."""
-        return self._layout.has_own_epochs or not segment_id
+        return self._layout.is_tiered or not segment_id
 
     def _check(self, works: PartitionWork, rows: LogRows, group: Sequence[int]) -> None:
         """Read the logs at the places in *group* one behind the other, and enter which are sound."""
@@ -103,7 +103,7 @@ class LogScan:
         logs = rows[read]
         logs["start"] = starts
         check_logs(buffer, logs)
-        if self._layout.has_own_epochs:
+        if self._layout.is_tiered:
             logs["is_sound"] &= logs["batch_count"] > 0
         rows[read] = logs
         for place in read if works.remote else ():
