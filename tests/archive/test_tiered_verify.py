@@ -104,6 +104,7 @@ def test_a_partition_that_is_gone_is_missed(tiered: TieredArchive, copied: Path)
     shutil.rmtree(folder)
     bad = bad_objects(gone_through(copied, metadata=tiered.log_dirs))
     assert list(bad.values()) == [["missing-segment"]] * count
+    assert {Path(key).parent.name for key in bad} == {folder.name}
 
 
 def test_a_segment_of_another_name_is_an_orphan(tiered: TieredArchive, copied: Path) -> None:

@@ -66,13 +66,12 @@ def survey(
             copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, found.siblings)
         yield _surveyed(found, layout, options, copy, topic_configs, remote_segments, judge)
     for where, inventory in missing():
-        placed = replace(where, prefix=f"{where.folder}-{where.topic_id}/")
         facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
         head = PartitionHead(
-            archived=ArchivedPartition(where=placed), facts=facts, findings=inventory.findings
+            archived=ArchivedPartition(where=where), facts=facts, findings=inventory.findings
         )
         settings = topic_configs.settings_of(where.topic)
-        works = PartitionWork(prefix=placed.prefix, facts=facts, settings=settings)
+        works = PartitionWork(prefix=where.prefix, facts=facts, settings=settings)
         yield SurveyedPartition(head=head, works=works)
 
 
