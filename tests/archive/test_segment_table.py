@@ -177,6 +177,17 @@ def test_neighbours_and_others_are_the_segments_that_they_were(partition: Archiv
     assert pickle.loads(pickle.dumps(partition)) == partition
 
 
+def test_a_file_beside_the_segments_keeps_its_name(partition: ArchivedPartition) -> None:
+    swap = StoredObject(key=f"{WHERE.prefix}{7:020d}.log.swap", size_bytes=3)
+    other = ArchivedSegment(base_offset=7, other_file=swap.name, parts={PartKind.LOG: swap})
+    both = [*partition.segments, other]
+    table = SegmentTable.of(WHERE.prefix, both)
+    assert list(table) == both
+    assert list(table[3:]) == both[3:]
+    assert list(table.take([4, 0])) == [other, both[0]]
+    assert list(table.only([PartKind.LOG]))[4] == other
+
+
 def test_only_some_parts_are_these_parts(partition: ArchivedPartition) -> None:
     kinds = {PartKind.LOG, PartKind.TXN_INDEX}
     assert list(partition.segments.only(kinds).without_versions()) == [

@@ -164,7 +164,7 @@ class PartitionFold:
             verdicts.append(
                 ObjectVerdict(
                     base_offset=-1 if owner is None else owner.segment.base_offset,
-                    segment_id="",
+                    segment_id="" if owner is None else owner.segment.segment_id,
                     size_bytes=found.size_bytes,
                     version=found.version,
                     verdict=FileVerdict(

@@ -1,6 +1,7 @@
 """The rows between map and fold: one for each partition's head, one for each segment, sorted by prefix and offset.
 
-prefix, base_offset, segment_id    what rows are sorted by; the head of a partition comes first, at -1
+prefix, base_offset, segment_id    what rows are sorted by; the head of a partition comes first, at -1. Where a file
+                                   beside the segments is read like one, its name is in the place of an id
 digest                             of the segment's objects; of a head, the run that it belongs to
 log_bytes                          of the segment's log
 record                             what was found (`recovery.archive.check.record`)
@@ -111,7 +112,7 @@ def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
     return ScanRow(
         prefix=prefix,
         base_offset=scanned.segment.base_offset,
-        segment_id=scanned.segment.segment_id,
+        segment_id=scanned.segment.segment_id or scanned.segment.other_file,
         digest=digest,
         log_bytes=scanned.log_bytes,
         record=encode_record(scanned),

@@ -20,7 +20,7 @@ from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
-VERSION = 3
+VERSION = 4
 """Of the checks and of the records that are kept of them; a kept record of another version is made again."""
 
 
@@ -131,8 +131,8 @@ class PartitionWork:
                 is_deep=self.facts.is_deep,
                 expiration_ms=self.facts.expiration_ms,
             )
-        if segment.segment_id:
-            return other_task(self.facts, segment.segment_id)
+        if segment.other_file:
+            return other_task(self.facts, segment.other_file)
         return segment_task(
             self.facts,
             segment.base_offset,

@@ -170,4 +170,4 @@ def _with_others(archived: ArchivedPartition, *, is_metadata_log: bool) -> Segme
 
 
 def _other(base_offset: int, log: StoredObject) -> ArchivedSegment:
-    return ArchivedSegment(base_offset=base_offset, segment_id=log.name, parts={PartKind.LOG: log})
+    return ArchivedSegment(base_offset=base_offset, other_file=log.name, parts={PartKind.LOG: log})

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from recovery.archive.layouts.layout import ArchivedFiles, Layout
+from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.plain_layout import PlainLayout
 from recovery.archive.records.stable_offset import last_stable_offset
 from recovery.archive.remote.lineage import derive_epochs, trace_lineage
@@ -38,20 +38,17 @@ class LocalLog:
 
     def last_stable_offset(self, name: str) -> int | None:
         """Return the last stable offset of the log, None where no transaction is open."""
-        return last_stable_offset(self._segments, self._files, name)
+        return last_stable_offset(self._store, self._layout, self._segments, name)
 
     def aborted(self) -> Entries:
         """Return the aborted transactions whose markers are there."""
         found = [np.empty(0, ABORTED_TXN_DTYPE)]
         for segment in self._segments:
             if PartKind.TXN_INDEX in segment.parts:
-                data = self._files(segment).read_part(PartKind.TXN_INDEX)
+                data = self._layout.files(self._store, segment).read_part(PartKind.TXN_INDEX)
                 check_transaction_index(data, segment.base_offset)
                 found.append(view_transaction_index(data))
         return np.concatenate(found)
-
-    def _files(self, segment: ArchivedSegment) -> ArchivedFiles:
-        return self._layout.files(self._store, segment)
 
 
 class BrokerView:

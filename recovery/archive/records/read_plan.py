@@ -107,7 +107,7 @@ def choose_segments(
     return PlannedSegments(
         segments=segments.take(places),
         end_offsets=[*bases[1:], None][: len(bases)],
-        has_last=bool(places) and not (segments.segment_ids[places[-1]] and are_whole[places[-1]]),
+        has_last=bool(places) and not (layout.is_tiered and are_whole[places[-1]]),
     )
 
 
@@ -126,7 +126,7 @@ class _PlannedPartition:
         assert found.partition is not None
         partition, self._where, self._request = found.partition, found.partition.where, request
         if request.options.include is Include.BATCHES:
-            self.planned = _all_segments(partition)
+            self.planned = _all_segments(partition, layout)
         else:
             lineage = None if broker is None else broker.lineage(self._where)
             self.planned = choose_segments(partition, layout, None if lineage is None else set(lineage))
@@ -137,7 +137,7 @@ class _PlannedPartition:
             self._last_stable_offset = local.last_stable_offset(self._where.folder)
         elif request.options.is_committed and self.planned:
             self._last_stable_offset = last_stable_offset(
-                self.planned.segments, lambda segment: layout.files(store, segment), self._where.folder
+                store, layout, self.planned.segments, self._where.folder
             )
         self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
         segments = self.planned.segments.without_versions()
@@ -193,14 +193,14 @@ class _PlannedPartition:
         return encode_transaction_index(entries[is_within])
 
 
-def _all_segments(partition: ArchivedPartition) -> PlannedSegments:
+def _all_segments(partition: ArchivedPartition, layout: Layout) -> PlannedSegments:
     """Return all copies of all segments."""
     segments = partition.segments.take(_with_logs(partition.segments))
     following = dict(itertools.pairwise(sorted(set(segments.base_offsets))))
     return PlannedSegments(
         segments=segments,
         end_offsets=[following.get(base_offset) for base_offset in segments.base_offsets],
-        has_last=bool(segments) and not segments.segment_ids[-1],
+        has_last=bool(segments) and not layout.is_tiered,
     )
 
 

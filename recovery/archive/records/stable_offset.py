@@ -8,17 +8,18 @@ Kafka: ProducerStateManager.firstUnstableOffset, UnifiedLog.lastStableOffset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from native.batch_headers import HeaderRows
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.layouts.layout import ArchivedFiles
+from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.archive.stores.store import Store
 from recovery.errors import UsageError
-from segfmt import layout
+from segfmt import layout as byte_layout
 from segfmt.errors import FormatError
 from segfmt.filenames import log_name
 from segfmt.producer_snapshot import read_producer_snapshot
@@ -28,13 +29,14 @@ MOST_SCANNED_BYTES = 4 << 30
 
 
 def last_stable_offset(
-    segments: Sequence[ArchivedSegment], files_of: Callable[[ArchivedSegment], ArchivedFiles], where: str
+    store: Store, layout: Layout, segments: Sequence[ArchivedSegment], where: str
 ) -> int | None:
     """Return the last stable offset, None where no transaction is open.
 
     Args:
+        store: the archive, or a log dir.
+        layout: its layout.
         segments: of the partition, in their order, without those that other ones replace.
-        files_of: opens the files of one.
         where: the partition's name, for messages.
 
     Raises:
@@ -45,11 +47,11 @@ def last_stable_offset(
     scanned: list[ArchivedSegment] = []
     from_offset: int | None = None
     for segment in reversed(segments):
-        ends_there = segment.next_base_offset is not None or bool(segment.segment_id)
-        if ends_there and transactions.read_snapshot(files_of(segment), PartKind.SNAPSHOT):
+        is_closed = layout.is_tiered or segment.next_base_offset is not None
+        if is_closed and transactions.read_snapshot(layout.files(store, segment)):
             break
         scanned.append(segment)
-        if not ends_there and transactions.read_snapshot(files_of(segment), PartKind.SNAPSHOT):
+        if not is_closed and transactions.read_snapshot(layout.files(store, segment)):
             from_offset = _offset_of(segment)  # the end of an active segment is behind its snapshots
             break
     if sum(segment.log_bytes for segment in scanned) > MOST_SCANNED_BYTES:
@@ -59,7 +61,7 @@ def last_stable_offset(
             "isolation=read_uncommitted"
         )
     for segment in reversed(scanned):
-        log = files_of(segment).open(log_name(segment.base_offset))
+        log = layout.files(store, segment).open(log_name(segment.base_offset))
         try:
             for found in LogWindows(log, base_offset=segment.base_offset, is_last=True):
                 if isinstance(found, BatchWindow):
@@ -83,10 +85,10 @@ class OpenTransactions:
         """The lowest of them, None without one."""
         return min(self._begins.values(), default=None)
 
-    def read_snapshot(self, files: ArchivedFiles, kind: PartKind) -> bool:
-        """Take over what a snapshot says; return False without a sound one."""
+    def read_snapshot(self, files: ArchivedFiles) -> bool:
+        """Take over what a segment's snapshot says; return False without a sound one."""
         try:
-            entries = read_producer_snapshot(files.read_part(kind), crc32c=crc32c_of_bytes)
+            entries = read_producer_snapshot(files.read_part(PartKind.SNAPSHOT), crc32c=crc32c_of_bytes)
         except (FileNotFoundError, FormatError):
             return False
         is_open = entries["current_txn_first_offset"] >= 0
@@ -101,9 +103,11 @@ class OpenTransactions:
 
     def take(self, rows: HeaderRows) -> None:
         """Go through batches (HEADER_ROW_DTYPE, in their order)."""
-        of_txns = (rows["magic"] >= layout.MAGIC_V2) & (rows["attributes"] & layout.TRANSACTIONAL_MASK != 0)
+        of_txns = (rows["magic"] >= byte_layout.MAGIC_V2) & (
+            rows["attributes"] & byte_layout.TRANSACTIONAL_MASK != 0
+        )
         rows = rows[of_txns]
-        is_marker = rows["attributes"] & layout.CONTROL_MASK != 0
+        is_marker = rows["attributes"] & byte_layout.CONTROL_MASK != 0
         for producer_id in np.unique(rows["producer_id"]).tolist():
             own = rows["producer_id"] == producer_id
             markers = np.flatnonzero(own & is_marker)

@@ -56,7 +56,9 @@ class ArchivedSegment:
 
     Attributes:
         base_offset: from its name.
-        segment_id: its UUID as text in tiered storage, empty in plain copies.
+        segment_id: its UUID as text, empty where the layout's names have none.
+        other_file: name of what lies beside a folder's segments and is read like one: a `.log.swap`, a snapshot of the
+            metadata log. Empty for a segment.
         parts: its objects. In plain copies the snapshot is the one that the next segment begins with, as it is in
             tiered storage: the producers at the segment's end.
         next_base_offset: of the segment behind it in the same folder, in plain copies; None for the last one.
@@ -65,6 +67,7 @@ class ArchivedSegment:
 
     base_offset: int
     segment_id: str = ""
+    other_file: str = ""
     parts: Mapping[PartKind, StoredObject]
     next_base_offset: int | None = None
     snapshots: Mapping[int, StoredObject] = field(default_factory=dict)

@@ -93,6 +93,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
 
     Attributes:
         base_offsets, segment_ids, next_base_offsets: see `ArchivedSegment`.
+        other_files: see there; none where all are segments.
         ends: of each segment, how many objects it and those before it have.
         kinds: a letter for each object, of `LETTERS` or FURTHER_SNAPSHOT.
         objects: of the segments, in their order.
@@ -104,6 +105,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
     ends: Sequence[int] = ()
     kinds: str = ""
     objects: ObjectTable = field(default_factory=ObjectTable)
+    other_files: Sequence[str] = ()
 
     @classmethod
     def of(cls, prefix: str, segments: Iterable[ArchivedSegment]) -> Self:
@@ -111,6 +113,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
         segments = list(segments)
         objects: list[StoredObject] = []
         kinds, ends = [], []
+        other_files = [one.other_file for one in segments]
         for one in segments:
             objects += [*one.parts.values(), *one.snapshots.values()]
             kinds += [*(LETTERS[kind] for kind in one.parts), FURTHER_SNAPSHOT * len(one.snapshots)]
@@ -122,6 +125,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
             ends=ends,
             kinds="".join(kinds),
             objects=ObjectTable.of(prefix, objects),
+            other_files=other_files if any(other_files) else (),
         )
 
     def __len__(self) -> int:
@@ -148,6 +152,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
         return ArchivedSegment(
             base_offset=self.base_offsets[place],
             segment_id=self.segment_ids[place],
+            other_file=self.other_files[place] if self.other_files else "",
             parts=parts,
             next_base_offset=self.next_base_offsets[place],
             snapshots=snapshots,
@@ -170,6 +175,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
             ends=ends,
             kinds="".join([self.kinds[at] for at in objects]),
             objects=self.objects.take(objects),
+            other_files=[self.other_files[place] for place in places] if self.other_files else (),
         )
 
     def logs(self) -> ObjectTable:
@@ -195,6 +201,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
             ends=[totals[end] for end in self.ends],
             kinds="".join(compress(self.kinds, is_kept)),
             objects=self.objects.take(list(compress(range(len(is_kept)), is_kept))),
+            other_files=self.other_files,
         )
 
     def without_versions(self) -> Self:
@@ -249,6 +256,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
             ends=[one - first for one in ends],
             kinds=self.kinds[first:end],
             objects=self.objects[first:end],
+            other_files=self.other_files[start:stop],
         )
 
 

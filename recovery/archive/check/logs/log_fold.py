@@ -55,12 +55,11 @@ class LogFold:
 
     def finish(self) -> PartitionVerdict:
         """Return what was found."""
-        is_tiered = self._layout.is_tiered
-        others = [one for one in self._scanned if one.segment.segment_id and not is_tiered]
-        scanned = [one for one in self._scanned if is_tiered or not one.segment.segment_id]
+        others = [one for one in self._scanned if one.segment.other_file]
+        scanned = [one for one in self._scanned if not one.segment.other_file]
         logs = LogColumns(self._sound, scanned)
         verdict = PartitionVerdict(head=self._head, chain_count=1, segment_count=len(logs) + len(others))
-        if is_tiered:
+        if self._layout.is_tiered:
             partial = np.zeros(len(logs), np.bool_)
             partial[len(logs) - len(scanned) :] = [
                 is_partial(one.segment, self._head, self._layout) for one in scanned
@@ -130,7 +129,7 @@ class LogFold:
                 )
             yield ObjectVerdict(
                 base_offset=segment.base_offset,
-                segment_id=segment.segment_id if is_tiered else "",
+                segment_id=segment.segment_id,
                 size_bytes=one.size_bytes,
                 version=one.version,
                 verdict=FileVerdict(

@@ -7,6 +7,7 @@ another form than the broker's, goes through the scrub of the local engine, whic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class LogScan:
             scanned = self._closely.scan(work)
             if scanned.result is not None:
                 scanned.result.pieces = []  # of producers: nobody asks
-            if not self._is_segment(work.segment.segment_id) or not _is_sound(scanned):
+            if work.segment.other_file or not _is_sound(scanned):
                 yield scanned, work.digest
             else:
                 _enter(scanned, rows[place])
@@ -71,15 +72,11 @@ class LogScan:
         if self._layout.has_plain_logs:
             log = LETTERS[PartKind.LOG]
             rows["is_sound"] = [
-                shape == log and self._is_segment(segment_id)
-                for shape, segment_id in zip(segments.shapes(), segments.segment_ids, strict=True)
+                shape == log and not other_file
+                for shape, other_file in zip_longest(segments.shapes(), segments.other_files)
             ]
             rows["is_sound"] &= rows["size_bytes"] <= MOST_SMALL_BYTES
         return rows
-
-    def _is_segment(self, segment_id: str) -> bool:
-        """Return whether it is a segment, and nothing that lies beside those of a folder."""
-        return self._layout.is_tiered or not segment_id
 
     def _check(self, works: PartitionWork, rows: LogRows, group: Sequence[int]) -> None:
         """Read the logs at the places in *group* one behind the other, and enter which are sound."""
