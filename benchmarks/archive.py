@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import machine, small_logs
 from benchmarks.generate import Shape, generate, read_size
 from benchmarks.small_segments import make_small_segments
-from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.layouts.layouts import make_layout
 from recovery.archive.stores.stores import open_store
@@ -148,7 +148,8 @@ def locally(root: Path) -> int:
 def in_this_process(url: str) -> int:
     """Verify the archive at *url* as Spark's tasks would, partition by partition; return its damaged objects."""
     store, layout = open_store(url), make_layout("plain")
-    partitions = [one for one in survey(store, layout, _options(url)) if isinstance(one, SurveyedPartition)]
+    surveyed = survey(store, layout, _options(url).for_tasks(layout.name))
+    partitions = [one for one in surveyed if isinstance(one, SurveyedPartition)]
 
     def damaged_objects(partition: SurveyedPartition) -> int:
         (verdict,) = verdicts_of(store, layout, iter([partition]))
@@ -158,8 +159,8 @@ def in_this_process(url: str) -> int:
         return sum(pool.map(damaged_objects, partitions))
 
 
-def _options(url: str) -> ScanOptions:
-    return ScanOptions(url=url, layout="plain", now_ms=time.time_ns() // 1_000_000)
+def _options(url: str) -> CheckOptions:
+    return CheckOptions(url=url, layout="plain")
 
 
 def measured(work: Callable[[], int], cpu: TreeCpu) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from native.log_checks import LOG_ROW_DTYPE, check_logs
-from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.options import CheckOptions
 from recovery.watch.events import Event, LogDirStarted, SegmentRecovered
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 _BUFFER_BYTES, _SLACK_BYTES = 4 << 20, 256
 
 
-def on_spark(spark: SparkSession, options: ScanOptions, cpu_seconds: Callable[[], float]) -> dict[str, float]:
+def on_spark(
+    spark: SparkSession, options: CheckOptions, cpu_seconds: Callable[[], float]
+) -> dict[str, float]:
     """Verify the logs of an archive; return the CPU of the survey, the scan and the fold, and what was counted.
 
     Args:

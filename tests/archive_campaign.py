@@ -102,9 +102,7 @@ class ArchiveBench:
                 store,
                 layout,
                 options,
-                remote_segments=expected.remote_segments,
-                judge=expected.judge,
-                missing=lambda: expected.unlisted(layout),
+                expected=expected,
             )
             partitions = (one for one in found if isinstance(one, SurveyedPartition))
             return [

@@ -18,6 +18,7 @@ from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 
 if TYPE_CHECKING:
+    from recovery.archive.check.options import CheckOptions
     from recovery.archive.check.report import ArchiveReport
 
 _INVENTORY_EPILOG = """\
@@ -162,22 +163,14 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_inventory(arguments: argparse.Namespace) -> int:
     """Run `archive inventory` and return its exit code."""
-    from recovery.spark import archive
+    from recovery.archive.inventory.run import inventory
+    from recovery.archive.options import ArchiveOptions
     from recovery.stop_request import StopRequest
 
     with watched_signals() as signals:
         stop = StopRequest()
         signals.forward_to(stop)
-        report = archive.inventory(
-            arguments.archive,
-            layout=arguments.layout,
-            metadata=_metadata(arguments),
-            files_from=arguments.files_from,
-            output=arguments.output,
-            topics=arguments.topic,
-            partitions=arguments.partition,
-            stop=stop,
-        )
+        report = inventory(ArchiveOptions(**_source(arguments)), stop=stop)
         print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
     return report.exit_code
 
@@ -213,38 +206,49 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
 
     stop = StopRequest()
     signals.forward_to(stop)
-    properties = properties_of(arguments)
-    common: dict[str, Any] = {
-        "layout": arguments.layout,
-        "deep": arguments.deep,
-        "topics": arguments.topic,
-        "partitions": arguments.partition,
-        "aiven_keys": _pairs(arguments.aiven_key, "--aiven-key", "ID=FILE"),
-        "metadata": _metadata(arguments),
-        "files_from": arguments.files_from,
-        "config": properties.values,
-        "config_notes": properties.notes,
-        "topic_configs": topic_configs_of(arguments),
-        "cores": arguments.cores,
-        "stop": stop,
-    }
+    options = _check_options(arguments)
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
         with signals.raising():
             spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
         signals.install()  # pyspark has put its own handler in its place
-        common |= {"spark": spark, "observers": observers}
         try:
-            if arguments.action == "verify":
-                return archive.verify(
-                    arguments.archive, output=arguments.output, logs_only=arguments.logs_only, **common
-                )
-            return archive.recover(arguments.archive, arguments.output, in_place=arguments.in_place, **common)
+            return archive.check(options, spark=spark, observers=observers, stop=stop)
         finally:
             spark.stop()
 
 
-def _metadata(arguments: argparse.Namespace) -> list[str]:
-    return [part.strip() for part in arguments.metadata.split(",") if part.strip()]
+def _source(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what all commands are asked, by the names of `ArchiveOptions`."""
+    metadata = (part.strip() for part in arguments.metadata.split(","))
+    return {
+        "url": arguments.archive,
+        "layout": arguments.layout,
+        "topics": tuple(arguments.topic),
+        "partitions": tuple(arguments.partition),
+        "metadata": tuple(part for part in metadata if part),
+        "files_from": arguments.files_from,
+        "output": arguments.output,
+    }
+
+
+def _check_options(arguments: argparse.Namespace) -> CheckOptions:
+    from recovery.archive.check.options import CheckOptions
+    from recovery.archive.layouts.aiven_cipher import load_aiven_keys
+
+    properties = properties_of(arguments)
+    recovers = arguments.action == "recover"
+    return CheckOptions(
+        **_source(arguments),
+        rebuilds=recovers,
+        is_in_place=recovers and arguments.in_place,
+        is_deep=arguments.deep,
+        is_logs_only=not recovers and arguments.logs_only,
+        keys=load_aiven_keys(_pairs(arguments.aiven_key, "--aiven-key", "ID=FILE")),
+        config=properties.values,
+        config_notes=tuple(properties.notes),
+        topic_configs=topic_configs_of(arguments) or {},
+        cores=arguments.cores,
+    )
 
 
 def _pairs(given: list[str], option: str, form: str) -> dict[str, str]:

@@ -9,22 +9,16 @@ In a notebook, or under spark-submit, the active session does the work; else an 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.report import ArchiveReport
-from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.inventory.report import InventoryReport
 from recovery.archive.inventory.run import inventory as take_inventory
-from recovery.archive.layouts.aiven_cipher import NO_KEYS, load_aiven_keys
-from recovery.archive.layouts.layouts import AUTO, LAYOUTS
-from recovery.broker.config import BrokerConfig, misspelled
-from recovery.broker.settings import Layer
-from recovery.broker.topic_configs import TopicConfigs
-from recovery.check.choice import PartitionChoice
-from recovery.errors import UsageError
-from recovery.read.file_system import absolute
+from recovery.archive.layouts.aiven_cipher import load_aiven_keys
+from recovery.archive.layouts.layouts import AUTO
+from recovery.archive.options import ArchiveOptions
 from recovery.spark.jobs import ArchiveRun
 from recovery.spark.session import open_session
 from recovery.stop_request import StopRequest
@@ -55,15 +49,16 @@ def inventory(
         UsageError, OSError: as `verify`.
         InterruptedRecoveryError: *stop* was asked for.
     """
-    return take_inventory(
-        _absolute(url),
-        layout=_layout(layout),
-        metadata=tuple(map(_absolute, metadata)),
+    options = ArchiveOptions(
+        url=url,
+        layout=layout,
+        metadata=tuple(metadata),
         files_from=files_from,
-        output=None if output is None else _absolute(output),
-        choice=PartitionChoice(topics, partitions),
-        stop=stop,
+        output=output,
+        topics=tuple(topics),
+        partitions=tuple(partitions),
     )
+    return take_inventory(options, stop=stop)
 
 
 def verify(
@@ -116,32 +111,23 @@ def verify(
         OSError: the archive cannot be listed.
         ExecutorError: Spark gave the job up.
     """
-    if deep and logs_only:
-        raise UsageError(
-            "--deep and --logs-only exclude each other: without records there is nothing to open"
-        )
-    options = ScanOptions(
-        url=_absolute(url),
-        layout=_layout(layout),
-        output=None if output is None else _absolute(output),
-        keys=NO_KEYS if aiven_keys is None else load_aiven_keys(aiven_keys),
+    options = CheckOptions(
+        url=url,
+        layout=layout,
+        output=output,
         is_deep=deep,
         is_logs_only=logs_only,
-        now_ms=time.time_ns() // 1_000_000,
-    )
-    return ArchiveRun(
-        open_session() if spark is None else spark,
-        options,
-        command="verify",
-        observers=observers,
-        stop=stop,
-        cores=cores,
-        choice=PartitionChoice(topics, partitions),
-        topic_configs=_configs(config, topic_configs),
-        metadata=tuple(map(_absolute, metadata)),
+        topics=tuple(topics),
+        partitions=tuple(partitions),
+        keys=load_aiven_keys(aiven_keys or {}),
+        metadata=tuple(metadata),
         files_from=files_from,
-        notes=(*config_notes, *misspelled(config or {})),
-    ).run()
+        config=config or {},
+        config_notes=tuple(config_notes),
+        topic_configs=topic_configs or {},
+        cores=cores,
+    )
+    return check(options, spark=spark, observers=observers, stop=stop)
 
 
 def recover(
@@ -179,45 +165,41 @@ def recover(
     Raises:
         UsageError, OSError, ExecutorError: as `verify`; a layout whose objects cannot be replaced in place.
     """
-    options = ScanOptions(
-        url=_absolute(url),
-        layout=_layout(layout),
-        output=_absolute(output),
+    options = CheckOptions(
+        url=url,
+        layout=layout,
+        output=output,
         rebuilds=True,
         is_in_place=in_place,
-        keys=NO_KEYS if aiven_keys is None else load_aiven_keys(aiven_keys),
         is_deep=deep,
-        now_ms=time.time_ns() // 1_000_000,
-    )
-    return ArchiveRun(
-        open_session() if spark is None else spark,
-        options,
-        command="recover",
-        observers=observers,
-        stop=stop,
-        cores=cores,
-        choice=PartitionChoice(topics, partitions),
-        topic_configs=_configs(config, topic_configs),
-        metadata=tuple(map(_absolute, metadata)),
+        topics=tuple(topics),
+        partitions=tuple(partitions),
+        keys=load_aiven_keys(aiven_keys or {}),
+        metadata=tuple(metadata),
         files_from=files_from,
-        notes=(*config_notes, *misspelled(config or {})),
-    ).run()
+        config=config or {},
+        config_notes=tuple(config_notes),
+        topic_configs=topic_configs or {},
+        cores=cores,
+    )
+    return check(options, spark=spark, observers=observers, stop=stop)
 
 
-def _absolute(url: str) -> str:
-    """Return a path as the executors of this machine understand it; URLs as they are."""
-    return url if "://" in url else absolute(url)
+def check(
+    options: CheckOptions,
+    *,
+    spark: SparkSession | None = None,
+    observers: Iterable[Observer] = (),
+    stop: StopRequest | None = None,
+) -> ArchiveReport:
+    """Do what *options* say: `verify` and `recover` for whoever has them as one value.
 
+    Args:
+        options: which archive, and how.
+        spark, observers, stop: as for `verify`.
 
-def _configs(
-    config: Mapping[str, str] | None, topic_configs: Mapping[str, Mapping[str, str]] | None
-) -> TopicConfigs:
-    broker = BrokerConfig.from_layers((Layer("config", dict(config or {})),))
-    overrides = {topic: dict(own) for topic, own in (topic_configs or {}).items()}
-    return TopicConfigs(broker=broker, records={}, overrides=overrides)
-
-
-def _layout(name: str) -> str:
-    if name not in (AUTO, *LAYOUTS):
-        raise UsageError(f"--layout {name}: expected one of {', '.join((AUTO, *LAYOUTS))}")
-    return name
+    Raises:
+        UsageError, OSError, ExecutorError: as `verify` and `recover`.
+    """
+    session = open_session() if spark is None else spark
+    return ArchiveRun(session, options, observers=observers, stop=stop).run()

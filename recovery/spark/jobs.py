@@ -11,7 +11,7 @@ import json
 import pickle
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,20 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.output import VERDICTS, kept_digests
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
-from recovery.archive.check.scanned import DIGEST_BYTES, ScanOptions
-from recovery.archive.check.survey import NO_TOPIC_CONFIGS, SurveyedPartition, survey
+from recovery.archive.check.scanned import DIGEST_BYTES
+from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.survey_spool import SurveySpool
 from recovery.archive.check.tally import Tally
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.layouts.layouts import layout_of, refuse_nothing
 from recovery.archive.layouts.walk import UnlistedPrefix
-from recovery.archive.stores.stores import open_archive, open_store
-from recovery.broker.topic_configs import TopicConfigs
-from recovery.check.choice import PartitionChoice
+from recovery.archive.stores.stores import open_store
 from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.problem import Note
 from recovery.spark.tasks import (
@@ -81,50 +80,33 @@ class ArchiveRun:
     Args:
         spark: the session that does the work.
         options: which archive, and how.
-        command: verify or recover.
         observers: told of all progress.
         stop: lets somebody else end the run between two waves.
-        cores: how many tasks run at a time; None: what Spark says.
-        choice: of the partitions that are gone through; None: all.
-        topic_configs: settings of topics.
-        metadata: URLs of log dirs with partitions of `__remote_log_metadata`.
-        files_from: path of a list of the archive's objects, which is then not listed.
-        task_bytes: how much a task reads, about; None: what suits the archive's size.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        options: ScanOptions,
+        options: CheckOptions,
         *,
-        command: str = "verify",
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
-        cores: int | None = None,
-        choice: PartitionChoice | None = None,
-        topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
-        metadata: Sequence[str] = (),
-        files_from: str | None = None,
-        task_bytes: int | None = None,
-        notes: Sequence[str] = (),
     ) -> None:
-        self._notes = tuple(Note(text=text) for text in notes)
         self._spark = spark
-        self._command = command
-        self._store: Store = open_archive(options.url, files_from)
+        self._options = options
+        self._choice = options.choice()
+        self._topic_configs = options.settings()
+        self._store: Store = options.open()
         self._layout: Layout = layout_of(self._store, options.layout, options.keys)
-        self._options = replace(options, layout=self._layout.name)
+        self._for_tasks = options.for_tasks(self._layout.name)
+        self._output = self._for_tasks.output
         self._progress = ArchiveProgress(
             Notifier(observers),
             self._store.url,
-            "archive recover" if command == "recover" else "archive verify",
+            "archive recover" if options.command == "recover" else "archive verify",
         )
         self._stop = StopRequest() if stop is None else stop
-        self._cores = _core_count(spark) if cores is None else cores
-        self._choice = PartitionChoice() if choice is None else choice
-        self._topic_configs = topic_configs
-        self._metadata = metadata
-        self._given_task_bytes = task_bytes
+        self._cores = _core_count(spark) if options.cores is None else options.cores
         if options.is_in_place and self._layout.in_place_obstacle:
             raise UsageError(f"--in-place: {self._layout.in_place_obstacle}")
         self._run = uuid.uuid4().bytes
@@ -140,13 +122,13 @@ class ArchiveRun:
         """
         started_s = time.monotonic()
         report = ArchiveReport(
-            command=self._command,
+            command=self._options.command,
             url=self._store.url,
             layout=self._layout.name,
-            output=self._options.output,
+            output=self._output,
             run=self._run.hex(),
             is_logs_only=self._options.is_logs_only,
-            notes=self._notes,
+            notes=tuple(Note(text=text) for text in self._options.notes),
         )
         self._progress.start()
         try:
@@ -161,9 +143,9 @@ class ArchiveRun:
             for frame in self._scans:
                 frame.unpersist()
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
-        if self._options.output is not None and not report.signal_number:
+        if self._output is not None and not report.signal_number:
             summary = f"{VERDICTS}{report.run}/summary.json"
-            open_store(self._options.output).replace(summary, report.to_json().encode())
+            open_store(self._output).replace(summary, report.to_json().encode())
         self._progress.finish(report.exit_code)
         return report
 
@@ -172,16 +154,14 @@ class ArchiveRun:
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
         known = self._known_digests()
         with ExitStack() as stack:
-            expected = open_expectations(self._metadata, stack)
+            expected = open_expectations(self._options.metadata, stack)
             partitions = survey(
                 self._store,
                 self._layout,
-                self._options,
+                self._for_tasks,
+                expected=expected,
                 is_chosen=self._choice,
                 topic_configs=self._topic_configs,
-                remote_segments=expected.remote_segments,
-                judge=expected.judge,
-                missing=lambda: expected.unlisted(self._layout, is_chosen=self._choice),
             )
             for found in partitions:
                 self._stop.check()
@@ -212,10 +192,10 @@ class ArchiveRun:
             self._scan_wave(wave)
 
     def _scan_wave(self, wave: list[tuple[bytes, TaskShare]]) -> None:
-        plan = ScanPlan(options=self._options, run=self._run, tasks=tuple(task for task, _ in wave))
+        plan = ScanPlan(options=self._for_tasks, run=self._run, tasks=tuple(task for task, _ in wave))
         count = len(wave)
         frame = self._spark.range(0, count, 1, count).mapInArrow(partial(scan_wave, plan), SCAN_DDL)
-        if self._options.output is None:
+        if self._output is None:
             frame = frame.persist()
             self._scans.append(frame)
         self._progress.start_wave([share for _, share in wave])
@@ -233,23 +213,23 @@ class ArchiveRun:
 
     def _known_digests(self) -> Any:  # noqa: ANN401 - an array of 16-byte strings
         """Return the digests of segments that earlier runs have kept, sorted; 16 bytes each."""
-        if self._options.output is None:
+        if self._output is None:
             return np.empty(0, f"S{DIGEST_BYTES}")
-        kept = b"".join(digests for _, digests in kept_digests(open_store(self._options.output)))
+        kept = b"".join(digests for _, digests in kept_digests(open_store(self._output)))
         return np.unique(np.frombuffer(kept, f"S{DIGEST_BYTES}"))
 
     def _task_bytes(self, cost_bytes: int) -> int:
-        if self._given_task_bytes is not None:
-            return self._given_task_bytes
+        if self._options.task_bytes is not None:
+            return self._options.task_bytes
         share = cost_bytes // (_TASKS_A_CORE * self._cores) + 1
         return max(_LEAST_TASK_BYTES, min(_MOST_TASK_BYTES, share))
 
     # -- fold ------------------------------------------------------------------------------------------------
 
     def _fold(self, report: ArchiveReport) -> None:
-        if self._options.output is None and not self._scans:
+        if self._output is None and not self._scans:
             return  # nothing could be listed
-        plan = FoldPlan(options=self._options, run=self._run)
+        plan = FoldPlan(options=self._for_tasks, run=self._run)
         frame = (
             self._scan_rows()
             .repartition(_TASKS_A_CORE * self._cores, "prefix")
@@ -270,15 +250,15 @@ class ArchiveRun:
         report.objects.sort(key=lambda row: row["key"])
 
     def _scan_rows(self) -> DataFrame:
-        if self._options.output is None:
+        if self._output is None:
             frame = self._scans[0]
             for other in self._scans[1:]:
                 frame = frame.union(other)
             return frame
-        keys = tuple(key for key, _ in kept_digests(open_store(self._options.output)))
+        keys = tuple(key for key, _ in kept_digests(open_store(self._output)))
         count = max(1, min(len(keys), _TASKS_A_CORE * self._cores))
         return self._spark.range(0, len(keys), 1, count).mapInArrow(
-            partial(load_scans, self._options.output, keys), SCAN_DDL
+            partial(load_scans, self._output, keys), SCAN_DDL
         )
 
 

@@ -53,10 +53,8 @@ def gone_through(
             store,
             layout,
             options,
+            expected=expected,
             topic_configs=configs,
-            remote_segments=expected.remote_segments,
-            judge=expected.judge,
-            missing=lambda: expected.unlisted(layout),
         )
         partitions = (one for one in found if isinstance(one, SurveyedPartition))
         if is_logs_only:

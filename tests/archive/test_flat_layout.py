@@ -8,6 +8,7 @@ import pytest
 
 from recovery.archive.inventory.run import inventory
 from recovery.archive.layouts.layouts import LAYOUTS, layout_of
+from recovery.archive.options import ArchiveOptions
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.stores import open_store
 from recovery.cli.main import main
@@ -96,7 +97,7 @@ def test_its_records_are_those_of_the_same_segments_elsewhere(
 
 def test_is_taken_stock_of(flat: Path, copies: list[SegmentCopy], capsys: pytest.CaptureFixture[str]) -> None:
     (flat / "made.1" / f"{copies[-1].remote.start_offset}.log").unlink()
-    report = inventory(str(flat))
+    report = inventory(ArchiveOptions(url=str(flat)))
     assert report.layout == "flat"
     assert [found.rule for _, found in report.findings] == ["missing-object"]
     assert main(["archive", "inventory", str(flat), "--layout", "flat"]) == 2

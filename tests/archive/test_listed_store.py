@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.inventory.run import inventory
+from recovery.archive.options import ArchiveOptions
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.stores import open_archive
 from recovery.errors import UsageError
@@ -45,9 +46,9 @@ def test_a_list_stands_for_a_listing(form: str, tiered: TieredArchive, tmp_path:
         path.write_text(json.dumps({"fileSchema": "Bucket, Key, Size, ETag", "files": files}))
     else:
         path.write_text("\n".join(reversed(keys)))
-    metadata = [str(one) for one in tiered.log_dirs]
-    listed = inventory(str(root), metadata=metadata)
-    named = inventory(str(root), metadata=metadata, files_from=str(path))
+    metadata = tuple(map(str, tiered.log_dirs))
+    listed = inventory(ArchiveOptions(url=str(root), metadata=metadata))
+    named = inventory(ArchiveOptions(url=str(root), metadata=metadata, files_from=str(path)))
     without_empty = {topic: one for topic, one in listed.topics.items() if one.segments}
     assert named.topics == without_empty  # folders without files have no key
     assert named.findings == listed.findings
@@ -57,7 +58,7 @@ def test_what_a_list_does_not_name_is_missing(tiered: TieredArchive, tmp_path: P
     keys = keys_of(tiered.path)
     left_out = next(key for key in keys if "plain-0" in key and key.endswith(".index"))
     (tmp_path / "list").write_text("\n".join(key for key in keys if key != left_out))
-    report = inventory(str(tiered.path), files_from=str(tmp_path / "list"))
+    report = inventory(ArchiveOptions(url=str(tiered.path), files_from=str(tmp_path / "list")))
     (found,) = [found for prefix, found in report.findings if prefix + found.file == left_out]
     assert found.rule == "missing-object"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.inventory.run import inventory
+from recovery.archive.options import ArchiveOptions
 from recovery.cli.main import main
 from tests.archive.goings import bad_objects, gone_through, objects_of
 from tests.tiered_broker import TieredArchive, unpack_tiered
@@ -57,7 +58,7 @@ def test_what_a_broker_has_left_is_sound(is_deep: bool, tiered: TieredArchive) -
 
 
 def test_segments_are_those_that_the_broker_names(tiered: TieredArchive) -> None:
-    report = inventory(str(tiered.path), metadata=[str(path) for path in tiered.log_dirs])
+    report = inventory(ArchiveOptions(url=str(tiered.path), metadata=tuple(map(str, tiered.log_dirs))))
     found = Counter[str]()
     for one in report.topics.values():
         found.update(one.statuses)
@@ -71,7 +72,7 @@ def test_segments_are_those_that_the_broker_names(tiered: TieredArchive) -> None
 def test_a_segment_that_is_gone_is_missed(tiered: TieredArchive, copied: Path) -> None:
     folder = next(copied.rglob("plain-0-*"))
     stem = remove_segment(folder, 3)
-    report = inventory(str(copied), metadata=[str(path) for path in tiered.log_dirs])
+    report = inventory(ArchiveOptions(url=str(copied), metadata=tuple(map(str, tiered.log_dirs))))
     assert [(found.file, found.rule) for _, found in report.findings if found.severity == "damage"] == [
         (f"{stem}.log", "missing-segment")
     ]
@@ -112,7 +113,7 @@ def test_a_segment_of_another_name_is_an_orphan(tiered: TieredArchive, copied: P
     stem = segments_of(folder)[-1]
     for path in folder.glob(f"{stem}.*"):
         shutil.copy(path, folder / path.name.replace(path.name[21:43], "AAAAAAAAAAAAAAAAAAAAAQ"))
-    report = inventory(str(copied), metadata=[str(path) for path in tiered.log_dirs])
+    report = inventory(ArchiveOptions(url=str(copied), metadata=tuple(map(str, tiered.log_dirs))))
     assert [found.rule for _, found in report.findings if found.file.startswith(stem[:20])] == ["orphan"]
 
 

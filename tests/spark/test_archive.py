@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.packing import pack
 from recovery.archive.check.partition_fold import PartitionVerdict
 from recovery.archive.check.scanned import ScanOptions
@@ -18,8 +19,6 @@ from recovery.archive.check.survey_spool import SurveySpool
 from recovery.archive.check.verdict_rows import object_row
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.stores import open_store
-from recovery.broker.config import BrokerConfig
-from recovery.broker.topic_configs import TopicConfigs
 from recovery.errors import UsageError
 from recovery.stop_request import StopRequest
 from recovery.watch.events import BytesScanned, Event, Observer
@@ -81,24 +80,17 @@ def run(
 ) -> Any:
     from recovery.spark.jobs import ArchiveRun
 
-    options = ScanOptions(
+    options = CheckOptions(
         url=str(url),
-        layout="auto",
         output=None if output is None else str(output),
         rebuilds=output is not None,
         is_in_place=is_in_place,
+        topic_configs=topic_configs,
+        cores=2,
+        task_bytes=task_bytes,
         now_ms=NOW_MS,
     )
-    return ArchiveRun(
-        spark,
-        options,
-        command="verify" if output is None else "recover",
-        cores=2,
-        topic_configs=TopicConfigs(broker=BrokerConfig.from_layers(()), overrides=topic_configs),
-        task_bytes=task_bytes,
-        observers=observers,
-        stop=stop,
-    ).run()
+    return ArchiveRun(spark, options, observers=observers, stop=stop).run()
 
 
 def bad_rows(verdicts: list[PartitionVerdict]) -> list[dict[str, Any]]:

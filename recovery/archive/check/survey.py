@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOptions
-from recovery.archive.inventory.entry import PartitionInventory, SegmentStatus
-from recovery.archive.inventory.inventory import RULES_OF_READING, take_inventory
+from recovery.archive.inventory.entry import SegmentStatus
+from recovery.archive.inventory.expectations import Expectations
+from recovery.archive.inventory.inventory import RULES_OF_READING
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
@@ -22,12 +23,6 @@ from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, rea
 from segfmt.remote_log_metadata import RemoteSegment
 
 NO_TOPIC_CONFIGS = TopicConfigs(broker=BrokerConfig.from_layers(()), records={}, overrides={})
-RemoteSegments = Callable[[PartitionPrefix], Mapping[str, RemoteSegment]]
-"""Returns what the metadata topic says of a partition's segments, by their ids."""
-Judge = Callable[[ArchivedPartition, Layout], PartitionInventory]
-"""Takes the inventory of one partition."""
-Unlisted = Callable[[], Iterable[tuple[PartitionPrefix, PartitionInventory]]]
-"""Returns the partitions that should be there, and are not."""
 _UNFINISHED = frozenset({SegmentStatus.COPY_STARTED, SegmentStatus.DELETE_STARTED, SegmentStatus.DELETED})
 
 
@@ -44,17 +39,24 @@ def survey(
     layout: Layout,
     options: ScanOptions,
     *,
+    expected: Expectations | None = None,
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
-    remote_segments: RemoteSegments = lambda _: {},
-    judge: Judge = take_inventory,
-    missing: Unlisted = tuple,
 ) -> Iterator[SurveyedPartition | UnlistedPrefix]:
-    """Yield what lies in *store*, partition by partition, in the order of prefixes.
+    """Yield what lies in *store*, partition by partition, in the order of prefixes; then what should and does not.
+
+    Args:
+        store: the archive.
+        layout: its layout.
+        options: how its segments will be scanned.
+        expected: what brokers know of it; None: nothing.
+        is_chosen: asked of each partition.
+        topic_configs: settings of topics.
 
     Raises:
         OSError: the archive itself cannot be listed.
     """
+    expected = Expectations() if expected is None else expected
     parent, copy = "", LogDirCopy()
     is_first = True
     for found in walk(store, layout, is_chosen=is_chosen):
@@ -64,8 +66,8 @@ def survey(
         if is_first or found.parent != parent:
             parent, is_first = found.parent, False
             copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, found.siblings)
-        yield _surveyed(found, layout, options, copy, topic_configs, remote_segments, judge)
-    for where, inventory in missing():
+        yield _surveyed(found, layout, options, copy, topic_configs, expected)
+    for where, inventory in expected.unlisted(layout, is_chosen=is_chosen):
         facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
         head = PartitionHead(
             archived=ArchivedPartition(where=where), facts=facts, findings=inventory.findings
@@ -81,8 +83,7 @@ def _surveyed(
     options: ScanOptions,
     copy: LogDirCopy,
     topic_configs: TopicConfigs,
-    remote_segments: RemoteSegments,
-    judge: Judge,
+    expected: Expectations,
 ) -> SurveyedPartition:
     assert found.partition is not None
     archived = found.partition
@@ -102,14 +103,14 @@ def _surveyed(
     segments = archived.segments
     remote: Mapping[str, RemoteSegment] = {}
     if layout.is_tiered:
-        remote = remote_segments(archived.where)
+        remote = expected.remote_segments(archived.where)
     else:
         segments = _with_others(archived, is_metadata_log=facts.is_metadata_log)
     if options.is_logs_only:
         segments = segments.only(layout.objects_of(PartKind.LOG))
     first_unflushed = None if layout.is_tiered else unflushed_from(facts, archived.segments.base_offsets)
     digests = options.digests(segments, facts, settings, remote=remote, unflushed_from=first_unflushed)
-    inventory = judge(archived, layout)
+    inventory = expected.judge(archived, layout)
     head = PartitionHead(
         archived=_kept(archived, layout, options),
         facts=facts,

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
 from recovery.archive.inventory.entry import PartitionInventory
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.inventory.report import InventoryReport, segment_row, segment_schema
-from recovery.archive.layouts.layouts import AUTO, layout_of, refuse_nothing
+from recovery.archive.layouts.layouts import layout_of, refuse_nothing
 from recovery.archive.layouts.walk import UnlistedPrefix, walk
+from recovery.archive.options import ArchiveOptions
 from recovery.archive.parquet import to_parquet
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import open_archive, open_store
-from recovery.check.choice import PartitionChoice
+from recovery.archive.stores.stores import absolute_url, open_store
 from recovery.extras import ARCHIVE, load
 from recovery.stop_request import StopRequest
 
@@ -57,25 +56,11 @@ class SegmentRows:
             self._rows = []
 
 
-def inventory(
-    url: str,
-    *,
-    layout: str = AUTO,
-    metadata: Sequence[str] = (),
-    files_from: str | None = None,
-    output: str | None = None,
-    choice: PartitionChoice | None = None,
-    stop: StopRequest | None = None,
-) -> InventoryReport:
-    """Return what lies in the archive at *url*, and what should.
+def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> InventoryReport:
+    """Return what lies in an archive, and what should; with an output a row for each segment goes there, as Parquet.
 
     Args:
-        url: of the archive.
-        layout: its name, or auto.
-        metadata: URLs of log dirs with partitions of `__remote_log_metadata`; none: names alone tell.
-        files_from: path of a list of its objects, which is then not listed.
-        output: URL where a row for each segment goes, as Parquet.
-        choice: of the partitions that are looked at; None: all.
+        options: which archive, and what of it.
         stop: lets somebody else end it.
 
     Raises:
@@ -84,34 +69,35 @@ def inventory(
         OSError: the archive, or a log dir, cannot be listed.
         InterruptedRecoveryError: *stop* was asked for.
     """
-    is_chosen = PartitionChoice() if choice is None else choice
+    is_chosen = options.choice()
     started_s = time.monotonic()
+    output = None if options.output is None else absolute_url(options.output)
     if output is not None:
         load(f"--output {output}", "pyarrow", extras=ARCHIVE)
-    store = open_archive(url, files_from)
-    named = layout_of(store, layout)
-    report = InventoryReport(url=store.url, layout=named.name)
+    store = options.open()
+    layout = layout_of(store, options.layout)
+    report = InventoryReport(url=store.url, layout=layout.name)
     rows = None
     if output is not None:
         prefix = f"inventory/{uuid.uuid4().hex}/segments/"
         rows = SegmentRows(open_store(output), prefix)
         report.output = f"{output.rstrip('/')}/{prefix.rstrip('/')}"
     with ExitStack() as stack:
-        expectations = open_expectations(metadata, stack)
-        report.has_metadata = bool(metadata)
-        for found in walk(store, named, is_chosen=is_chosen):
+        expectations = open_expectations(options.metadata, stack)
+        report.has_metadata = bool(options.metadata)
+        for found in walk(store, layout, is_chosen=is_chosen):
             if stop is not None:
                 stop.check()
             if found.partition is None:
                 report.unlisted.append(UnlistedPrefix(prefix=found.prefix, error=found.error))
                 continue
-            _take(report, rows, found.partition.where, expectations.judge(found.partition, named))
-        for where, missing in expectations.unlisted(named, is_chosen=is_chosen):
+            _take(report, rows, found.partition.where, expectations.judge(found.partition, layout))
+        for where, missing in expectations.unlisted(layout, is_chosen=is_chosen):
             _take(report, rows, where, missing)
         if not report.unlisted:
             is_chosen.refuse_missing(store.url)
             if not report.topics:
-                refuse_nothing(store, named)
+                refuse_nothing(store, layout)
         report.add_findings("", expectations.findings())
     if rows is not None:
         rows.write()

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from recovery.archive.stores.store import Store
 from recovery.errors import UsageError
+from recovery.read.file_system import absolute
 
 _OBJECT_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "memory")
+
+
+def absolute_url(url: str) -> str:
+    """Return a path as other processes of this machine understand it; URLs as they are."""
+    return url if "://" in url else absolute(url)
 
 
 def open_store(url: str) -> Store:

@@ -1,0 +1,91 @@
+"""What `archive verify` and `archive recover` are asked, and what of it the tasks have to know."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
+from recovery.archive.options import ArchiveOptions
+from recovery.archive.stores.stores import absolute_url
+from recovery.broker.config import BrokerConfig, misspelled
+from recovery.broker.settings import Layer
+from recovery.broker.topic_configs import TopicConfigs
+from recovery.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions(ArchiveOptions):
+    """How an archive is checked, and what becomes of what is wrong.
+
+    Attributes:
+        rebuilds: whether what a log tells is rebuilt: `recover`, else `verify`.
+        is_in_place: whether that replaces what is there.
+        is_deep: whether records are opened.
+        is_logs_only: whether nothing is looked at beside the logs.
+        keys: for encrypted segments.
+        config: broker properties.
+        config_notes: what is to be said of the place that they are from.
+        topic_configs: settings by topic.
+        cores: how many tasks run at a time; None: what Spark says.
+        task_bytes: about as much is read by a task; None: what suits the archive's size.
+        now_ms: by which producers expire in plain copies.
+
+    Raises:
+        UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together.
+    """
+
+    rebuilds: bool = False
+    is_in_place: bool = False
+    is_deep: bool = False
+    is_logs_only: bool = False
+    keys: AivenKeys = NO_KEYS
+    config: Mapping[str, str] = field(default_factory=dict)
+    config_notes: tuple[str, ...] = ()
+    topic_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cores: int | None = None
+    task_bytes: int | None = None
+    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+
+    def __post_init__(self) -> None:
+        ArchiveOptions.__post_init__(self)
+        if self.is_deep and self.is_logs_only:
+            raise UsageError(
+                "--deep and --logs-only exclude each other: without records there is nothing to open"
+            )
+
+    @property
+    def command(self) -> str:
+        """What it is called."""
+        return "recover" if self.rebuilds else "verify"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of the broker's properties."""
+        return (*self.config_notes, *misspelled(self.config))
+
+    def settings(self) -> TopicConfigs:
+        """Return the settings of all topics.
+
+        Raises:
+            UsageError: a setting cannot be.
+        """
+        broker = BrokerConfig.from_layers((Layer("config", dict(self.config)),))
+        overrides = {topic: dict(own) for topic, own in self.topic_configs.items()}
+        return TopicConfigs(broker=broker, records={}, overrides=overrides)
+
+    def for_tasks(self, layout: str) -> ScanOptions:
+        """Return what tasks are told, wherever they run; *layout* is the one that the archive has."""
+        return ScanOptions(
+            url=absolute_url(self.url),
+            layout=layout,
+            output=None if self.output is None else absolute_url(self.output),
+            rebuilds=self.rebuilds,
+            is_in_place=self.is_in_place,
+            keys=self.keys,
+            is_deep=self.is_deep,
+            now_ms=self.now_ms,
+            is_logs_only=self.is_logs_only,
+        )

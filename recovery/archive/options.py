@@ -1,0 +1,57 @@
+"""What is asked of an archive: one value, made by the command line or a library's caller, and handed down whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recovery.archive.layouts.layouts import AUTO, LAYOUTS
+from recovery.archive.stores.store import Store
+from recovery.archive.stores.stores import open_archive
+from recovery.check.choice import PartitionChoice
+from recovery.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions:
+    """Which archive, what of it, and what is known besides; all that an inventory is asked.
+
+    Attributes:
+        url: of the archive: a path, `file://`, `s3://`, `gs://`, `az://`.
+        layout: its name, or auto.
+        files_from: path of a list of its objects, which is then not listed; None: it is.
+        metadata: paths or URLs of log dirs with partitions of `__remote_log_metadata`; none: names alone tell.
+        topics, partitions: only these; without either all.
+        output: path or URL where results go; None: they are not kept.
+
+    Raises:
+        UsageError: no layout has that name.
+    """
+
+    url: str
+    layout: str = AUTO
+    files_from: str | None = None
+    metadata: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    output: str | None = None
+
+    def __post_init__(self) -> None:
+        names = (AUTO, *LAYOUTS)
+        if self.layout not in names:
+            raise UsageError(f"--layout {self.layout}: expected one of {', '.join(names)}")
+
+    def open(self) -> Store:
+        """Return the archive.
+
+        Raises:
+            UsageError: see `open_archive`.
+        """
+        return open_archive(self.url, self.files_from)
+
+    def choice(self) -> PartitionChoice:
+        """Return a choice of the partitions that are wanted; it notes which ones it has seen.
+
+        Raises:
+            UsageError: one of `partitions` has no number.
+        """
+        return PartitionChoice(self.topics, self.partitions)
