@@ -39,7 +39,7 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _MOST_INT32 = np.int64(2**31 - 1)
 _NO_BOUND = np.int64(2**63 - 1)
 
-# What a listing ends with beside the faults of `native._record_kernel`; `native.record_rows.RowFault` has the meanings.
+# What a listing ends with beside the faults of `native._record_kernel`; `record_walk.RecordFault` has the meanings.
 BAD_COUNT, BAD_MESSAGE, NESTED_WRAPPER, EMPTY_WRAPPER, WRAPPER_OFFSET, FULL = 20, 21, 22, 23, 24, 30
 # What a unit holds; `native.record_rows.UnitKind` has the meanings.
 _RECORDS, _MESSAGES, _RELATIVE_MESSAGES = 0, 1, 2

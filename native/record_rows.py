@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from native import kernels
 from native.machine_code import address_of
+from native.record_walk import RecordFault
 
 
 class UnitKind(enum.IntEnum):
@@ -77,28 +78,8 @@ MIN_RECORD_BYTES: Final = 7
 """Size, attributes, timestamp, offset, key, value, header count: a byte each."""
 
 
-class RowFault(enum.IntEnum):
-    """Why the records of a unit cannot be listed; the numbers below 20 are those of `RecordFault`."""
-
-    SOUND = 0
-    CUT_OFF = 1
-    LONG_VARINT = 2
-    BAD_SIZE = 3
-    BAD_HEADER_COUNT = 4
-    NULL_HEADER_KEY = 5
-    BYTES_LEFT = 6
-    BAD_COUNT = 20
-    """A negative record count."""
-    BAD_MESSAGE = 21
-    """A message whose size, magic, key or value cannot be."""
-    NESTED_WRAPPER = 22
-    """A compressed message inside a compressed message."""
-    EMPTY_WRAPPER = 23
-    """A compressed message without messages in it."""
-    WRAPPER_OFFSET = 24
-    """A wrapper's offset below that of its last message."""
-    FULL = 30
-    """No fault: there are more rows than were asked for."""
+_FULL: Final = 30
+"""What a listing ends with where there are more rows than were asked for; else a `RecordFault`."""
 
 
 class RowsPart(NamedTuple):
@@ -110,7 +91,7 @@ class RowsPart(NamedTuple):
     """
 
     rows: Rows
-    fault: RowFault
+    fault: RecordFault
     bad_unit: int
 
 
@@ -131,12 +112,11 @@ def list_records(units: Rows, *, most_rows: int) -> Iterator[RowsPart]:
         left = units[state[0] :]
         room = max(1, min(most_rows, int((left["size_bytes"] // MIN_RECORD_BYTES + 1).sum())))
         rows = np.empty(room, RECORD_ROW_DTYPE)
-        fault = RowFault(
-            listing(address_of(units), len(units), address_of(rows), room, ctypes.addressof(state))
-        )
+        end = listing(address_of(units), len(units), address_of(rows), room, ctypes.addressof(state))
+        fault = RecordFault.SOUND if end == _FULL else RecordFault(end)
         place = int(state[0])
-        is_bad = fault not in (RowFault.SOUND, RowFault.FULL)
-        yield RowsPart(rows[: state[5]], fault if is_bad else RowFault.SOUND, place if is_bad else -1)
+        is_bad = fault is not RecordFault.SOUND
+        yield RowsPart(rows[: state[5]], fault, place if is_bad else -1)
         if is_bad:
             state[0], state[1] = place + 1, 0
 

@@ -19,7 +19,7 @@ from native.machine_code import address_of
 
 
 class RecordFault(enum.IntEnum):
-    """What is wrong with a record."""
+    """What is wrong with a record, or with what holds it."""
 
     SOUND = 0
     CUT_OFF = 1
@@ -36,6 +36,17 @@ class RecordFault(enum.IntEnum):
     """Not above the one before, or above the batch's last."""
     LATE_TIMESTAMP = 8
     """Above the batch's greatest."""
+    # of a unit whose records are listed (`native.record_rows`), which may be one of older messages
+    BAD_COUNT = 20
+    """A negative record count."""
+    BAD_MESSAGE = 21
+    """A message whose size, magic, key or value cannot be."""
+    NESTED_WRAPPER = 22
+    """A compressed message inside a compressed message."""
+    EMPTY_WRAPPER = 23
+    """A compressed message without messages in it."""
+    WRAPPER_OFFSET = 24
+    """A wrapper's offset below that of its last message."""
 
 
 class RecordWalk(NamedTuple):

@@ -1,5 +1,6 @@
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -9,7 +10,7 @@ import pytest
 from native.crc32c import crc32c_of_bytes
 from recovery.archive.remote.log_batches import read_batches
 from recovery.archive.remote.remote_cache import RemoteLogCache
-from recovery.archive.remote.remote_metadata import MOST_PROBLEMS, RemoteMetadata, read_remote_metadata
+from recovery.archive.remote.remote_metadata import MOST_FINDINGS, RemoteMetadata, read_remote_metadata
 from recovery.archive.stores.local_store import LocalStore
 from segfmt.compression import Codec
 from segfmt.kafka_uuid import format_uuid
@@ -46,7 +47,12 @@ def a_history(count=30, owner=OWNER):
 
 
 def rules(metadata):
-    return [problem.rule for problem in metadata.problems]
+    assert {found.rule for found in metadata.findings} <= {"metadata-topic"}
+    return [found.detail.partition(":")[0] for found in metadata.findings]
+
+
+def offsets(metadata):
+    return [int(re.fullmatch(r".*\(offset (\d+)\)", found.detail)[1]) for found in metadata.findings]
 
 
 # -- what real brokers wrote -----------------------------------------------------------
@@ -72,8 +78,8 @@ def test_every_segment_is_in_the_state_that_the_broker_says(tiered):
             assert segment.has_no_transactions == told["is_txn_index_empty"]
             epochs = {str(epoch): start for epoch, start in segment.leader_epochs}
             assert epochs == told["leader_epochs"]
-        assert metadata.problems == []
-        assert not metadata.problem_counts
+        assert metadata.findings == []
+        assert not metadata.counts
         assert metadata.record_count >= sum(len(told["states"]) for told in expected.values())
         topics = {(told["topic"], told["topic_id"]) for told in expected.values()}
         assert {(topic, format_uuid(one)) for topic, one in metadata.topics()} == topics
@@ -183,7 +189,7 @@ def test_a_torn_tail_is_told_and_the_rest_counts(tmp_path):
         logs[-1].write_bytes(whole[:-cut])
         with read(tmp_path) as metadata:
             assert rules(metadata) == ["torn-tail"]
-            assert logs[-1].name in metadata.problems[0].place
+            assert logs[-1].name in metadata.findings[0].file
             assert 0 < len(metadata.segments(OWNER.topic_id, OWNER.partition)) <= 30
 
 
@@ -202,7 +208,7 @@ def test_a_bad_checksum_costs_its_batch(tmp_path):
     logs[0].write_bytes(data)
     with read(tmp_path) as metadata:
         assert rules(metadata) == ["damaged-batch", "missing-records"]
-        assert "CRC" in metadata.problems[0].detail
+        assert "CRC" in metadata.findings[0].detail
         assert metadata.record_count == 57
         segments = metadata.segments(OWNER.topic_id, OWNER.partition)
         assert 27 <= sum(one.state is FINISHED for one in segments) < 30
@@ -261,7 +267,7 @@ def test_a_missing_segment_is_told(tmp_path):
     logs[0].unlink()
     with read(tmp_path) as metadata:
         assert rules(metadata) == ["missing-records"]
-        assert "offsets 0 to 11" in metadata.problems[0].detail
+        assert "offsets 0 to 11" in metadata.findings[0].detail
 
 
 def test_an_unreadable_segment_is_told(tmp_path):
@@ -285,10 +291,10 @@ def test_records_that_do_not_parse_are_told(tmp_path):
     write_metadata(tmp_path, [b"\x01\x00\x00\x05x", snapshot, *history, broken, b"", b"\xff" * 40])
     with read(tmp_path) as metadata:
         assert rules(metadata) == ["malformed-record"] * 4
-        assert [problem.offset for problem in metadata.problems] == [0, 1, 9, 10]
+        assert offsets(metadata) == [0, 1, 9, 10]
         for _ in range(2):
             assert len(metadata.segments(OWNER.topic_id, OWNER.partition)) == 3
-            assert [problem.offset for problem in metadata.problems] == [0, 1, 9, 10, 8]
+            assert offsets(metadata) == [0, 1, 9, 10, 8]
 
 
 def test_batches_that_are_there_twice_are_played_once(tmp_path):
@@ -299,7 +305,7 @@ def test_batches_that_are_there_twice_are_played_once(tmp_path):
     (folder / f"{30:020d}.log").write_bytes(data)
     with read(tmp_path) as metadata:
         assert metadata.record_count == 60
-        assert metadata.problems == []
+        assert metadata.findings == []
 
 
 def test_a_batch_that_is_there_in_part_is_played_in_part(tmp_path):
@@ -308,9 +314,9 @@ def test_a_batch_that_is_there_in_part_is_played_in_part(tmp_path):
     log.write_bytes(metadata_batch(values[:4], 0) + metadata_batch(values[2:], 2))
     with read(tmp_path) as metadata:
         assert metadata.record_count == 6
-        assert metadata.problems == []
+        assert metadata.findings == []
         assert len(metadata.segments(OWNER.topic_id, OWNER.partition)) == 3
-        assert metadata.problems == []
+        assert metadata.findings == []
 
 
 def test_of_several_copies_the_one_that_reaches_furthest_is_read(tmp_path):
@@ -332,10 +338,10 @@ def test_other_folders_are_passed_over(tmp_path):
 
 def test_problems_are_kept_up_to_a_limit():
     with RemoteMetadata() as metadata:
-        for offset in range(MOST_PROBLEMS + 10):
+        for offset in range(MOST_FINDINGS + 10):
             metadata.add(b"", offset)
-        assert len(metadata.problems) == MOST_PROBLEMS
-        assert metadata.problem_counts == {"malformed-record": MOST_PROBLEMS + 10}
+        assert len(metadata.findings) == MOST_FINDINGS
+        assert metadata.counts == {"malformed-record": MOST_FINDINGS + 10}
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -350,7 +356,7 @@ def test_changed_bytes_are_told_and_never_raise(tmp_path, seed):
     with read(tmp_path) as metadata:
         for owner in metadata.partitions():
             metadata.segments(owner.topic_id, owner.partition)
-        assert metadata.problems
+        assert metadata.findings
 
 
 def test_batches_larger_than_the_window_are_read(tmp_path, monkeypatch):
@@ -382,4 +388,4 @@ def test_the_sample_of_a_crash_reads(tmp_path_factory):
         (owner,) = metadata.partitions()
         assert owner.topic == "tiered"
         assert all(one.state is FINISHED for one in metadata.segments(owner.topic_id, owner.partition))
-        assert not metadata.problem_counts
+        assert not metadata.counts

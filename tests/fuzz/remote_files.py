@@ -6,7 +6,8 @@ import base64
 import json
 
 from recovery.archive.layouts.aiven_cipher import restore_chunk
-from recovery.archive.remote.log_batches import LogDamage, LoggedBatch, read_batches
+from recovery.archive.remote.log_batches import LoggedBatch, read_batches
+from recovery.check.finding import Finding
 from segfmt.aiven_chunks import FixedChunks, encode_chunk_sizes, variable_chunks
 from segfmt.aiven_custom_metadata import (
     AivenCustomMetadata,
@@ -95,14 +96,14 @@ def _aiven_chunk(data: bytes) -> None:
 def _log_batches(data: bytes) -> None:
     """As they are, and with the checksums right; in windows of any size, and the values against the plain reader."""
     for candidate in (data, seal_batches(data)):
-        damage: list[LogDamage] = []
+        damage: list[Finding] = []
         batches = list(read_batches(MemoryLog(candidate), damage.append))
         positions = [batch.position for batch in batches]
         assert positions == sorted(set(positions))
         for batch in batches:
             assert candidate[batch.position : batch.position + len(batch.data)] == batch.data
             _check_values(batch)
-        assert all(0 <= one.position <= len(candidate) for one in damage)
+        assert all(one.position is not None and 0 <= one.position <= len(candidate) for one in damage)
         assert damage or sum(len(batch.data) for batch in batches) == len(candidate)
 
 

@@ -9,7 +9,8 @@ from native.batch_checksums import compare_checksums
 from native.batch_headers import walk_headers
 from native.cpu import CpuPath
 from native.machine_code import address_of
-from native.record_rows import RECORD_ROW_DTYPE, UNIT_DTYPE, RowFault, UnitKind, join_bytes, list_records
+from native.record_rows import RECORD_ROW_DTYPE, UNIT_DTYPE, UnitKind, join_bytes, list_records
+from native.record_walk import RecordFault
 from tests import builders
 
 
@@ -62,7 +63,7 @@ class TestListing:
         units = units_of(bodies, counts)
         parts = list(list_records(units, most_rows=most_rows))
         rows = np.concatenate([part.rows for part in parts])
-        assert all(part.fault is RowFault.SOUND for part in parts)
+        assert all(part.fault is RecordFault.SOUND for part in parts)
         assert max(len(part.rows) for part in parts) <= most_rows
         assert rows["unit"].tolist() == [place for place, count in enumerate(counts) for _ in range(count)]
         assert rows["offset"].tolist() == [n for count in counts for n in range(count)]
@@ -74,7 +75,7 @@ class TestListing:
         bad = good.copy()
         bad[-1] = 0x7F  # the header count of the last record
         parts = list(list_records(units_of([good, bad, good], [4, 4, 4]), most_rows=most_rows))
-        assert [part.bad_unit for part in parts if part.fault is not RowFault.SOUND] == [1]
+        assert [part.bad_unit for part in parts if part.fault is not RecordFault.SOUND] == [1]
         assert {int(unit) for part in parts for unit in part.rows["unit"]} == {0, 2}
         assert sum(len(part.rows) for part in parts) == 8
 
@@ -84,7 +85,7 @@ class TestListing:
             b"".join(builders.record(offset_delta=n) for n in range(count)) + b"\0", np.uint8
         )
         (part,) = list_records(units_of([body], [count]), most_rows=10)
-        assert (part.fault, len(part.rows)) == (RowFault.BYTES_LEFT, 0)
+        assert (part.fault, len(part.rows)) == (RecordFault.BYTES_LEFT, 0)
 
 
 @pytest.mark.parametrize("alignment", range(4))

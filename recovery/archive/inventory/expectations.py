@@ -14,7 +14,7 @@ from recovery.archive.inventory.entry import Expectation, PartitionInventory
 from recovery.archive.inventory.inventory import take_inventory
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.remote.remote_cache import RemoteLogCache
-from recovery.archive.remote.remote_metadata import MetadataProblem, RemoteMetadata, read_remote_metadata
+from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
 from recovery.archive.remote.replicas import Replicas, topic_id_of
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.segment_table import ArchivedPartition
@@ -23,8 +23,6 @@ from recovery.archive.stores.stores import open_store
 from recovery.check.finding import Finding
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemoteSegment
-
-_HIDING = frozenset({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
 
 
 class Expectations:
@@ -53,8 +51,7 @@ class Expectations:
             cache=cache,
             epochs=None if replica is None else replica.epochs or None,
             log_start_offset=None if replica is None else replica.log_start_offset,
-            hides_records=self._metadata is not None
-            and not _HIDING.isdisjoint(self._metadata.problem_counts),
+            hides_records=self._metadata is not None and self._metadata.hides_records,
         )
 
     def remote_segments(self, where: PartitionPrefix) -> Mapping[str, RemoteSegment]:
@@ -99,20 +96,7 @@ class Expectations:
 
     def findings(self) -> tuple[Finding, ...]:
         """Return what is wrong with the metadata topic itself, as far as its records were looked at."""
-        return tuple(
-            Finding(
-                file=one.place,
-                position=None,
-                rule="metadata-topic",
-                detail=f"{one.rule}: {one.detail}"
-                + ("" if one.offset is None else f" (offset {one.offset})"),
-                severity="damage" if one.rule in _HIDING else "note",
-            )
-            for one in self._problems()
-        )
-
-    def _problems(self) -> Sequence[MetadataProblem]:
-        return () if self._metadata is None else self._metadata.problems
+        return () if self._metadata is None else tuple(self._metadata.findings)
 
     def _cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
         """Return what a broker knows of a partition; the last one is asked for twice."""

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from native.machine_code import address_of
-from native.record_rows import UNIT_DTYPE, RowFault, Rows, UnitKind, list_records
+from native.record_rows import UNIT_DTYPE, Rows, UnitKind, list_records
+from native.record_walk import RecordFault
 from recovery.archive.records.batch_heads import BatchHeads
 from segfmt import layout
 from segfmt.compression import Codec, codec_of, decompress
@@ -33,17 +34,17 @@ _OPENED_BYTES = 8 << 20
 """Batches are opened until they have so many bytes, then their records are listed."""
 
 _FAULT_WORDS = {
-    RowFault.CUT_OFF: "a record ends within a field",
-    RowFault.LONG_VARINT: "a record has a varint that does not end",
-    RowFault.BAD_SIZE: "a record has another size than its fields",
-    RowFault.BAD_HEADER_COUNT: "a record announces more headers than can be",
-    RowFault.NULL_HEADER_KEY: "a record has a header without key",
-    RowFault.BYTES_LEFT: "bytes are left behind the last record",
-    RowFault.BAD_COUNT: "a negative record count",
-    RowFault.BAD_MESSAGE: "a message whose fields cannot be",
-    RowFault.NESTED_WRAPPER: "a compressed message inside a compressed message",
-    RowFault.EMPTY_WRAPPER: "a compressed message without messages in it",
-    RowFault.WRAPPER_OFFSET: "the offset of a compressed message is below that of its last message",
+    RecordFault.CUT_OFF: "a record ends within a field",
+    RecordFault.LONG_VARINT: "a record has a varint that does not end",
+    RecordFault.BAD_SIZE: "a record has another size than its fields",
+    RecordFault.BAD_HEADER_COUNT: "a record announces more headers than can be",
+    RecordFault.NULL_HEADER_KEY: "a record has a header without key",
+    RecordFault.BYTES_LEFT: "bytes are left behind the last record",
+    RecordFault.BAD_COUNT: "a negative record count",
+    RecordFault.BAD_MESSAGE: "a message whose fields cannot be",
+    RecordFault.NESTED_WRAPPER: "a compressed message inside a compressed message",
+    RecordFault.EMPTY_WRAPPER: "a compressed message without messages in it",
+    RecordFault.WRAPPER_OFFSET: "the offset of a compressed message is below that of its last message",
 }
 
 

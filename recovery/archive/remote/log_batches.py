@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from native.crc32c import crc32c_of_bytes
+from recovery.check.finding import Finding
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Windows
 from segfmt import layout
@@ -92,50 +92,50 @@ class LoggedBatch(NamedTuple):
         return found if position == len(data) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDamage:
-    """What is wrong with a log.
-
-    Attributes:
-        is_torn: the log ends within its last batch: what a crash leaves, and a copy of a live log.
-    """
-
-    position: int
-    detail: str
-    is_torn: bool = False
-
-
-def read_batches(log: OpenedLog, report: Callable[[LogDamage], None]) -> Iterator[LoggedBatch]:
+def read_batches(
+    log: OpenedLog, report: Callable[[Finding], None], *, name: str = ""
+) -> Iterator[LoggedBatch]:
     """Yield the sound batches of *log*; tell *report* of what is damaged.
+
+    A log that ends within its last batch (rule torn-batch) is what a crash leaves, and a copy of a live log.
+
+    Args:
+        log: opened; the caller closes it.
+        report: told of damage, in order of position.
+        name: of the log, for findings.
 
     Raises:
         OSError: it cannot be read.
     """
+
+    def tell(position: int, rule: str, detail: str) -> None:
+        report(Finding(file=name, position=position, rule=rule, detail=detail))
+
     windows = Windows(log, most_batch_bytes=MOST_BATCH_BYTES, may_shrink=True)
     for window in windows:
         if window.large_bytes:
-            words = f"a batch of {window.large_bytes} bytes is not read"
-            report(LogDamage(position=window.position, detail=words))
+            tell(window.position, "too-large", f"a batch of {window.large_bytes} bytes is not read")
             return
         data, consumed = window.octets.tobytes(), 0
         try:
             for place in walk_batches(data):
                 consumed = place.position + place.size_bytes
-                batch = _checked(data[place.position : consumed], window.position + place.position, report)
+                batch = _checked(data[place.position : consumed], window.position + place.position, tell)
                 if batch is not None:
                     yield batch
         except FormatError as error:
-            report(LogDamage(position=window.position + consumed, detail=f"no batch: {error}"))
+            tell(window.position + consumed, "batch-length", f"no batch: {error}")
             return
         windows.position = position = window.position + consumed
         if position + window.batch_bytes_at(position) > windows.end_position:
             if position < log.end_position:
-                words = f"{log.end_position - position} bytes of a batch that is cut off"
-                report(LogDamage(position=position, detail=words, is_torn=True))
+                tell(
+                    position, "torn-batch", f"{log.end_position - position} bytes of a batch that is cut off"
+                )
             return
 
 
-def _checked(data: bytes, position: int, report: Callable[[LogDamage], None]) -> LoggedBatch | None:
+def _checked(data: bytes, position: int, tell: Callable[[int, str, str], None]) -> LoggedBatch | None:
     if len(data) >= layout.RECORD_BATCH_OVERHEAD_BYTES:
         base_offset, _, _, magic, crc, attributes, delta = _HEADER.unpack_from(data)
         is_sound = magic >= layout.MAGIC_V2 and crc32c_of_bytes(data[layout.ATTRIBUTES_POSITION :]) == crc
@@ -146,5 +146,5 @@ def _checked(data: bytes, position: int, report: Callable[[LogDamage], None]) ->
         words = "its offsets cannot be"
     except FormatError as error:
         words = str(error)
-    report(LogDamage(position=position, detail=f"left out: {words}"))
+    tell(position, "checksum", f"left out: {words}")
     return None

@@ -5,8 +5,8 @@ partition that they tell of, and are played (`remote_cache`) when that partition
 largest partition and the number of partitions, not that of segments. A partition is told of in one metadata partition
 alone, so the order of its records is kept.
 
-What is damaged is a `MetadataProblem`, never an error: a torn tail, a bad batch, records that are missing or do not
-parse, records that Kafka would drop.
+What is damaged is a `Finding`, never an error: a torn tail, a bad batch, records that are missing or do not parse,
+records that Kafka would drop.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 from uuid import UUID
 
-from recovery.archive.remote.log_batches import LogDamage, LoggedBatch, read_batches
+from recovery.archive.remote.log_batches import LoggedBatch, read_batches
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
+from recovery.check.finding import Finding
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import (
@@ -39,7 +39,7 @@ from segfmt.remote_log_metadata import (
     read_remote_log_metadata,
 )
 
-MOST_PROBLEMS = 1000
+MOST_FINDINGS = 1000
 """So many are kept; the rest is counted."""
 _MOST_CONTENT_BYTES = 64 << 20
 _ROWS_AT_A_TIME = 4096
@@ -53,20 +53,8 @@ Rule = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataProblem:
-    """Something in the metadata topic that cannot be taken as it is.
-
-    Attributes:
-        rule: torn-tail and dropped-record are no damage; the others may hide what became of segments.
-        place: the object, or the metadata partition.
-        offset: of the record or the batch in the metadata partition, None where it is not known.
-    """
-
-    rule: Rule
-    place: str
-    detail: str
-    offset: int | None = None
+_HIDING = frozenset[Rule]({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
+"""What may hide what became of segments; torn-tail and dropped-record are no damage."""
 
 
 class RemoteMetadata:
@@ -79,8 +67,8 @@ class RemoteMetadata:
             200 bytes a record.
 
     Attributes:
-        problems: what was found so far, the first `MOST_PROBLEMS` of it.
-        problem_counts: all of it, by rule.
+        findings: what was found so far to be wrong with the topic, the first `MOST_FINDINGS` of it.
+        counts: all of it, by what it is.
         record_count: records that were read.
     """
 
@@ -105,8 +93,8 @@ class RemoteMetadata:
         self._told: set[tuple[UUID, int]] = set()
         self._rows: list[tuple[int, int, bytes]] = []
         self._is_indexed = False
-        self.problems: list[MetadataProblem] = []
-        self.problem_counts: Counter[Rule] = Counter()
+        self.findings: list[Finding] = []
+        self.counts: Counter[Rule] = Counter()
         self.record_count = 0
 
     def __enter__(self) -> Self:
@@ -148,10 +136,31 @@ class RemoteMetadata:
             self._flush()
 
     def report(self, rule: Rule, place: str, detail: str, offset: int | None = None) -> None:
-        """Note a problem."""
-        self.problem_counts[rule] += 1
-        if len(self.problems) < MOST_PROBLEMS:
-            self.problems.append(MetadataProblem(rule=rule, place=place, detail=detail, offset=offset))
+        """Note what cannot be taken as it is.
+
+        Args:
+            rule: what it is.
+            place: the object, or the metadata partition.
+            detail: in words.
+            offset: of the record or the batch in the metadata partition, None where it is not known.
+        """
+        self.counts[rule] += 1
+        if len(self.findings) < MOST_FINDINGS:
+            at = "" if offset is None else f" (offset {offset})"
+            self.findings.append(
+                Finding(
+                    file=place,
+                    position=None,
+                    rule="metadata-topic",
+                    detail=f"{rule}: {detail}{at}",
+                    severity="damage" if rule in _HIDING else "note",
+                )
+            )
+
+    @property
+    def hides_records(self) -> bool:
+        """Whether records are missing or damaged, so far: what became of some segments is not known then."""
+        return not _HIDING.isdisjoint(self.counts)
 
     def _number(self, value: bytes) -> int:
         """Return the number of the partition that a record tells of; a new one for one that is new."""
@@ -192,9 +201,9 @@ class RemoteMetadata:
         is_new = (topic_id, partition) not in self._told
         self._told.add((topic_id, partition))
         for offset, value in self._values(self._partitions.get((topic_id, partition), [])):
-            problem = _apply(cache, value)
-            if problem is not None and is_new:
-                self.report(*problem, offset)
+            wrong = _apply(cache, value)
+            if wrong is not None and is_new:
+                self.report(*wrong, offset)
         return cache
 
     def segments(self, topic_id: UUID, partition: int) -> list[RemoteSegment]:
@@ -226,7 +235,7 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
         folder: for the temporary file.
 
     Raises:
-        OSError: a store cannot be listed. What cannot be read in it is a problem.
+        OSError: a store cannot be listed. What cannot be read in it is a finding.
     """
     metadata = RemoteMetadata(folder)
     try:
@@ -264,14 +273,14 @@ def _read_partition(metadata: RemoteMetadata, store: Store, logs: Sequence[Store
     for number, one in enumerate(logs):
         place = f"{store.url}/{one.key}"
 
-        def report(damage: LogDamage, place: str = place, is_last: bool = number == len(logs) - 1) -> None:
-            rule: Rule = "torn-tail" if damage.is_torn and is_last else "damaged-batch"
-            metadata.report(rule, place, f"position {damage.position}: {damage.detail}")
+        def report(found: Finding, is_last: bool = number == len(logs) - 1) -> None:
+            rule: Rule = "torn-tail" if found.rule == "torn-batch" and is_last else "damaged-batch"
+            metadata.report(rule, found.file, f"position {found.position}: {found.detail}")
 
         try:
             log = store.open(one.key)
             try:
-                for batch in read_batches(log, report):
+                for batch in read_batches(log, report, name=place):
                     next_offset = _take_batch(metadata, batch, next_offset, place)
             finally:
                 log.close()
