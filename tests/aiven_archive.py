@@ -32,6 +32,7 @@ from segfmt.compression import Codec, compress
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
 from segfmt.remote_names import LocalTieredFolder, RemoteFileName, format_aiven_folder
+from tests.archive.metadata_topic import segments_of
 from tests.segfmt.golden_files import golden
 
 KEY_ID = "tests-key"
@@ -170,7 +171,7 @@ def finished_segments(
     with read_remote_metadata([LocalStore(str(log_dir)) for log_dir in log_dirs]) as metadata:
         for owner in metadata.partitions():
             folder = LocalTieredFolder(topic=owner.topic, partition=owner.partition, topic_id=owner.topic_id)
-            for segment in metadata.segments(owner.topic_id, owner.partition):
+            for segment in segments_of(metadata, owner.topic_id, owner.partition):
                 if owner.topic in topics and segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED:
                     stem = f"{segment.start_offset:020d}-{format_uuid(segment.segment_id)}"
                     paths = (root / "remote/kafka-tiered-storage" / str(folder)).glob(f"{stem}.*")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
+from recovery.archive.remote.remote_metadata import RemoteMetadata
 from segfmt.compression import Codec, compress
 from segfmt.record import Record, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch
-from segfmt.remote_log_metadata import TOPIC, RemoteLogMetadata, encode_remote_log_metadata
+from segfmt.remote_log_metadata import TOPIC, RemoteLogMetadata, RemoteSegment, encode_remote_log_metadata
 
 
 def metadata_batch(values: Sequence[bytes], offset: int, *, codec: Codec = Codec.NONE) -> bytes:
@@ -50,3 +52,9 @@ def write_metadata(
         path.write_bytes(b"".join(batches[first : first + segment_batches]))
         logs.append(path)
     return logs
+
+
+def segments_of(metadata: RemoteMetadata, topic_id: UUID, partition: int) -> list[RemoteSegment]:
+    """The segments of a partition that are not deleted, by their start offsets."""
+    found = metadata.cache(topic_id, partition).segments.values()
+    return sorted(found, key=lambda one: (one.start_offset, one.end_offset, one.segment_id.bytes))

@@ -15,7 +15,7 @@ from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.read_plan import plan_reads
 from recovery.archive.records.read_request import ReadOptions, ReadRequest, Selection
 from recovery.archive.records.record_columns import LeftOut
-from recovery.archive.records.record_schema import arrow_schema
+from recovery.archive.records.record_schema import Include, column_called, columns_of
 from recovery.archive.stores.stores import open_store
 
 SMALL_TASK = 20_000
@@ -67,3 +67,20 @@ def checksum(rows: list[dict[str, Any]]) -> int:
             contents += [header["key"].encode(), header["value"]]
         parts += [struct.pack(">i", -1 if one is None else len(one)) + (one or b"") for one in contents]
     return crc32c_of_bytes(b"".join(parts))
+
+
+def arrow_schema(include: Include, *names: str, timestamp_unit: str = "ms") -> pa.Schema:
+    """The schema of the columns called *names*, of all of them without names."""
+    kinds = {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp(timestamp_unit, tz="UTC"),
+        "array<struct<key:string,value:binary>>": pa.list_(
+            pa.struct([("key", pa.string()), ("value", pa.binary())])
+        ),
+    }
+    known = columns_of(include)
+    return pa.schema([(name, kinds[column_called(name, include).kind]) for name in names or known])

@@ -222,7 +222,8 @@ def test_a_chain_that_is_there():
     assert told(found) == []
     assert [one.place for one in found.entries] == [LineagePlace.READ] * 2
     assert found.entries[0].size_bytes == segments[0].size_bytes + 4 * 8
-    assert found.by_id()[0, format_uuid(segments[0].segment_id)] == found.entries[0]
+    first = found.entries[0]
+    assert (first.base_offset, first.segment_id) == (0, format_uuid(segments[0].segment_id))
 
 
 def test_a_missing_segment_is_damage_if_it_is_read():

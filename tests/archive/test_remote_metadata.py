@@ -23,7 +23,7 @@ from segfmt.remote_log_metadata import (
     RemoteSegmentState,
     encode_remote_log_metadata,
 )
-from tests.archive.metadata_topic import metadata_batch, write_metadata
+from tests.archive.metadata_topic import metadata_batch, segments_of, write_metadata
 from tests.archive.remote_logs import OWNER, SimulatedLog, wild_records
 from tests.samples import unpack
 
@@ -82,19 +82,19 @@ def test_every_segment_is_in_the_state_that_the_broker_says(tiered):
         assert not metadata.counts
         assert metadata.record_count >= sum(len(told["states"]) for told in expected.values())
         topics = {(told["topic"], told["topic_id"]) for told in expected.values()}
-        assert {(topic, format_uuid(one)) for topic, one in metadata.topics()} == topics
+        assert {(one.topic, format_uuid(one.topic_id)) for one in metadata.partitions()} == topics
 
 
 def test_segments_are_those_that_are_not_deleted(tiered):
     with read(*tiered.log_dirs) as metadata:
         (owner,) = (one for one in metadata.partitions() if one.topic == "expired-by-size")
-        segments = metadata.segments(owner.topic_id, owner.partition)
+        segments = segments_of(metadata, owner.topic_id, owner.partition)
         assert segments
         assert [one.start_offset for one in segments] == sorted(one.start_offset for one in segments)
         assert segments[0].start_offset > 0
         gone = metadata.cache(owner.topic_id, owner.partition).deleted.values()
         assert min(one.start_offset for one in gone) == 0
-        assert metadata.segments(UUID(int=1), 0) == []
+        assert segments_of(metadata, UUID(int=1), 0) == []
 
 
 def test_a_folder_of_the_topic_is_enough(tiered):
@@ -139,7 +139,7 @@ def test_names_of_any_length_are_told_apart(tmp_path, length):
     with read(tmp_path) as metadata:
         assert metadata.partitions() == owners
         assert (
-            len(metadata.segments(UUID(int=9), 1)) == 3
+            len(segments_of(metadata, UUID(int=9), 1)) == 3
         )  # alike but for the name: as one id, the ids are the same
         assert metadata.record_count == 12
 
@@ -152,7 +152,7 @@ def test_long_names_that_differ_at_their_ends_are_told_apart(tmp_path):
     write_metadata(tmp_path, [record for owner in owners for record in a_history(3, owner)])
     with read(tmp_path) as metadata:
         for owner in owners:
-            assert {one.owner for one in metadata.segments(owner.topic_id, 1)} == {owner}
+            assert {one.owner for one in segments_of(metadata, owner.topic_id, 1)} == {owner}
 
 
 def test_a_deleted_partition_has_no_segments(tmp_path):
@@ -164,7 +164,7 @@ def test_a_deleted_partition_has_no_segments(tmp_path):
     )
     write_metadata(tmp_path, [*a_history(5), deletion])
     with read(tmp_path) as metadata:
-        assert metadata.segments(OWNER.topic_id, OWNER.partition) == []
+        assert segments_of(metadata, OWNER.topic_id, OWNER.partition) == []
         assert len(metadata.cache(OWNER.topic_id, OWNER.partition).deleted) == 5
 
 
@@ -174,7 +174,7 @@ def test_records_may_come_after_questions(tmp_path):
         for offset, value in enumerate(values):
             metadata.add(value, offset)
             metadata.cache(OWNER.topic_id, OWNER.partition)
-        assert len(metadata.segments(OWNER.topic_id, OWNER.partition)) == 4
+        assert len(segments_of(metadata, OWNER.topic_id, OWNER.partition)) == 4
         assert list(tmp_path.iterdir())
     assert list(tmp_path.iterdir()) == []
 
@@ -190,7 +190,7 @@ def test_a_torn_tail_is_told_and_the_rest_counts(tmp_path):
         with read(tmp_path) as metadata:
             assert rules(metadata) == ["torn-tail"]
             assert logs[-1].name in metadata.findings[0].file
-            assert 0 < len(metadata.segments(OWNER.topic_id, OWNER.partition)) <= 30
+            assert 0 < len(segments_of(metadata, OWNER.topic_id, OWNER.partition)) <= 30
 
 
 def test_a_torn_segment_in_the_middle_is_damage(tmp_path):
@@ -210,7 +210,7 @@ def test_a_bad_checksum_costs_its_batch(tmp_path):
         assert rules(metadata) == ["damaged-batch", "missing-records"]
         assert "CRC" in metadata.findings[0].detail
         assert metadata.record_count == 57
-        segments = metadata.segments(OWNER.topic_id, OWNER.partition)
+        segments = segments_of(metadata, OWNER.topic_id, OWNER.partition)
         assert 27 <= sum(one.state is FINISHED for one in segments) < 30
 
 
@@ -233,7 +233,7 @@ def test_offsets_that_cannot_be_are_told(tmp_path, base_offset, delta):
     batch[17:21] = crc32c_of_bytes(bytes(batch[21:])).to_bytes(4, "big")
     log.write_bytes(batch)
     with read(tmp_path) as metadata:
-        metadata.segments(OWNER.topic_id, OWNER.partition)
+        segments_of(metadata, OWNER.topic_id, OWNER.partition)
         assert rules(metadata) == (["missing-records"] if base_offset == 7 else ["damaged-batch"])
 
 
@@ -293,7 +293,7 @@ def test_records_that_do_not_parse_are_told(tmp_path):
         assert rules(metadata) == ["malformed-record"] * 4
         assert offsets(metadata) == [0, 1, 9, 10]
         for _ in range(2):
-            assert len(metadata.segments(OWNER.topic_id, OWNER.partition)) == 3
+            assert len(segments_of(metadata, OWNER.topic_id, OWNER.partition)) == 3
             assert offsets(metadata) == [0, 1, 9, 10, 8]
 
 
@@ -315,7 +315,7 @@ def test_a_batch_that_is_there_in_part_is_played_in_part(tmp_path):
     with read(tmp_path) as metadata:
         assert metadata.record_count == 6
         assert metadata.findings == []
-        assert len(metadata.segments(OWNER.topic_id, OWNER.partition)) == 3
+        assert len(segments_of(metadata, OWNER.topic_id, OWNER.partition)) == 3
         assert metadata.findings == []
 
 
@@ -355,7 +355,7 @@ def test_changed_bytes_are_told_and_never_raise(tmp_path, seed):
         log.write_bytes(data[: rng.choice([len(data), rng.randrange(len(data))])])
     with read(tmp_path) as metadata:
         for owner in metadata.partitions():
-            metadata.segments(owner.topic_id, owner.partition)
+            segments_of(metadata, owner.topic_id, owner.partition)
         assert metadata.findings
 
 
@@ -387,5 +387,5 @@ def test_the_sample_of_a_crash_reads(tmp_path_factory):
     with read(*[Path(log_dir) for log_dir in sample.log_dirs]) as metadata:
         (owner,) = metadata.partitions()
         assert owner.topic == "tiered"
-        assert all(one.state is FINISHED for one in metadata.segments(owner.topic_id, owner.partition))
+        assert all(one.state is FINISHED for one in segments_of(metadata, owner.topic_id, owner.partition))
         assert not metadata.counts

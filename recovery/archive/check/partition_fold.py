@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from recovery.archive.check.chain import FolderChain, TieredChain, Write
 from recovery.archive.check.chain_ends import ChainEnds
 from recovery.archive.check.logs.sound_logs import SoundLogs
-from recovery.archive.check.scanned import PartitionHead, ScannedFolder, ScannedSegment
+from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.layouts.layout import Layout, part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
+from recovery.check.folder_files import FolderFiles
 from recovery.check.scrubbed_dir import kind_of
 
 
@@ -73,7 +74,7 @@ class PartitionFold:
         head: PartitionHead,
         layout: Layout,
         *,
-        folder: ScannedFolder | None = None,
+        folder: FolderFiles | None = None,
         write: Write | None = None,
     ) -> None:
         self._head = head
@@ -82,7 +83,7 @@ class PartitionFold:
         self._scanned: list[ScannedSegment] = []
         self._chains: list[TieredChain] = []
         self._ends = ChainEnds(head.gone)
-        self._folder = None if folder is None else FolderChain(head.facts, folder.files, write)
+        self._folder = None if folder is None else FolderChain(head.facts, folder, write)
         self._findings = list(head.findings)
 
     def take(self, scanned: ScannedSegment) -> None:

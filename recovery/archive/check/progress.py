@@ -17,7 +17,6 @@ from recovery.watch.events import (
     LogDirStarted,
     PartitionChecked,
     PartitionStarted,
-    Remark,
     RunFinished,
     RunStarted,
     SegmentsLeft,
@@ -118,10 +117,6 @@ class ArchiveProgress:
     def finish_wave(self) -> None:
         """All tasks of the wave are finished."""
         self.finish_tasks(len(self._left))
-
-    def say(self, text: str) -> None:
-        """Tell the operator something."""
-        self._notify(Remark(text=text))
 
     def finish(self, exit_code: int) -> None:
         """The run is over."""

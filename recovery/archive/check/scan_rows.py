@@ -22,12 +22,13 @@ from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.packing import PackedTask
 from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
 from recovery.archive.check.record import decode_record, encode_record
-from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedFolder, ScannedSegment
+from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedSegment
 from recovery.archive.check.segment_map import SegmentMap
 from recovery.archive.check.stored_folder import scan_folder
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding
+from recovery.check.folder_files import FolderFiles
 from recovery.check.task import Piece
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class _Folding:
         elif isinstance(self._fold, LogFold):
             self._fold.take_sound(found.take(known))
 
-    def _begin(self, head: PartitionHead, folder: ScannedFolder | None) -> None:
+    def _begin(self, head: PartitionHead, folder: FolderFiles | None) -> None:
         if self._is_logs_only:
             self._fold = LogFold(head, self._layout)
         else:

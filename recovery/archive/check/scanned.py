@@ -12,7 +12,6 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
-from recovery.check.folder_files import FolderFiles
 from recovery.check.task import SegmentResult, SegmentTask
 from recovery.check.tasks import other_task, segment_task, standing_of
 from recovery.load.model import LogSettings
@@ -172,13 +171,6 @@ class ScannedSegment:
     rebuilt: dict[PartKind, StoredObject] = field(default_factory=dict)
     log_bytes: int = 0
     end_offset: int | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class ScannedFolder:
-    """The small files of a plain copy's folder."""
-
-    files: FolderFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

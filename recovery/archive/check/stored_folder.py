@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from recovery.archive.check.scanned import PartitionHead, ScannedFolder
+from recovery.archive.check.scanned import PartitionHead
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.store import Store
-from recovery.check.folder_files import read_folder
+from recovery.check.folder_files import FolderFiles, read_folder
 from recovery.load.model import FileStat
 
 
@@ -30,8 +30,7 @@ class StoredFolder:
         return self._store.read(self._objects[name].key, most_bytes=most_bytes)
 
 
-def scan_folder(store: Store, head: PartitionHead) -> ScannedFolder:
-    """Read and check the small files of a plain copy."""
+def scan_folder(store: Store, head: PartitionHead) -> FolderFiles:
+    """Read and check the small files of a plain copy's folder."""
     folder = StoredFolder(store, head.archived.objects)
-    files = read_folder(folder, is_live=False, is_metadata_log=head.facts.is_metadata_log)
-    return ScannedFolder(files=files)
+    return read_folder(folder, is_live=False, is_metadata_log=head.facts.is_metadata_log)

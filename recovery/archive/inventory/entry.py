@@ -76,10 +76,6 @@ class PartitionInventory:
     lineage: Lineage | None = None
     gone: tuple[OffsetRange, ...] = ()
 
-    def by_id(self) -> dict[tuple[int, str], InventoryEntry]:
-        """Return the entries by base offset and segment id."""
-        return {(one.base_offset, one.segment_id): one for one in self.entries}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:

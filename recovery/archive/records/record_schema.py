@@ -1,17 +1,11 @@
-"""The columns of archived segments: what a row is, by batch and by record, and which types they have.
-
-pyarrow is imported where a type is asked for, not with the module.
-"""
+"""The columns of archived segments: what a row is, by batch and by record, and which types they have."""
 
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from recovery.errors import UsageError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Include(enum.Enum):
@@ -88,29 +82,6 @@ def columns_of(include: Include) -> dict[str, Column]:
 def sql_schema(include: Include) -> str:
     """Return all columns as the text of a SQL schema."""
     return ", ".join(f"{column.name} {column.kind}" for column in columns_of(include).values())
-
-
-def arrow_schema(include: Include, *names: str, timestamp_unit: str = "ms") -> pa.Schema:
-    """Return the schema of the columns called *names*, of all of them without names.
-
-    Raises:
-        UsageError: there is no such column.
-    """
-    import pyarrow as pa
-
-    kinds = {
-        "string": pa.string(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "boolean": pa.bool_(),
-        "binary": pa.binary(),
-        "timestamp": pa.timestamp(timestamp_unit, tz="UTC"),
-        "array<struct<key:string,value:binary>>": pa.list_(
-            pa.struct([("key", pa.string()), ("value", pa.binary())])
-        ),
-    }
-    known = columns_of(include)
-    return pa.schema([(name, kinds[column_called(name, include).kind]) for name in names or known])
 
 
 def column_called(name: str, include: Include) -> Column:

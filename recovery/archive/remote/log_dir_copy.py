@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
@@ -30,12 +31,10 @@ class LogDirCopy:
 
     Attributes:
         offsets: the lines of each offset checkpoint, by file name; none where it is missing or malformed.
-        problems: name and reason of each that is malformed or cannot be read.
     """
 
     had_clean_shutdown: bool = False
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    problems: tuple[tuple[str, str], ...] = ()
 
     def facts(self, where: PartitionPrefix, *, is_deep: bool, is_tiered: bool, now_ms: int) -> PartitionFacts:
         """Return what is known of a partition below it.
@@ -67,16 +66,10 @@ class LogDirCopy:
 def read_log_dir_copy(store: Store, objects: Sequence[StoredObject]) -> LogDirCopy:
     """Return what the *objects* beside the partitions' folders say."""
     by_name = {one.name: one for one in objects}
-    offsets, problems = {}, []
+    offsets = {}
     for name in OFFSET_CHECKPOINTS:
-        if name not in by_name:
-            continue
-        try:
-            offsets[name] = read_offset_checkpoint(
-                store.read(by_name[name].key, most_bytes=MOST_SMALL_FILE_BYTES)
-            )
-        except (OSError, FormatError) as error:
-            problems.append((by_name[name].key, str(error)))
-    return LogDirCopy(
-        had_clean_shutdown=CLEAN_SHUTDOWN_FILE in by_name, offsets=offsets, problems=tuple(problems)
-    )
+        if name in by_name:
+            with suppress(OSError, FormatError):
+                data = store.read(by_name[name].key, most_bytes=MOST_SMALL_FILE_BYTES)
+                offsets[name] = read_offset_checkpoint(data)
+    return LogDirCopy(had_clean_shutdown=CLEAN_SHUTDOWN_FILE in by_name, offsets=offsets)

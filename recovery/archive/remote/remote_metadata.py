@@ -189,12 +189,6 @@ class RemoteMetadata:
         """Return the partitions that any record tells of, by topic, partition and id."""
         return sorted(self._numbers, key=lambda one: (one.topic, one.partition, one.topic_id.bytes))
 
-    def topics(self) -> list[tuple[str, UUID]]:
-        """Return the topics that any record tells of, with their ids."""
-        return sorted(
-            {(one.topic, one.topic_id) for one in self._numbers}, key=lambda one: (one[0], one[1].bytes)
-        )
-
     def cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
         """Return what a broker knows of a partition; nothing of one that no record tells of."""
         cache = RemoteLogCache()
@@ -205,11 +199,6 @@ class RemoteMetadata:
             if wrong is not None and is_new:
                 self.report(*wrong, offset)
         return cache
-
-    def segments(self, topic_id: UUID, partition: int) -> list[RemoteSegment]:
-        """Return the segments of a partition that are not deleted, by their start offsets."""
-        found = self.cache(topic_id, partition).segments.values()
-        return sorted(found, key=lambda one: (one.start_offset, one.end_offset, one.segment_id.bytes))
 
     def _values(self, owners: Sequence[int]) -> list[tuple[int, bytes]]:
         with self._lock:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
 from recovery.archive.records.record_columns import Corrupt, LeftOut, ReadOptions, SegmentView, read_segment
-from recovery.archive.records.record_schema import Include, arrow_schema
+from recovery.archive.records.record_schema import Include
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt.compression import Codec, compress
 from segfmt.errors import FormatError
@@ -27,6 +27,7 @@ from segfmt.record_batch import (
     read_record_batch_header,
     walk_batches,
 )
+from tests.archive.readings import arrow_schema
 from tests.memory_log import MemoryLog
 from tests.samples import SAMPLE_NAMES, unpack
 
