@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from recovery.archive.check.chain import Write
 from recovery.archive.check.packing import PackedTask
 from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
-from recovery.archive.check.record import encode_record
+from recovery.archive.check.pickling import to_pickle
 from recovery.archive.check.scan_rows import fold_rows, scan_task
 from recovery.archive.check.segment_map import SegmentMap
 from recovery.archive.check.stored_folder import scan_folder
@@ -38,6 +38,6 @@ def log_verdicts_of(
 ) -> Iterator[PartitionVerdict]:
     """Yield the verdicts on the logs of *partitions* alone."""
     for surveyed in partitions:
-        task = PackedTask(heads=[encode_record(surveyed.head)], works=[surveyed.works])
+        task = PackedTask(heads=[to_pickle(surveyed.head)], works=[surveyed.works])
         rows = scan_task(task, store, layout, run=b"run", is_logs_only=True)
         yield from fold_rows(rows, layout, run=b"run", is_logs_only=True)

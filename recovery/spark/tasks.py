@@ -67,7 +67,7 @@ class FoldPlan:
 
 
 def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Scan the tasks whose numbers come in; yield rows, without their records where they are kept in the output."""
+    """Scan the tasks whose numbers come in; yield rows, without what was found where that is kept in the output."""
     prepare_worker()
     options = plan.options
     store, layout = open_store(options.url), make_layout(options.layout, options.keys)

@@ -190,7 +190,7 @@ def test_logs_that_share_no_buffer_are_judged_alike(
 ) -> None:
     """One in a group, some in a row, and large ones in windows."""
     expected = found_in(gone_through(sample.root, is_logs_only=True))
-    for name, value in {"_SEGMENTS_IN_A_ROW": 3, "_BUFFER_BYTES": 1 << 20, "MOST_SMALL_BYTES": 4000}.items():
+    for name, value in {"_SEGMENTS_TOGETHER": 3, "_BUFFER_BYTES": 1 << 20, "MOST_SMALL_BYTES": 4000}.items():
         monkeypatch.setattr(log_scan, name, value)
         monkeypatch.setattr(windows, "_threads", threading.local())
         assert found_in(gone_through(sample.root, is_logs_only=True)) == expected

@@ -8,7 +8,7 @@ import pytest
 
 from recovery.archive.check import packing
 from recovery.archive.check.packing import SEGMENT_BYTES, PackedTask, pack
-from recovery.archive.check.record import decode_record
+from recovery.archive.check.pickling import from_pickle
 from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, PartitionWork
 from recovery.archive.check.survey import SurveyedPartition
 from recovery.archive.check.survey_spool import SurveySpool
@@ -66,7 +66,7 @@ def test_each_segment_is_in_one_task_and_each_partition_begins_and_ends_once(tas
     begun = [one for task in tasks for one in task.begun]
     assert begun == [(prefix, len(sizes), sum(sizes)) for prefix, sizes in SIZES.items()]
     assert [prefix for task in tasks for prefix in task.ended] == list(SIZES)
-    assert [decode_record(head).where.prefix for task in tasks for head in task.heads] == list(SIZES)
+    assert [from_pickle(head).where.prefix for task in tasks for head in task.heads] == list(SIZES)
     for task in tasks:
         sizes = [work.segment.log_bytes for one in task.works for work in one]
         assert (task.segment_count, task.log_bytes) == (len(sizes), sum(sizes))

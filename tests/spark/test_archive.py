@@ -237,16 +237,16 @@ def test_an_executor_without_the_package_is_told_so(
     assert not list((tmp_path / "out").rglob("*.parquet"))  # nothing is said of what nobody has looked at
 
 
-def test_records_of_others_are_refused(tmp_path: Path) -> None:
+def test_what_others_have_put_there_is_refused(tmp_path: Path) -> None:
     """What somebody else puts among the kept scans is not executed."""
     import pickle
 
-    from recovery.archive.check.record import decode_record
+    from recovery.archive.check.pickling import from_pickle
 
     class Harm:
         def __reduce__(self) -> tuple[Any, ...]:
             return Path.touch, (tmp_path / "harm",)
 
     with pytest.raises(pickle.UnpicklingError, match="not ours"):
-        decode_record(pickle.dumps(Harm()))
+        from_pickle(pickle.dumps(Harm()))
     assert not (tmp_path / "harm").exists()

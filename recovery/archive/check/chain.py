@@ -69,7 +69,7 @@ class Chain:
             self._rebuild(scanned, self._write)
 
     def finish(self) -> list[Finding]:
-        """Return the findings of the row as a whole."""
+        """Return the findings of the chain as a whole."""
         return self._scrub.finish()
 
     @property

@@ -1,7 +1,7 @@
-"""Where the rows of segments that follow one another end in tiered storage: which of them a segment goes on with.
+"""Where the chains of segments that follow one another end in tiered storage: which of them a segment continues.
 
-After a change of leader several segments may cover the same offsets; each such row is a chain of its own. What no chain
-leads to is a gap.
+After a change of leader several segments may cover the same offsets; each such history is a chain of its own. What no
+chain leads to is a gap.
 """
 
 from __future__ import annotations

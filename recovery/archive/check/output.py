@@ -100,19 +100,17 @@ def holds(store: Store, key: str, data: bytes) -> bool:
 
 
 def keep_scans(output: Store, rows: Iterable[ScanRow]) -> Iterator[ScanRow]:
-    """Write *rows*, which are those of one task, and yield them without their records."""
+    """Write *rows*, which are those of one task, and yield them without what was found."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     kept: list[ScanRow] = []
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink, scan_schema(), compression="none"
-    ) as writer:  # records are compressed already
+    with pq.ParquetWriter(sink, scan_schema(), compression="none") as writer:
 
         def noted() -> Iterator[ScanRow]:
             for row in rows:
-                kept.append(row._replace(record=b""))
+                kept.append(row._replace(pickled=b""))
                 yield row
 
         for batch in rows_to_batches(noted()):

@@ -26,7 +26,7 @@ class PackedTask:
     """What one task is to do.
 
     Attributes:
-        heads: records of the heads of partitions that begin here.
+        heads: pickled heads of the partitions that begin here.
         works: the work on neighbouring segments of each partition.
         segment_count, log_bytes: of these segments.
         begun: prefix, segments and bytes of logs of the partitions that begin here.

@@ -2,7 +2,7 @@
 
 A plain copy is a folder, and is judged as the local engine judges it. Segments of tiered storage are put into chains: a
 segment goes on with the chain that ends where it begins. After a change of leader several may cover the same offsets;
-each such row is a chain of its own. What no chain leads to is a gap.
+each such history is a chain of its own. What no chain leads to is a gap.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PartitionVerdict:
 
     Attributes:
         start_offset, end_offset: of what lies there, the end behind the last record; None where not known.
-        chain_count: rows of segments that follow one another.
+        chain_count: how many chains of segments that follow one another there are.
         sound: logs of which there is nothing to say; empty unless logs alone were looked at.
     """
 

@@ -4,7 +4,7 @@ prefix, base_offset, segment_id    what rows are sorted by; the head of a partit
                                    beside the segments is read like one, its name is in the place of an id
 digest                             of the segment's objects; of a head, the run that it belongs to
 log_bytes                          of the segment's log
-record                             what was found (`recovery.archive.check.record`)
+record                             what was found, pickled (`recovery.archive.check.pickling`)
 
 Where logs alone are looked at, the sound ones among neighbours have one row: that of the first one, with the digests of
 all of them.
@@ -21,7 +21,7 @@ from recovery.archive.check.logs.log_scan import LogScan
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.packing import PackedTask
 from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
-from recovery.archive.check.record import decode_record, encode_record
+from recovery.archive.check.pickling import from_pickle, to_pickle
 from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedSegment
 from recovery.archive.check.segment_map import SegmentMap
 from recovery.archive.check.stored_folder import scan_folder
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 HEAD_OFFSET = -1
 ROWS_AT_A_TIME = 256
-"""In one Arrow batch: records of many producers are large."""
+"""In one Arrow batch: what is found of many producers is large."""
 
 
 class ScanRow(NamedTuple):
-    """One row."""
+    """One row; `scan_schema` has the names of its columns."""
 
     prefix: str
     base_offset: int
     segment_id: str
     digest: bytes
     log_bytes: int
-    record: bytes
+    pickled: bytes
 
 
 def scan_schema() -> pa.Schema:
@@ -76,10 +76,10 @@ def scan_task(
     is_logs_only: bool = False,
 ) -> Iterator[ScanRow]:
     """Do one task of the map: yield the rows of its heads and segments."""
-    for record in task.heads:
-        head: PartitionHead = decode_record(record)
+    for pickled in task.heads:
+        head: PartitionHead = from_pickle(pickled)
         folder = None if layout.is_tiered or is_logs_only else scan_folder(store, head)
-        yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, encode_record((head, folder)))
+        yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, to_pickle((head, folder)))
     if is_logs_only:
         yield from _log_rows(task, LogScan(store, layout))
         return
@@ -100,7 +100,7 @@ def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
                     segment_id=found.segments.segment_ids[0],
                     digest=found.digests,
                     log_bytes=int(found.log_bytes.sum()),
-                    record=encode_record(found),
+                    pickled=to_pickle(found),
                 )
             else:
                 yield _row(works.prefix, *found)
@@ -116,7 +116,7 @@ def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
         segment_id=scanned.segment.segment_id or scanned.segment.other_file,
         digest=digest,
         log_bytes=scanned.log_bytes,
-        record=encode_record(scanned),
+        pickled=to_pickle(scanned),
     )
 
 
@@ -166,7 +166,7 @@ class _Folding:
     def take(self, row: ScanRow) -> None:
         if row.base_offset == HEAD_OFFSET:
             if row.digest == self._run and self._fold is None:
-                self._begin(*decode_record(row.record))
+                self._begin(*from_pickle(row.pickled))
             return
         if self._fold is None:
             return
@@ -175,7 +175,7 @@ class _Folding:
         if not known:
             return
         self._wanted.difference_update(digests)
-        found: ScannedSegment | SoundLogs = decode_record(row.record)
+        found: ScannedSegment | SoundLogs = from_pickle(row.pickled)
         if isinstance(found, ScannedSegment):
             self._fold.take(found)
         elif isinstance(self._fold, LogFold):
@@ -229,7 +229,8 @@ def rows_to_batches(rows: Iterable[ScanRow]) -> Iterator[pa.RecordBatch]:
 
 def batches_to_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[ScanRow]:
     """Yield the rows in *batches*."""
+    names = scan_schema().names
     for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in ScanRow._fields]
+        columns = [batch.column(name).to_pylist() for name in names]
         for values in zip(*columns, strict=True):
             yield ScanRow(*values)

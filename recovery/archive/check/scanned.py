@@ -20,7 +20,7 @@ from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
 VERSION = 4
-"""Of the checks and of the records that are kept of them; a kept record of another version is made again."""
+"""Of the checks and of what is kept of them; a segment of which another version is kept is scanned again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +208,7 @@ class ScanOptions:
         remote: Mapping[str, RemoteSegment],
         unflushed_from: int | None = None,
     ) -> bytes:
-        """Return DIGEST_BYTES for each of *segments*, which change with its objects and all else its record depends on.
+        """Return DIGEST_BYTES for each of *segments*, which change with its objects and all that its scan depends on.
 
         Args:
             segments: of one partition.

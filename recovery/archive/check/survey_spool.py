@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from recovery.archive.check.record import decode_record, encode_record
+from recovery.archive.check.pickling import from_pickle, to_pickle
 from recovery.archive.check.scanned import PartitionWork
 from recovery.archive.check.survey import SurveyedPartition
 from recovery.archive.stores.archived import PartKind
@@ -19,7 +19,7 @@ class SpooledPartition(NamedTuple):
     """One partition of the survey.
 
     Attributes:
-        head: record of its head: it goes into a task as it is.
+        head: its head, pickled: it goes into a task as it is.
         works: what is to be read.
     """
 
@@ -53,15 +53,15 @@ class SurveySpool:
         self.partition_count += 1
         self.segment_count += len(partition.works)
         self.log_bytes += sum(partition.works.segments.part_bytes(PartKind.LOG))
-        for record in (encode_record(partition.head), encode_record(partition.works)):
-            self._file.write(len(record).to_bytes(_LENGTH_BYTES, "big"))
-            self._file.write(record)
+        for pickled in (to_pickle(partition.head), to_pickle(partition.works)):
+            self._file.write(len(pickled).to_bytes(_LENGTH_BYTES, "big"))
+            self._file.write(pickled)
 
     def __iter__(self) -> Iterator[SpooledPartition]:
         self._file.seek(0)
-        while head := self._record():
-            yield SpooledPartition(head, decode_record(self._record()))
+        while head := self._next():
+            yield SpooledPartition(head, from_pickle(self._next()))
 
-    def _record(self) -> bytes:
-        """Return the next record, nothing at the end."""
+    def _next(self) -> bytes:
+        """Return the next pickle, nothing at the end."""
         return self._file.read(int.from_bytes(self._file.read(_LENGTH_BYTES), "big"))

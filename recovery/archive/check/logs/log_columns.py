@@ -79,7 +79,7 @@ class LogColumns:
         return self._sound[part].segments[place - self._starts[part]]
 
     def result_at(self, place: int, task: SegmentTask) -> SegmentResult:
-        """Return of a log that was read what the checks of a row look at; *task* is that of a sound one."""
+        """Return of a log that was read what the checks of neighbours look at; *task* is that of a sound one."""
         scanned = self.scanned_at(place)
         if scanned is not None:
             assert scanned.result is not None

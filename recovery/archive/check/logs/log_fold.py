@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from recovery.archive.check.logs.log_columns import LogColumns
-from recovery.archive.check.logs.log_rows import judge_chains, judge_folder
+from recovery.archive.check.logs.log_order import judge_chains, judge_folder
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.partition_fold import (
     ObjectVerdict,

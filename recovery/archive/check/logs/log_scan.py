@@ -25,7 +25,7 @@ from segfmt.remote_log_metadata import RemoteSegment
 MOST_SMALL_BYTES = 1 << 20
 """A larger log is read in windows: its bytes cost more than it does itself."""
 _BUFFER_BYTES = WINDOW_BYTES
-_SEGMENTS_IN_A_ROW = 512
+_SEGMENTS_TOGETHER = 512
 
 
 class LogScan:
@@ -43,8 +43,8 @@ class LogScan:
 
     def scan(self, works: PartitionWork) -> Iterator[SoundLogs | tuple[ScannedSegment, bytes]]:
         """Yield what is found in the logs of *works*: those that are sound together, each other one with its digest."""
-        for start in range(0, len(works), _SEGMENTS_IN_A_ROW):
-            yield from self._scan(works.between(start, min(start + _SEGMENTS_IN_A_ROW, len(works))))
+        for start in range(0, len(works), _SEGMENTS_TOGETHER):
+            yield from self._scan(works.between(start, min(start + _SEGMENTS_TOGETHER, len(works))))
 
     def _scan(self, works: PartitionWork) -> Iterator[SoundLogs | tuple[ScannedSegment, bytes]]:
         rows = self._rows(works)

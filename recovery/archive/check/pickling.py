@@ -1,6 +1,6 @@
 """What map and fold tell each other, as bytes: pickled, and read back with nothing but our own values.
 
-Records are kept in the output of a run, where others may be able to write. So what is read back may name only the
+Some of it is kept in the output of a run, where others may be able to write. So what is read back may name only the
 classes in MODULES and what numpy needs for its arrays; anything else is refused, whatever it would do.
 """
 
@@ -28,7 +28,7 @@ MODULES: Final = (
     "segfmt.checkpoint",
     "segfmt.remote_log_metadata",
 )
-"""Whose classes may be in a record."""
+"""Whose classes may be in a pickle."""
 _OTHERS: Final = frozenset(
     {
         ("uuid", "UUID"),
@@ -43,12 +43,12 @@ _OTHERS: Final = frozenset(
 )
 
 
-def encode_record(value: object) -> bytes:
+def to_pickle(value: object) -> bytes:
     """Return *value*, which is made of our own values, as bytes."""
     return pickle.dumps(value, protocol=5)
 
 
-def decode_record(data: bytes) -> Any:  # noqa: ANN401 - what was encoded
+def from_pickle(data: bytes) -> Any:  # noqa: ANN401 - what was encoded
     """Return the value in *data*.
 
     Raises:
@@ -75,4 +75,4 @@ def _checked(module: str, name: str, find: Callable[[str, str], Any]) -> Any:  #
         found = find(module, name)
         if isinstance(found, type) and found.__module__ == module:
             return found
-    raise pickle.UnpicklingError(f"a record of an archive's scan names {module}.{name}: it is not ours")
+    raise pickle.UnpicklingError(f"what was kept of a scan names {module}.{name}: it is not ours")

@@ -1,4 +1,4 @@
-"""The row of one partition's logs: that each begins where the one before ends.
+"""The order of one partition's logs: that each begins where the one before ends.
 
 Rules and words are those of the whole fold (`recovery.check.rules.neighbours`, `recovery.archive.check.chain_ends`):
 they are asked where the columns say that there is something to say.
