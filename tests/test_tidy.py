@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -58,68 +58,73 @@ TROUBLE = {
 """Events that can tell of damage or refusal: the terminal prints a line for them."""
 
 
-def ids(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def test_modules_can_be_read_in_one_go() -> None:
+    assert_none(
+        f"{name_of(source)}: {count} lines, {limit} at most"
+        for source in SOURCES
+        for count, limit in [(text_of(source).count("\n"), most_lines(source))]
+        if count > limit
+    )
 
 
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def test_functions_can_be_seen_at_once() -> None:
+    assert_none(
+        f"{at(source, function)}: {function.name} has {line_count(function)} lines, {limit} at most"
+        for source in SOURCES
+        for function in functions(source)
+        for limit in [most_function_lines(source, function)]
+        if line_count(function) > limit
+    )
 
 
-@pytest.fixture(params=SOURCES, ids=ids)
-def source(request: pytest.FixtureRequest) -> Path:
-    return request.param
+def test_modules_are_named_by_what_they_hold() -> None:
+    assert_none(
+        f"{name_of(source)}: named {', '.join(sorted(banned))}"
+        for source in SOURCES
+        if (banned := BANNED_NAMES & set(source.stem.strip("_").split("_")))
+    )
 
 
-def test_modules_can_be_read_in_one_go(source: Path) -> None:
-    limit = MOST_MODULE_LINES if source in PRODUCTION else MOST_TEST_LINES
-    assert source.read_text().count("\n") <= LONG_MODULES.get(ids(source), limit)
+def test_every_module_says_what_it_is() -> None:
+    assert_none(
+        f"{name_of(source)}: no docstring"
+        for source in SOURCES
+        if not source.name.startswith("test_")  # its tests say it
+        and text_of(source) != ""
+        and not ast.get_docstring(tree_of(source))
+    )
 
 
-def test_functions_can_be_seen_at_once(source: Path) -> None:
-    for function in functions(source):
-        limit = MOST_KERNEL_LINES if is_kernel(function) else MOST_FUNCTION_LINES
-        limit = LONG_FUNCTIONS.get(f"{ids(source)}:{function.name}", limit)
-        assert line_count(function) <= limit, f"{function.name}: {line_count(function)} lines"
+def test_an_ignored_type_has_its_reason() -> None:
+    assert_none(matches(IGNORE_WITHOUT_REASON, [source for source in SOURCES if source != Path(__file__)]))
 
 
-def test_modules_are_named_by_what_they_hold(source: Path) -> None:
-    assert not BANNED_NAMES & set(source.stem.strip("_").split("_"))
-
-
-def test_every_module_says_what_it_is(source: Path) -> None:
-    is_suite = source.name.startswith("test_")  # its tests say it
-    assert is_suite or source.read_text() == "" or ast.get_docstring(tree_of(source))
-
-
-def test_an_ignored_type_has_its_reason(source: Path) -> None:
-    assert IGNORE_WITHOUT_REASON.findall(source.read_text()) == [] or source == Path(__file__)
-
-
-def test_no_test_is_switched_off(source: Path) -> None:
+def test_no_test_is_switched_off() -> None:
     """But for want of what tests/machine.py names, or of the real Kafka: conftest.py sees to that."""
-    if source.name not in ("conftest.py", Path(__file__).name):
-        assert NOT_RUN.findall(source.read_text()) == []
+    decisive = ("conftest.py", Path(__file__).name)
+    assert_none(matches(NOT_RUN, [source for source in SOURCES if source.name not in decisive]))
 
 
-def test_no_example_is_timed(source: Path) -> None:
+def test_no_example_is_timed() -> None:
     """How long one takes is the machine's matter; tests/conftest.py says so for all suites, this child for itself."""
     assert settings().deadline is None
-    if source.relative_to(ROOT) not in (Path("tests/conftest.py"), Path("tests/fuzz/test_targets.py")):
-        assert not any(
-            keyword.arg == "deadline"
-            for node in ast.walk(tree_of(source))
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings")
-            for keyword in node.keywords
-        )
+    assert_none(
+        f"{at(source, node)}: a deadline"
+        for source in SOURCES
+        if source.relative_to(ROOT) not in (Path("tests/conftest.py"), Path("tests/fuzz/test_targets.py"))
+        for node in ast.walk(tree_of(source))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("settings")
+        for keyword in node.keywords
+        if keyword.arg == "deadline"
+    )
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=ids)
-def test_nothing_is_put_off_and_nothing_is_of_one_machine(text: Path) -> None:
-    content = text.read_text(encoding="utf-8")
-    assert PUT_OFF.findall(content) == []
-    assert OF_ONE_MACHINE.findall(content) == []
+def test_nothing_is_put_off() -> None:
+    assert_none(matches(PUT_OFF, TEXTS))
+
+
+def test_nothing_is_of_one_machine() -> None:
+    assert_none(matches(OF_ONE_MACHINE, TEXTS))
 
 
 @pytest.mark.parametrize("name", ["gauges", "kafka_lines"])
@@ -171,7 +176,75 @@ def test_only_the_writer_and_those_with_files_of_their_own_change_files() -> Non
     }
 
 
+def test_what_may_be_anything_is_opened_by_one_function() -> None:
+    """An open that waits, on a pipe that somebody has put there, ends with no signal: `file_system.open_file`."""
+    found = {
+        f"{path.relative_to(ROOT)}:{node.lineno}": ast.unparse(node)
+        for path in sorted((ROOT / "recovery").rglob("*.py"))
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in ("open", "os.open")
+        and not any(keyword.arg == "opener" for keyword in node.keywords)
+        and not ast.unparse(node.args[0]).startswith(("open_file(", "descriptor"))
+    }
+    elsewhere = {
+        "recovery/read/page_cache.py",  # the kernel's own files
+        "recovery/read/spool.py",  # without a name
+        "recovery/cli/main.py",  # the standard streams
+        "recovery/cli/session.py",
+        "recovery/logdir/work_lock.py",  # folders
+        "recovery/archive/stores/local_store.py",  # new files, and folders
+        "recovery/archive/stores/listed_store.py",  # what an option names
+        "recovery/write/journal_file.py",  # a new file
+        "recovery/read/file_system.py",
+    }
+    assert {place.partition(":")[0] for place in found} == elsewhere, found
+
+
 # -- looking at sources --------------------------------------------------------------
+
+
+def assert_none(offenders: Iterable[str]) -> None:
+    """Fail with a line for each offender."""
+    found = list(offenders)
+    assert not found, "\n".join(["", *found])
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def at(path: Path, node: ast.expr | ast.stmt) -> str:
+    return f"{name_of(path)}:{node.lineno}"
+
+
+@cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(text_of(path))
+
+
+def matches(pattern: re.Pattern[str], paths: Iterable[Path]) -> Iterator[str]:
+    """A line for each match of *pattern* in the files *paths*."""
+    for path in paths:
+        text = text_of(path)
+        for match in pattern.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            yield f"{name_of(path)}:{line}: {match[0]}"
+
+
+def most_lines(path: Path) -> int:
+    limit = MOST_MODULE_LINES if path in PRODUCTION else MOST_TEST_LINES
+    return LONG_MODULES.get(name_of(path), limit)
+
+
+def most_function_lines(path: Path, function: ast.FunctionDef) -> int:
+    limit = MOST_KERNEL_LINES if is_kernel(function) else MOST_FUNCTION_LINES
+    return LONG_FUNCTIONS.get(f"{name_of(path)}:{function.name}", limit)
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef]:
@@ -211,28 +284,3 @@ def matched_classes(path: Path) -> set[str]:
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name)
     }
-
-
-def test_what_may_be_anything_is_opened_by_one_function() -> None:
-    """An open that waits, on a pipe that somebody has put there, ends with no signal: `file_system.open_file`."""
-    found = {
-        f"{path.relative_to(ROOT)}:{node.lineno}": ast.unparse(node)
-        for path in sorted((ROOT / "recovery").rglob("*.py"))
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) in ("open", "os.open")
-        and not any(keyword.arg == "opener" for keyword in node.keywords)
-        and not ast.unparse(node.args[0]).startswith(("open_file(", "descriptor"))
-    }
-    elsewhere = {
-        "recovery/read/page_cache.py",  # the kernel's own files
-        "recovery/read/spool.py",  # without a name
-        "recovery/cli/main.py",  # the standard streams
-        "recovery/cli/session.py",
-        "recovery/logdir/work_lock.py",  # folders
-        "recovery/archive/stores/local_store.py",  # new files, and folders
-        "recovery/archive/stores/listed_store.py",  # what an option names
-        "recovery/write/journal_file.py",  # a new file
-        "recovery/read/file_system.py",
-    }
-    assert {place.partition(":")[0] for place in found} == elsewhere, found
