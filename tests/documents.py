@@ -1,8 +1,9 @@
-"""The documents of this project, and the blocks of code in them."""
+"""The texts of this project, the blocks of code in its documents, and a test that lists what offends in them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +17,19 @@ FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 @cache
 def text_of(path: Path) -> str:
-    """The whole document."""
+    """The whole text."""
     return path.read_text(encoding="utf-8")
+
+
+def name_of(path: Path) -> str:
+    """The path of a text below the project's folder."""
+    return str(path.relative_to(ROOT))
+
+
+def assert_none(offenders: Iterable[str]) -> None:
+    """Fail with a line for each offender."""
+    found = list(offenders)
+    assert not found, "\n".join(["", *found])
 
 
 def without_fences(text: str) -> str:

@@ -13,14 +13,22 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 import recovery
 from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
 from recovery.plan.manifest import read_lines, read_manifest
 from recovery.version import VERSION
-from tests.documents import DOCUMENTS, FENCE, OPERATORS, ROOT, fences, text_of, without_fences
+from tests.documents import (
+    DOCUMENTS,
+    FENCE,
+    OPERATORS,
+    ROOT,
+    assert_none,
+    fences,
+    name_of,
+    text_of,
+    without_fences,
+)
 from tests.edge_cases import CASES
 from tests.judgement import IDENTICAL, OUT_OF_ORDER, REFUSED, WAITING
 from tests.samples import unpack
@@ -50,14 +58,20 @@ _OTHER_TOOLS_OPTIONS = {
 }
 """Options in the documents that are not ours: mypy's, kafka-topics', coverage's, spark-submit's, pip's."""
 
-
-def ids(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-@pytest.fixture(params=DOCUMENTS, ids=ids)
-def document(request: pytest.FixtureRequest) -> Path:
-    return request.param
+_OPTIONS_OF_CAMPAIGNS = ("--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json")
+_OPTIONS_OF_OUR_TOOLS = {
+    "dev.py": _OPTIONS_OF_CAMPAIGNS,
+    "tests.campaign": _OPTIONS_OF_CAMPAIGNS,
+    "tests.faults": (
+        *("--seed", "--seeded", "--stride", "--jobs", "--kills-every", "--sync-each", "--only", "--point"),
+    ),
+    "tests.sequences": ("--folder", "--places"),
+    "tests.verify_campaign": ("--seeds", "--first", "--show"),
+    "tests.fuzz": (
+        *("--runs", "--seconds", "--target", "--corpus", "--replay", "--bounds-check", "--cases", "--seed"),
+    ),
+}
+"""The options of commands of this project's tests and benchmarks, known in the documents that name the command."""
 
 
 def test_every_document_that_the_readme_needs_is_there() -> None:
@@ -66,23 +80,27 @@ def test_every_document_that_the_readme_needs_is_there() -> None:
     assert written == {target.partition("#")[0] for target in linked}
 
 
-def test_links_lead_somewhere(document: Path) -> None:
-    for target in _LINK.findall(without_fences(text_of(document))):
-        if re.match(r"https?://", target):
-            continue
-        path, _, anchor = target.partition("#")
-        place = (document.parent / path).resolve() if path else document
-        assert place.exists(), target
-        if anchor:
-            assert anchor in anchors_of(text_of(place)), target
+def test_links_lead_somewhere() -> None:
+    missing = []
+    for document in DOCUMENTS:
+        for target in _LINK.findall(without_fences(text_of(document))):
+            if re.match(r"https?://", target):
+                continue
+            path, _, anchor = target.partition("#")
+            place = (document.parent / path).resolve() if path else document
+            if not place.exists() or (anchor and anchor not in anchors_of(text_of(place))):
+                missing.append(f"{name_of(document)}: {target}")
+    assert_none(missing)
 
 
-def test_files_that_are_named_exist(document: Path) -> None:
-    for code in _CODE.findall(without_fences(text_of(document))):
-        name = code.split("::")[0]
-        name = name.split(":")[0]
-        if _PATH.match(name) and "*" not in name:
-            assert (ROOT / name).exists(), code
+def test_files_that_are_named_exist() -> None:
+    missing = []
+    for document in DOCUMENTS:
+        for code in _CODE.findall(without_fences(text_of(document))):
+            path = code.split("::")[0].split(":")[0]
+            if _PATH.match(path) and "*" not in path and not (ROOT / path).exists():
+                missing.append(f"{name_of(document)}: {code}")
+    assert_none(missing)
 
 
 def test_functions_that_are_named_exist() -> None:
@@ -92,9 +110,13 @@ def test_functions_that_are_named_exist() -> None:
         assert name in names_of(path), f"{path}:{name}"
 
 
-def test_tests_that_are_named_exist(document: Path) -> None:
-    for path, *names in _TEST.findall(text_of(document)):
-        assert ".".join(filter(None, names)) in names_of(path), f"{path}::{names}"
+def test_tests_that_are_named_exist() -> None:
+    assert_none(
+        f"{name_of(document)}: {path}::{names}"
+        for document in DOCUMENTS
+        for path, *names in _TEST.findall(text_of(document))
+        if ".".join(filter(None, names)) not in names_of(path)
+    )
 
 
 def test_packages_in_the_architecture_are_those_there_are() -> None:
@@ -107,39 +129,14 @@ def test_packages_in_the_architecture_are_those_there_are() -> None:
     assert packages - named == {"archive", "archive/check/logs"}
 
 
-@pytest.mark.parametrize("path", OPERATORS, ids=ids)
-def test_options_that_are_named_exist(path: Path) -> None:
-    known = options() | _OTHER_TOOLS_OPTIONS
-    text = text_of(path)
-    if "dev.py" in text or "tests.campaign" in text:
-        known |= {"--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json"}
-    if "tests.faults" in text:
-        known |= {
-            "--seed",
-            "--seeded",
-            "--stride",
-            "--jobs",
-            "--kills-every",
-            "--sync-each",
-            "--only",
-            "--point",
-        }
-    if "tests.sequences" in text:
-        known |= {"--folder", "--places"}
-    if "tests.verify_campaign" in text:
-        known |= {"--seeds", "--first", "--show"}
-    if "tests.fuzz" in text:
-        known |= {
-            "--runs",
-            "--seconds",
-            "--target",
-            "--corpus",
-            "--replay",
-            "--bounds-check",
-            "--cases",
-            "--seed",
-        }
-    assert [option for option in _OPTION.findall(text) if option not in known] == []
+def test_options_that_are_named_exist() -> None:
+    ours = options()
+    assert_none(
+        f"{name_of(document)}: {option}"
+        for document in OPERATORS
+        for option in _OPTION.findall(text_of(document))
+        if option not in ours | others_options(text_of(document))
+    )
 
 
 def test_every_option_is_described() -> None:
@@ -323,6 +320,12 @@ def options() -> set[str]:
         for name in action.option_strings
         if name.startswith("--")
     }
+
+
+def others_options(text: str) -> set[str]:
+    """The options that a document may name beside ours: those of other tools, and of the commands in it."""
+    of_commands = (words for command, words in _OPTIONS_OF_OUR_TOOLS.items() if command in text)
+    return _OTHER_TOOLS_OPTIONS.union(*of_commands)
 
 
 def all_errors(root: type[RecoveryError]) -> Iterator[type[RecoveryError]]:

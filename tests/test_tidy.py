@@ -13,8 +13,8 @@ import pytest
 from hypothesis import settings
 
 from recovery.watch import events as observer
+from tests.documents import ROOT, assert_none, name_of, text_of
 
-ROOT = Path(__file__).parent.parent
 PACKAGES = ("segfmt", "native", "recovery")
 PRODUCTION = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 SOURCES = sorted(
@@ -204,23 +204,8 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
 # -- looking at sources --------------------------------------------------------------
 
 
-def assert_none(offenders: Iterable[str]) -> None:
-    """Fail with a line for each offender."""
-    found = list(offenders)
-    assert not found, "\n".join(["", *found])
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
 def at(path: Path, node: ast.expr | ast.stmt) -> str:
     return f"{name_of(path)}:{node.lineno}"
-
-
-@cache
-def text_of(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 @cache
