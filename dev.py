@@ -3,6 +3,7 @@
 
     python3 dev.py demo        recover a copy of sample_logs and show what happened
     python3 dev.py test        run all tests; further arguments go to pytest
+    python3 dev.py test --quick    those without a JVM, a server and a package index: the gate for a change
     python3 dev.py check       ruff, mypy and the import contracts
     python3 dev.py run ...     kafka-log-recovery with these arguments
 
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parent
 ENVIRONMENT = ROOT / ".venv"
 STAMP = ENVIRONMENT / "made-from"
 SAMPLE = "crashed"
+OWN_PROCESS = ("-n", "--numprocesses", "--dist", "--pdb", "--trace", "-s", "--capture")  # options of pytest
 
 
 def main(arguments: list[str]) -> int:
@@ -70,9 +72,15 @@ def demo(_arguments: list[str]) -> int:
 def test(arguments: list[str]) -> int:
     """Run the tests; what this machine lacks is said first, and what needs it is skipped, with the reason."""
     python("-m", "tests.machine")
-    # The suites are side by side by default; a JVM and whole brokers are with each of them.
-    workers = ("-n", str(min(os.cpu_count() or 1, 4)), "--dist", "worksteal")
-    return python("-m", "pytest", *(arguments or workers)).returncode
+    return python("-m", "pytest", *workers(arguments), *arguments).returncode
+
+
+def workers(arguments: list[str]) -> list[str]:
+    """Return pytest's options for suites side by side, unless *arguments* say how many, or want the terminal."""
+    if "no:xdist" in " ".join(arguments) or any(argument.startswith(OWN_PROCESS) for argument in arguments):
+        return []
+    # A JVM and whole brokers are with each of them.
+    return ["-n", str(min(os.cpu_count() or 1, 4)), "--dist", "worksteal"]
 
 
 def check(_arguments: list[str]) -> int:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars
-from tests.machine import JAVA
+from tests.machine import JAVA, hide_programs
 from tests.s3_server import S3Server, S3UnavailableError, server_program
 from tests.spark_versions import SparkUnavailableError, oldest_spark
 from tests.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
@@ -24,6 +24,7 @@ settings.load_profile("suites")
 """How long an example takes is a matter of the machine, and of what else it does: no test fails by that."""
 
 _NEEDS_JAVA = ("java", "broker")
+_NOT_QUICK = (*_NEEDS_JAVA, "s3", "spark", "every_spark", "oldest_spark", "install", "long")
 
 
 @pytest.fixture(scope="session")
@@ -74,10 +75,24 @@ def s3_server(tmp_path: Path) -> Iterator[S3Server]:
         yield server
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick", action="store_true", help=f"the gate for a change: no test marked {', '.join(_NOT_QUICK)}"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "needs(*what): skipped where the machine lacks that, see tests/machine.py"
     )
+    is_worker = hasattr(config, "workerinput")  # which has the options and the environment of its controller
+    if config.getoption("quick") and not is_worker:
+        wanted = f"not ({' or '.join(_NOT_QUICK)})"
+        given = config.option.markexpr
+        config.option.markexpr = f"({given}) and {wanted}" if given else wanted
+        folder = tempfile.TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        hide_programs(Path(folder.name), os.environ)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

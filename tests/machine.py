@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,6 +207,16 @@ ALL = (
 def needs(*what: Need) -> pytest.MarkDecorator:
     """Mark tests that need *what*: tests/conftest.py skips them, with the reason, where that is not to be had."""
     return pytest.mark.needs.with_args(*what)
+
+
+def hide_programs(folder: Path, environment: MutableMapping[str, str]) -> None:
+    """Change *environment* so that no JVM, Maven or Go can be started: scripts in *folder* that fail come first."""
+    environment.pop("JAVA_HOME", None)
+    for name in ("java", "javac", "mvn", "go"):
+        script = folder / name
+        script.write_text(f"#!/bin/sh\necho 'the quick gate starts no {name}' >&2\nexit 1\n")
+        script.chmod(0o755)
+    environment["PATH"] = f"{folder}{os.pathsep}{environment['PATH']}"
 
 
 def unmet() -> list[str]:

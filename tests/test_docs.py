@@ -60,7 +60,7 @@ _OTHER_TOOLS_OPTIONS = {
 
 _OPTIONS_OF_CAMPAIGNS = ("--cases", "--seed", "--seeds", "--mode", "--only", "--jobs", "--threads", "--json")
 _OPTIONS_OF_OUR_TOOLS = {
-    "dev.py": _OPTIONS_OF_CAMPAIGNS,
+    "dev.py": (*_OPTIONS_OF_CAMPAIGNS, "--quick"),
     "tests.campaign": _OPTIONS_OF_CAMPAIGNS,
     "tests.faults": (
         *("--seed", "--seeded", "--stride", "--jobs", "--kills-every", "--sync-each", "--only", "--point"),
@@ -164,7 +164,8 @@ def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
     readme = text_of(ROOT / "README.md")
     assert "python3 dev.py demo" in readme
     assert "python3 dev.py test" in readme
-    assert "python3 dev.py test" in text_of(ROOT / ".ci/run")
+    ci = text_of(ROOT / ".ci/run").splitlines()
+    assert ci[-3:] == ["python3 dev.py check", "python3 dev.py test --quick", "python3 dev.py test"]
 
 
 def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:

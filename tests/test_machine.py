@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests import machine
 from tests.documents import ROOT
-from tests.machine import MOUNTS, OTHER_USERS, Need, needs
+from tests.machine import MOUNTS, OTHER_USERS, Need, hide_programs, needs
 
 WITHOUT_MOUNTS = ("setpriv", "--bounding-set", "-sys_admin")
 
@@ -79,3 +80,21 @@ def test_commands_that_are_missing_are_needs_that_are_not_met(monkeypatch: pytes
     monkeypatch.setenv("PATH", "/nowhere")
     for is_met in (machine.may_mount, machine.has_mkfs_ext4, machine.may_become_another_user, machine.has_go):
         assert not is_met.__wrapped__()
+
+
+@pytest.mark.parametrize("program", ["java", "javac", "mvn", "go"])
+def test_what_the_quick_gate_does_without_cannot_be_started(program: str, tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "JAVA_HOME": str(tmp_path)}
+    hide_programs(tmp_path, environment)
+    assert list(environment) == ["PATH"]
+    done = subprocess.run([program, "-version"], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"the quick gate starts no {program}\n")
+
+
+@pytest.mark.parametrize("given", [[], ["-m", "broker or not broker"]])
+def test_the_quick_gate_leaves_out_what_is_marked(given: list[str]) -> None:
+    suite = "tests/broker/test_quarantine_purge.py"
+    command = [sys.executable, "-m", "pytest", "--quick", *given, "--collect-only", "-q", suite]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    left = [line for line in done.stdout.splitlines() if line.startswith(suite)]
+    assert left == [f"{suite}::test_what_counts_as_a_complaint"], done.stdout

@@ -57,7 +57,7 @@ ELSEWHERE = {
     "python3 dev.py demo": "tests/install/test_dev.py",
     "python3 dev.py test": "CI itself (.ci/run)",
     "python3 dev.py check": "CI itself (.ci/run)",
-    'python3 dev.py test -m "not java and not broker"': "a part of what CI runs",
+    "python3 dev.py test --quick": "CI itself (.ci/run)",
     "python3 dev.py test tests/recovery -k SeededDamage": "a part of what CI runs",
     ".venv/bin/python -m tests.campaign --cases 1000 --seed 7": "tests/recovery/test_differential.py; needs Kafka",
     ".venv/bin/python -m tests.campaign --only combined-7/123": "the same",

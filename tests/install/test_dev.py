@@ -76,3 +76,15 @@ def test_what_the_machine_lacks_is_said_before_the_tests(
     monkeypatch.setattr(dev, "python", noted)
     assert dev.main(["test"]) == 0
     assert begun == ["tests.machine", "pytest"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--quick"], ["tests/native", "-k", "crc"], ["-m", "not java"]])
+def test_the_suites_are_side_by_side(dev: ModuleType, arguments: list[str]) -> None:
+    assert dev.workers(arguments)[0] == "-n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-n", "4"], ["-n0"], ["-p", "no:xdist"], ["-pno:xdist"], ["--pdb"], ["--trace"], ["-s"]]
+)
+def test_they_are_not_where_that_is_asked_for(dev: ModuleType, arguments: list[str]) -> None:
+    assert dev.workers(["tests/native", *arguments]) == []
