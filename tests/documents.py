@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from tests import ROOT
+
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("sample_logs/*.md")])
 OPERATORS = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
 

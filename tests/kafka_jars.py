@@ -12,10 +12,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests import ROOT
 from tests.build_cache import cached
 
 KAFKA_VERSION = "4.3.1"
-ORACLE_DIR = Path(__file__).parent / "oracle"
+ORACLE_DIR = ROOT / "tests/oracle"
 _COMMANDS = ("java", "javac", "mvn")
 
 

@@ -17,7 +17,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-SAMPLE_DIR = Path(__file__).parent.parent / "sample_logs"
+from tests import ROOT
+
+SAMPLE_DIR = ROOT / "sample_logs"
 SAMPLE_NAMES = ("crashed", "crashed-v0-v1", "intact", "stopped")
 AIVEN_NAME = "aiven"  # storage roots of the Aiven plugin, no log dirs
 TIERED_NAME = "tiered"  # an archive, and the log dirs of the broker that made it (tests/tiered_broker.py)

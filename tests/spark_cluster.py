@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests import ROOT
 from tests.s3_server import free_port
 
-ROOT = Path(__file__).parent.parent
 _START_SECONDS = 120.0
 _QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # these JVMs live for seconds
 _MASTER_HOST = "127.0.0.1"

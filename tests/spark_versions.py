@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import ROOT
 from tests.build_cache import cached
 
-ROOT = Path(__file__).parent.parent
 OLDEST = "4.1.4"
 
 

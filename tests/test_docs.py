@@ -18,11 +18,11 @@ from recovery.cli.main import build_parser
 from recovery.errors import RecoveryError
 from recovery.plan.manifest import read_lines, read_manifest
 from recovery.version import VERSION
+from tests import ROOT
 from tests.documents import (
     DOCUMENTS,
     FENCE,
     OPERATORS,
-    ROOT,
     assert_none,
     fences,
     name_of,

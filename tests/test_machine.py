@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import machine
-from tests.documents import ROOT
+from tests import ROOT, machine
 from tests.machine import MOUNTS, OTHER_USERS, Need, hide_programs, needs
 
 WITHOUT_MOUNTS = ("setpriv", "--bounding-set", "-sys_admin")

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import settings
 
 from recovery.watch import events as observer
-from tests.documents import ROOT, assert_none, name_of, text_of
+from tests import ROOT
+from tests.documents import assert_none, name_of, text_of
 
 PACKAGES = ("segfmt", "native", "recovery")
 PRODUCTION = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))

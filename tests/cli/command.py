@@ -8,12 +8,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.samples import Sample
 
-ROOT = Path(__file__).parents[2]
 RECOVERY = (sys.executable, "-m", "recovery")
 
 

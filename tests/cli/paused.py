@@ -16,7 +16,8 @@ from contextlib import contextmanager
 import recovery.watch.open
 from recovery.cli.main import main
 from recovery.watch.events import Event, Observer
-from tests.cli.command import ROOT, start
+from tests import ROOT
+from tests.cli.command import start
 
 COMMAND = (sys.executable, "-m", "tests.cli.paused")
 

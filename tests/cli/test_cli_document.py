@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
 
 import pytest
 
 from recovery.cli.main import build_parser
+from tests import ROOT
 
-TEXT = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+TEXT = (ROOT / "docs/cli.md").read_text()
 TABLES = TEXT.partition("## Options of `recover`")[2].partition("\n## ")[0]
 ROW = re.compile(r"^\| (`-.*) \|$", re.MULTILINE)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import ROOT, recover
+from tests import ROOT
+from tests.cli.command import recover
 from tests.samples import unpack
 
 MODULES = ("numpy", "recovery", "native", "segfmt", "multiprocessing", "selectors", "pickle", "numba", "rich")

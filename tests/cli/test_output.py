@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.cli.command import recover, run
 from tests.cli.json_schema import violations
 from tests.recovery.driving import footprint
 from tests.samples import SAMPLE_NAMES, Sample, tree_of, unpack
 
-DOCS = Path(__file__).parents[2] / "docs"
 KAFKA_LINE = re.compile(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] (INFO|WARN|ERROR) ")
 
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
     """The schema of the JSON report as docs/cli.md prints it."""
-    (found,) = re.findall(r"```json\n(\{\s*\"\$schema.*?)```", (DOCS / "cli.md").read_text(), re.DOTALL)
+    (found,) = re.findall(r"```json\n(\{\s*\"\$schema.*?)```", (ROOT / "docs/cli.md").read_text(), re.DOTALL)
     return dict(json.loads(found))
 
 

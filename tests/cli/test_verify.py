@@ -13,7 +13,8 @@ import pytest
 
 from recovery.check.finding import REMEDIES
 from recovery.cli.arguments import byte_rate
-from tests.cli.command import ROOT, assert_one_line, run, start
+from tests import ROOT
+from tests.cli.command import assert_one_line, run, start
 from tests.cli.json_schema import violations
 from tests.cli.test_cli_document import ROW
 from tests.recovery.driving import footprint

@@ -27,11 +27,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from tests import ROOT
 from tests.faults.shim import CONTROL_VARIABLE, KILLING_ACTIONS, Fault, Op, open_control, shim_library
 
 LONGEST_RUN_S = 60
 _SYNC_VARIABLE = "FAULTS_SYNC_EACH"
-_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +73,13 @@ class ForkServer:
         environment = os.environ | {
             "LD_PRELOAD": str(shim_library()),
             CONTROL_VARIABLE: str(self._control_path),
-            "PYTHONPATH": str(_ROOT),
+            "PYTHONPATH": str(ROOT),
             _SYNC_VARIABLE: "1" if syncs_each else "",
             "OPENBLAS_NUM_THREADS": "1",  # a thread of its own would not be in the child
         }
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.fork_server"],
-            cwd=_ROOT,
+            cwd=ROOT,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

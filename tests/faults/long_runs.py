@@ -8,7 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.cli.command import RECOVERY, ROOT
+from tests import ROOT
+from tests.cli.command import RECOVERY
 from tests.cli.large_log_dirs import make_large
 from tests.faults.states import torn_first_segment_of
 from tests.recovery.driving import log_bytes, lost_batches, own_leftovers

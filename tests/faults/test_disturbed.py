@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.faults.bench import Bench
 from tests.faults.campaign import run_long_kills, run_state
 from tests.faults.found import FOUND
@@ -17,7 +18,6 @@ from tests.recovery.driving import quarantine_of
 
 STATES = (*MADE_STATES, "1/2", "1/3", "1/8")
 SEED = 4
-ROOT = Path(__file__).parents[2]
 
 
 def assert_holds(

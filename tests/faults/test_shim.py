@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.faults.shim import (
     CONTROL_VARIABLE,
     OPS_OF_ERROR,
@@ -31,8 +32,6 @@ from tests.faults.shim import (
     read_trace,
     shim_library,
 )
-
-ROOT = Path(__file__).parents[2]
 
 
 class Shimmed:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import atheris
 
+from tests import ROOT
 from tests.fuzz.minimise import signature
 
 _LOOK_EVERY = 256
@@ -70,12 +71,11 @@ def _others(modules: list[str]) -> set[str]:
 
     Kernels among them: numba cannot compile what atheris has instrumented.
     """
-    root = Path(__file__).parent.parent.parent
     return {
         name
         for package in {module.partition(".")[0] for module in modules}
-        for path in (root / package).rglob("*.py")
-        for name in [".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")]
+        for path in (ROOT / package).rglob("*.py")
+        for name in [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")]
         if not any(name == module or name.startswith(f"{module}.") for module in modules)
     }
 

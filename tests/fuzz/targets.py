@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from segfmt.errors import FormatError
+from tests import ROOT
 
-GOLDEN = Path(__file__).parent.parent / "segfmt" / "golden"
+GOLDEN = ROOT / "tests/segfmt/golden"
 CASES = Path(__file__).parent / "cases"
 
 

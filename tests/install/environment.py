@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.documents import ROOT
+from tests import ROOT
 
 PARTS = ("pyproject.toml", "README.md", "LICENSE", "segfmt", "native", "recovery")
 """What a wheel is made from: no tests are there, no benchmarks, no leftovers of another build."""

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.documents import ROOT
+from tests import ROOT
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from recovery.version import VERSION
-from tests.documents import ROOT
+from tests import ROOT
 from tests.install.commands import (
     ARCHIVE,
     BOTH,

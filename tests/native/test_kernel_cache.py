@@ -19,8 +19,8 @@ from native import _compiler, _link, cpu, kernel_cache, kernels
 from native.cpu import CpuPath
 from native.errors import UnlinkableError
 from native.kernel_cache import KernelCache
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 DIGITS = np.frombuffer(b"123456789", np.uint8)
 PROBE = """
 import json, sys

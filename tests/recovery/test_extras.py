@@ -15,8 +15,8 @@ from recovery.cli.main import main
 from recovery.errors import UsageError
 from recovery.extras import needed_for
 from recovery.version import VERSION
+from tests import ROOT
 
-ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_EXTRAS = {"pyspark", "pyarrow", "pandas", "obstore", "cryptography", "Crypto", "grpc"}
 ARGUMENTS_AND_WORDS = [

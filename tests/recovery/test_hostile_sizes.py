@@ -25,7 +25,7 @@ from recovery.write.quarantine import MANIFEST, MOST_MANIFEST_BYTES, manifest_en
 from segfmt.errors import CorruptBatchError, CorruptSnapshotError
 from segfmt.metadata_log import MAX_BATCH_BYTES
 from segfmt.producer_snapshot import read_producer_snapshot
-from tests import builders
+from tests import ROOT, builders
 from tests.recovery.memory import name
 from tests.recovery.quarantine_builder import NEW_RUN, RunBuilder
 from tests.segfmt.golden_files import golden
@@ -52,7 +52,7 @@ def bounded(work: str, small: Path, huge: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.strip()

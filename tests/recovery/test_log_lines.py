@@ -27,6 +27,7 @@ from recovery.watch.kafka_lines import KafkaLines, topic_and_partition
 from recovery.watch.log_lines import LogLines
 from recovery.watch.notifier import Notifier
 from recovery.watch.text import progress_text
+from tests import ROOT
 from tests.recovery.runs import (
     START_MS,
     A,
@@ -376,9 +377,8 @@ class TestJsonLines:
 
 
 def test_documented_events_are_those_of_the_union():
-    from pathlib import Path
 
-    document = Path(__file__).parents[2].joinpath("docs", "progress.md").read_text(encoding="utf-8")
+    document = (ROOT / "docs/progress.md").read_text(encoding="utf-8")
     for event_type in typing.get_args(Event):
         assert f"`{event_type.__name__}`" in document
         for field in dataclasses.fields(event_type):

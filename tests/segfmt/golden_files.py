@@ -1,9 +1,10 @@
 """Excerpts of real files, and what their manifest says of them."""
 
 import json
-from pathlib import Path
 
-FOLDER = Path(__file__).parent / "golden"
+from tests import ROOT
+
+FOLDER = ROOT / "tests/segfmt/golden"
 MANIFEST = json.loads((FOLDER / "MANIFEST.json").read_text())["files"]
 
 

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from native.crc32c import crc32c
+from tests import ROOT
 from tests.spark.checksums import SCHEMA, checksums, slow_checksums
-from tests.spark_cluster import ROOT, StandaloneCluster
+from tests.spark_cluster import StandaloneCluster
 from tests.spark_versions import OLDEST, environment_of_oldest_spark
 from tests.tiered_broker import TieredArchive
 

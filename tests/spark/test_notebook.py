@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import ROOT
 from tests.samples import unpack
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "archive.md"
+DOCUMENT = ROOT / "docs/archive.md"
 
 
 def test_it_finds_rebuilds_and_counts(
