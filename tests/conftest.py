@@ -85,8 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "needs(*what): skipped where the machine lacks that, see tests/machine.py"
     )
-    is_worker = hasattr(config, "workerinput")  # which has the options and the environment of its controller
-    if config.getoption("quick") and not is_worker:
+    if config.getoption("quick"):  # in each of pytest's processes: xdist gives them the command line alone
         wanted = f"not ({' or '.join(_NOT_QUICK)})"
         given = config.option.markexpr
         config.option.markexpr = f"({given}) and {wanted}" if given else wanted

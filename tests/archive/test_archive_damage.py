@@ -12,6 +12,8 @@ from tests.archive_damage import AIVEN_DAMAGES, ARCHIVE_DAMAGES
 from tests.archives import LAYOUTS, doubled, write_archive
 from tests.tiered_broker import TieredArchive
 
+pytestmark = pytest.mark.long
+
 SEED = 1
 
 

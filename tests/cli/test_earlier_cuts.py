@@ -24,6 +24,8 @@ from tests.faults.told import Cuts, told_cuts
 from tests.recovery.driving import own_leftovers
 from tests.samples import MARKER, Sample, tree_of, unpack, write_tree
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def sample(ram_path: Path) -> Sample:

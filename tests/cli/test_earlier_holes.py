@@ -13,6 +13,8 @@ from tests.cli.paused import start_paused
 from tests.recovery.driving import own_leftovers
 from tests.samples import Sample, unpack
 
+pytestmark = pytest.mark.long
+
 FOLDER = "plain-1"
 
 

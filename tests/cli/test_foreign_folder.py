@@ -14,6 +14,8 @@ from tests import ROOT
 from tests.cli.command import recover
 from tests.samples import unpack
 
+pytestmark = pytest.mark.long
+
 MODULES = ("numpy", "recovery", "native", "segfmt", "multiprocessing", "selectors", "pickle", "numba", "rich")
 
 

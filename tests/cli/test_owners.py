@@ -38,7 +38,7 @@ os.setuid({OWNER})
 sys.exit(recovery.cli.main.main(sys.argv[1:]))
 """
 
-pytestmark = needs(OTHERS_FILES, OTHER_USERS)
+pytestmark = [pytest.mark.long, needs(OTHERS_FILES, OTHER_USERS)]
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from tests.cli.paused import resume, start_paused
 from tests.recovery.driving import own_leftovers
 from tests.samples import LOCK, MARKER, Sample, differences, tree_of, unpack
 
+pytestmark = pytest.mark.long
+
 EXIT_CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 KILLS = 4
 

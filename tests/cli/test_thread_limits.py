@@ -14,7 +14,7 @@ from tests.machine import OTHER_USERS, OTHERS_FILES, needs
 from tests.recovery.driving import own_leftovers
 from tests.samples import MARKER, Sample, differences, tree_of, unpack
 
-pytestmark = needs(OTHERS_FILES, OTHER_USERS)
+pytestmark = [pytest.mark.long, needs(OTHERS_FILES, OTHER_USERS)]
 
 LIMITED = f"""
 import encodings.idna, os, resource, sys

@@ -16,6 +16,8 @@ from tests.faults.states import MADE_STATES, find_state
 from tests.kafka import Oracle
 from tests.recovery.driving import quarantine_of
 
+pytestmark = pytest.mark.long
+
 STATES = (*MADE_STATES, "1/2", "1/3", "1/8")
 SEED = 4
 

@@ -22,6 +22,8 @@ from tests.fuzz.kernels import TARGETS
 from tests.fuzz.minimise import minimise, signature
 from tests.fuzz.targets import Target
 
+pytestmark = pytest.mark.long
+
 PATHS = pytest.mark.parametrize("path", cpu.supported(), ids=[path.name.lower() for path in cpu.supported()])
 
 

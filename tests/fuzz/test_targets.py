@@ -14,6 +14,8 @@ from tests.fuzz.children import Note, in_child
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import CASES, Target, targets
 
+pytestmark = pytest.mark.long
+
 _EXAMPLES = {"log_dir": 60, **{target.name: 100 for target in kernels.TARGETS}}
 _USUAL_EXAMPLES = 150
 _CASES = [(target, path) for target in targets().values() for path in target.cases()]

@@ -38,7 +38,7 @@ def test_the_demonstration_recovers_and_finds_nothing_left(
     assert "Traceback" not in said.err
 
 
-@pytest.mark.parametrize("what", ["environment", "packages"])
+@pytest.mark.parametrize("what", ["environment", pytest.param("packages", marks=pytest.mark.long)])
 def test_what_keeps_it_from_its_environment_is_said(
     what: str,
     dev: ModuleType,

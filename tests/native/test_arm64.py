@@ -9,6 +9,8 @@ import pytest
 from native import kernels
 from tests import arm64
 
+pytestmark = pytest.mark.long
+
 RET = 0xD65F03C0
 
 

@@ -21,6 +21,8 @@ from native.errors import UnlinkableError
 from native.kernel_cache import KernelCache
 from tests import ROOT
 
+pytestmark = pytest.mark.long
+
 DIGITS = np.frombuffer(b"123456789", np.uint8)
 PROBE = """
 import json, sys

@@ -19,6 +19,8 @@ from tests.recovery.killing import killed_at
 from tests.recovery.test_undo import without_pending
 from tests.samples import MARKER, Sample, differences, tree_of, unpack, write_tree
 
+pytestmark = pytest.mark.long
+
 STATES = [state for state in MADE_STATES.values() if state.sample == "crashed"]
 
 

@@ -30,6 +30,8 @@ from tests.recovery.memory import name
 from tests.recovery.quarantine_builder import NEW_RUN, RunBuilder
 from tests.segfmt.golden_files import golden
 
+pytestmark = pytest.mark.long
+
 HUGE_BYTES = (2 << 30) - 100
 MOST_GROWTH_BYTES = 128 << 20
 

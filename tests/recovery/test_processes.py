@@ -35,6 +35,8 @@ from tests.recovery.driving import log_bytes, lost_batches, own_leftovers, quara
 from tests.recovery.test_engine import damaged, log_dir, run, three_segments
 from tests.samples import MARKER, differences, tree_of, unpack
 
+pytestmark = pytest.mark.long
+
 PROGRAM = """
 import sys
 from recovery.load.model import LogSettings

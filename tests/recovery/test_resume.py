@@ -227,6 +227,10 @@ class TestGoingOn:
         assert {journal.scan_count for journal in journals if journal is not None} == {0}
 
     def test_killed_at_the_hand_over(self, sample: Sample, expected: dict[str, bytes]) -> None:
+        """Each run gets one call further than the one before it, from the last partitions on."""
+        killed_at_event(
+            PartitionFinished, 20, lambda watch: recover(sample, thread_count=1, observers=[watch])
+        )
         for number in range(1, 400):
             alive = not killed_at(number, lambda: recover(sample, thread_count=1))
             if all((log_dir / MARKER).exists() for log_dir in sample.log_dirs):

@@ -14,6 +14,8 @@ from tests.samples import tree_of, unpack
 from tests.verify_damage import FOUND, VerifyDamage, main, numbers_of
 from tests.verify_expectations import EXPECTED, Reason
 
+pytestmark = pytest.mark.long
+
 CASES = 4
 NEVER_FOUND = {"leftover indexes and snapshots", "leftover temporary file"}
 """What a broker removes, or never reads, wherever it lies."""
