@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.kafka_broker import Broker, BrokerError, topic_configs_of
+from tests.kafka_broker import QUIET_PROPERTIES, Broker, BrokerError, topic_configs_of
 from tests.kafka_jars import KAFKA_VERSION, compiled
 from tests.samples import SAMPLE_DIR, Sample, read_properties
 
@@ -36,6 +36,13 @@ def start_writer(broker: Broker, life: str) -> subprocess.Popen[str]:
         writer.communicate()
         raise BrokerError(f"the writer of {life} failed; the broker said:\n{broker.log[-4000:]}")
     return writer
+
+
+def broker_of(sample: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> Broker:
+    """A broker on the log dirs of *sample*, by its clock where this version can be given one, that is quiet."""
+    properties = dict(sample.properties) | QUIET_PROPERTIES
+    now_ms = sample.now_ms if version == KAFKA_VERSION else None
+    return Broker(sample.log_dirs, work_dir=work_dir, properties=properties, version=version, now_ms=now_ms)
 
 
 def crash_broker(version: str, into: Path) -> Sample:

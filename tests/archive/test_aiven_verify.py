@@ -23,7 +23,7 @@ from segfmt.remote_names import AIVEN_SUFFIXES
 from tests.aiven_archive import KEY_ID, encrypt_oaep, finished_segments, store_segment, write_private_key
 from tests.archive.goings import NOW_MS, bad_objects
 from tests.in_process import verdicts_of
-from tests.samples import Sample, unpack
+from tests.tiered_broker import TieredArchive
 
 TOPICS = {"transactions", "codecs", "deleted-records"}
 MODES = {
@@ -35,20 +35,15 @@ MODES = {
 
 
 @pytest.fixture(scope="module")
-def tiered(tmp_path_factory: pytest.TempPathFactory) -> Sample:
-    return unpack("tiered", tmp_path_factory.mktemp("samples"))
-
-
-@pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> AivenKeys:
     return load_aiven_keys({KEY_ID: write_private_key(tmp_path_factory.mktemp("keys"))})
 
 
 @pytest.fixture(scope="module")
-def archives(tiered: Sample, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def archives(stored_archive: TieredArchive, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same segments in each mode."""
     root = tmp_path_factory.mktemp("aiven")
-    for segment, files in finished_segments(tiered.root, tiered.log_dirs, TOPICS):
+    for segment, files in finished_segments(stored_archive.root, stored_archive.log_dirs, TOPICS):
         for mode, options in MODES.items():
             store_segment(root / mode, segment, files, seed=segment.segment_id.int % 1000, **options)
     return {mode: root / mode for mode in MODES}
@@ -82,10 +77,10 @@ def rules_of(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_a_broker_had_archived_is_sound_in_every_mode(
-    archives: dict[str, Path], tiered: Sample, keys: AivenKeys, mode: str
+    archives: dict[str, Path], stored_archive: TieredArchive, keys: AivenKeys, mode: str
 ) -> None:
     """Batches, records, indexes, snapshots, epochs, aborted transactions: all behind the cipher agree."""
-    expected = json.loads((tiered.root / "expected.json").read_text())["partitions"]
+    expected = json.loads((stored_archive.root / "expected.json").read_text())["partitions"]
     verdicts = verified(archives[mode], keys, is_deep=True)
     assert bad_objects(verdicts) == {}
     assert len(verdicts) == 4
@@ -216,9 +211,9 @@ def test_a_manifest_of_another_segment_is_noticed(copy: Callable[[str], Path]) -
     assert bad_objects(verified(root)) != {}
 
 
-def test_every_segment_id_is_one(tiered: Sample) -> None:
+def test_every_segment_id_is_one(stored_archive: TieredArchive) -> None:
     """What the other tests stand on: the sample has segments of transactions, with and without aborted ones."""
-    segments = list(finished_segments(tiered.root, tiered.log_dirs, TOPICS))
+    segments = list(finished_segments(stored_archive.root, stored_archive.log_dirs, TOPICS))
     assert len({segment.segment_id for segment, _ in segments}) == len(segments) > 100
     assert {".txnindex" in files for _, files in segments} == {True, False}
     assert all(isinstance(segment.segment_id, UUID) for segment, _ in segments)

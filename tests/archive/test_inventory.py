@@ -91,21 +91,16 @@ def statuses(found):
 # -- what real brokers wrote -----------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def tiered(tmp_path_factory):
-    return unpack("tiered", tmp_path_factory.mktemp("samples"))
-
-
 @pytest.fixture
-def of_sample(tiered):
+def of_sample(stored_archive):
     """Returns the inventory of every partition of the sample, by folder, after a change of what was listed."""
-    stores = [LocalStore(str(log_dir)) for log_dir in tiered.log_dirs]
+    stores = [LocalStore(str(log_dir)) for log_dir in stored_archive.log_dirs]
 
     def take(change=lambda archived: archived, *, log_dirs=stores):
         with read_remote_metadata(stores) as metadata:
             expectations = Expectations(metadata, log_dirs)
             found = {}
-            for walked in walk(LocalStore(str(tiered.root / "remote")), TIERED):
+            for walked in walk(LocalStore(str(stored_archive.root / "remote")), TIERED):
                 partition = change(walked.partition)
                 if partition is not None:
                     name = f"{partition.where.topic}-{partition.where.partition}"
@@ -118,8 +113,10 @@ def of_sample(tiered):
 
 
 @pytest.mark.parametrize("knows_log_dirs", [True, False])
-def test_a_sound_archive_has_no_damage_and_every_segment_its_status(tiered, of_sample, knows_log_dirs):
-    expected = json.loads((tiered.root / "expected.json").read_text())
+def test_a_sound_archive_has_no_damage_and_every_segment_its_status(
+    stored_archive, of_sample, knows_log_dirs
+):
+    expected = json.loads((stored_archive.root / "expected.json").read_text())
     found, unlisted = of_sample(**({} if knows_log_dirs else {"log_dirs": []}))
     assert unlisted == {}
     assert [one for each in found.values() for one in each.findings if one.severity != "note"] == []
@@ -147,8 +144,8 @@ def test_a_sound_archive_has_no_damage_and_every_segment_its_status(tiered, of_s
     assert rules == usual | ({"below-log-start": 10} if knows_log_dirs else {})
 
 
-def test_what_is_read_is_what_the_broker_has_tiered(tiered, of_sample):
-    expected = json.loads((tiered.root / "expected.json").read_text())["partitions"]
+def test_what_is_read_is_what_the_broker_has_tiered(stored_archive, of_sample):
+    expected = json.loads((stored_archive.root / "expected.json").read_text())["partitions"]
     found, _ = of_sample()
     for name, inventory in found.items():
         if name in expected and expected[name]["latest_tiered_offset"] >= 0:

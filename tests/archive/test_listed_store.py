@@ -13,12 +13,7 @@ from recovery.archive.options import ArchiveOptions
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.stores import open_archive
 from recovery.errors import UsageError
-from tests.tiered_broker import TieredArchive, unpack_tiered
-
-
-@pytest.fixture(scope="module")
-def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
-    return unpack_tiered(tmp_path_factory.mktemp("tiered"))
+from tests.tiered_broker import TieredArchive
 
 
 def keys_of(root: Path) -> list[str]:
@@ -26,8 +21,8 @@ def keys_of(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["keys", "urls", "sizes", "gzip", "inventory"])
-def test_a_list_stands_for_a_listing(form: str, tiered: TieredArchive, tmp_path: Path) -> None:
-    root, path = tiered.path, tmp_path / "list"
+def test_a_list_stands_for_a_listing(form: str, stored_archive: TieredArchive, tmp_path: Path) -> None:
+    root, path = stored_archive.path, tmp_path / "list"
     keys = keys_of(root)
     sizes = {key: (root / key).stat().st_size for key in keys}
     if form == "urls":
@@ -46,7 +41,7 @@ def test_a_list_stands_for_a_listing(form: str, tiered: TieredArchive, tmp_path:
         path.write_text(json.dumps({"fileSchema": "Bucket, Key, Size, ETag", "files": files}))
     else:
         path.write_text("\n".join(reversed(keys)))
-    metadata = tuple(map(str, tiered.log_dirs))
+    metadata = tuple(map(str, stored_archive.log_dirs))
     listed = inventory(ArchiveOptions(url=str(root), metadata=metadata))
     named = inventory(ArchiveOptions(url=str(root), metadata=metadata, files_from=str(path)))
     without_empty = {topic: one for topic, one in listed.topics.items() if one.segments}
@@ -54,11 +49,11 @@ def test_a_list_stands_for_a_listing(form: str, tiered: TieredArchive, tmp_path:
     assert named.findings == listed.findings
 
 
-def test_what_a_list_does_not_name_is_missing(tiered: TieredArchive, tmp_path: Path) -> None:
-    keys = keys_of(tiered.path)
+def test_what_a_list_does_not_name_is_missing(stored_archive: TieredArchive, tmp_path: Path) -> None:
+    keys = keys_of(stored_archive.path)
     left_out = next(key for key in keys if "plain-0" in key and key.endswith(".index"))
     (tmp_path / "list").write_text("\n".join(key for key in keys if key != left_out))
-    report = inventory(ArchiveOptions(url=str(tiered.path), files_from=str(tmp_path / "list")))
+    report = inventory(ArchiveOptions(url=str(stored_archive.path), files_from=str(tmp_path / "list")))
     (found,) = [found for prefix, found in report.findings if prefix + found.file == left_out]
     assert found.rule == "missing-object"
 

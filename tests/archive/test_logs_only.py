@@ -22,7 +22,7 @@ from tests.archive.goings import gone_through, log_dir_configs
 from tests.archive.log_findings import of_logs, with_found_ends
 from tests.archives import batch_positions
 from tests.samples import Sample, unpack
-from tests.tiered_broker import TieredArchive, unpack_tiered
+from tests.tiered_broker import TieredArchive
 
 
 def found_in(verdicts: Iterable[PartitionVerdict]) -> list[tuple[str, Finding]]:
@@ -126,17 +126,12 @@ def test_damage_is_found_as_by_a_whole_verify(name: str, sample: Sample, tmp_pat
     assert of_logs(found_in(verdicts))
 
 
-@pytest.fixture(scope="module")
-def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
-    return unpack_tiered(tmp_path_factory.mktemp("tiered"))
-
-
 @pytest.mark.parametrize("has_metadata", [False, True], ids=["by names", "by the metadata topic"])
 @pytest.mark.parametrize(
     "name", ["nothing", *DAMAGES, "segments that are gone", "segments that are there twice"]
 )
-def test_tiered_storage(name: str, has_metadata: bool, tiered: TieredArchive, tmp_path: Path) -> None:
-    root, rng = Path(shutil.copytree(tiered.path, tmp_path / "copy")), random.Random(7)
+def test_tiered_storage(name: str, has_metadata: bool, stored_archive: TieredArchive, tmp_path: Path) -> None:
+    root, rng = Path(shutil.copytree(stored_archive.path, tmp_path / "copy")), random.Random(7)
     for path in rng.sample(sorted(root.rglob("*.log")), 15):
         beside = sorted(path.parent.glob(f"{path.stem}.*"))
         if name in DAMAGES:
@@ -148,16 +143,16 @@ def test_tiered_storage(name: str, has_metadata: bool, tiered: TieredArchive, tm
             other = path.stem[:-1] + ("A" if path.stem[-1] != "A" else "Q")
             for one in beside:
                 shutil.copy2(one, one.with_name(other + one.suffix))
-    metadata = tiered.log_dirs if has_metadata else ()
+    metadata = stored_archive.log_dirs if has_metadata else ()
     verdicts = assert_agreement(root, topic_configs={}, now_ms=1, metadata=metadata)
     assert (not any(one.severity == "damage" for _, one in found_in(verdicts))) == (
         name in ("nothing", "segments that are there twice")
     )
 
 
-def test_a_sound_log_has_the_row_of_any_sound_object(tiered: TieredArchive) -> None:
+def test_a_sound_log_has_the_row_of_any_sound_object(stored_archive: TieredArchive) -> None:
     rows, others = {}, set()
-    verdicts = gone_through(tiered.path, is_logs_only=True)
+    verdicts = gone_through(stored_archive.path, is_logs_only=True)
     for verdict in verdicts:
         others |= {one.verdict.path for one in verdict.objects}
         for sound in verdict.sound:
@@ -182,7 +177,9 @@ def test_a_sound_log_has_the_row_of_any_sound_object(tiered: TieredArchive) -> N
     assert sound_table([]).num_rows == 0
     assert len(others) < 5
     assert not others & set(rows)
-    assert others | set(rows) == {str(path.relative_to(tiered.path)) for path in tiered.path.rglob("*.log")}
+    assert others | set(rows) == {
+        str(path.relative_to(stored_archive.path)) for path in stored_archive.path.rglob("*.log")
+    }
 
 
 def test_logs_that_share_no_buffer_are_judged_alike(

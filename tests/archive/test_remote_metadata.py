@@ -30,11 +30,6 @@ from tests.samples import unpack
 FINISHED, DELETED = RemoteSegmentState.COPY_SEGMENT_FINISHED, RemoteSegmentState.DELETE_SEGMENT_FINISHED
 
 
-@pytest.fixture(scope="module")
-def tiered(tmp_path_factory):
-    return unpack("tiered", tmp_path_factory.mktemp("samples"))
-
-
 def read(*folders, **options):
     return read_remote_metadata([LocalStore(str(folder)) for folder in folders], **options)
 
@@ -58,10 +53,10 @@ def offsets(metadata):
 # -- what real brokers wrote -----------------------------------------------------------
 
 
-def test_every_segment_is_in_the_state_that_the_broker_says(tiered):
+def test_every_segment_is_in_the_state_that_the_broker_says(stored_archive):
     """All partitions of the metadata topic, all states, deleted topics; nothing is found to be wrong."""
-    expected = json.loads((tiered.root / "expected.json").read_text())["segments"]
-    with read(*tiered.log_dirs) as metadata:
+    expected = json.loads((stored_archive.root / "expected.json").read_text())["segments"]
+    with read(*stored_archive.log_dirs) as metadata:
         found = {}
         for owner in metadata.partitions():
             cache = metadata.cache(owner.topic_id, owner.partition)
@@ -85,8 +80,8 @@ def test_every_segment_is_in_the_state_that_the_broker_says(tiered):
         assert {(one.topic, format_uuid(one.topic_id)) for one in metadata.partitions()} == topics
 
 
-def test_segments_are_those_that_are_not_deleted(tiered):
-    with read(*tiered.log_dirs) as metadata:
+def test_segments_are_those_that_are_not_deleted(stored_archive):
+    with read(*stored_archive.log_dirs) as metadata:
         (owner,) = (one for one in metadata.partitions() if one.topic == "expired-by-size")
         segments = segments_of(metadata, owner.topic_id, owner.partition)
         assert segments
@@ -97,9 +92,9 @@ def test_segments_are_those_that_are_not_deleted(tiered):
         assert segments_of(metadata, UUID(int=1), 0) == []
 
 
-def test_a_folder_of_the_topic_is_enough(tiered):
-    (folder,) = tiered.root.glob("d?/__remote_log_metadata-1")
-    with read(folder) as alone, read(*tiered.log_dirs) as whole:
+def test_a_folder_of_the_topic_is_enough(stored_archive):
+    (folder,) = stored_archive.root.glob("d?/__remote_log_metadata-1")
+    with read(folder) as alone, read(*stored_archive.log_dirs) as whole:
         assert 0 < alone.record_count < whole.record_count
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka import Broker, Oracle
-from tests.kafka_broker import QUIET_PROPERTIES, dump_segments, sanity_check_indexes
-from tests.sample_brokers import OTHER_VERSIONS, crash_broker
+from tests.kafka import Oracle
+from tests.kafka_broker import dump_segments, sanity_check_indexes
+from tests.sample_brokers import OTHER_VERSIONS, broker_of, crash_broker
 from tests.samples import unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -18,10 +18,7 @@ pytestmark = [pytest.mark.java, pytest.mark.broker]
 def test_an_older_broker_recovers_what_it_was_killed_over(version: str, tmp_path: Path) -> None:
     sample = crash_broker(version, tmp_path / "crashed")
     assert sample.topic_configs["tiny-batches"] == {"index.interval.bytes": "512"}
-    properties = dict(sample.properties) | QUIET_PROPERTIES
-    with Broker(
-        sample.log_dirs, work_dir=tmp_path / "work", properties=properties, version=version
-    ) as broker:
+    with broker_of(sample, tmp_path / "work", version) as broker:
         broker.start()
         assert "Recovering unflushed segment 0" in broker.log
         reads = broker.read_all()
@@ -50,10 +47,7 @@ def test_a_consumer_reads_the_same_after_the_oracle_and_after_a_broker(
             )
             assert sanity_check_indexes(sample.log_dirs).complaints == ()
             assert sanity_check_indexes(sample.log_dirs, against_logs=True).complaints == ()
-        properties = dict(sample.properties) | QUIET_PROPERTIES
-        with Broker(
-            sample.log_dirs, work_dir=tmp_path / "work", properties=properties, now_ms=sample.now_ms
-        ) as broker:
+        with broker_of(sample, tmp_path / "work") as broker:
             broker.start()
             skipped = "Skipping recovery of" in broker.log
             assert skipped == recovered_by_oracle

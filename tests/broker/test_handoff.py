@@ -15,9 +15,9 @@ import pytest
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from tests.cli.command import recover
 from tests.kafka import KAFKA_VERSION, Broker, TopicReads
-from tests.kafka_broker import QUIET_PROPERTIES, dump_segments, sanity_check_indexes
+from tests.kafka_broker import dump_segments, sanity_check_indexes
 from tests.recovery.driving import quarantine_of
-from tests.sample_brokers import OTHER_VERSIONS, crash_broker
+from tests.sample_brokers import OTHER_VERSIONS, broker_of, crash_broker
 from tests.samples import MARKER, SAMPLE_NAMES, Sample, unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -59,12 +59,6 @@ class HandedOver:
     dumped: tuple[str, ...]
     ours: Start
     theirs: Start
-
-
-def broker_of(sample: Sample, work_dir: Path, version: str = KAFKA_VERSION) -> Broker:
-    properties = dict(sample.properties) | QUIET_PROPERTIES
-    now_ms = sample.now_ms if version == KAFKA_VERSION else None
-    return Broker(sample.log_dirs, work_dir=work_dir, properties=properties, version=version, now_ms=now_ms)
 
 
 def start_and_read(broker: Broker) -> Start:

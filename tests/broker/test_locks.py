@@ -10,23 +10,18 @@ import pytest
 from tests.cli.command import assert_one_line, recover
 from tests.cli.paused import resume, start_paused
 from tests.kafka import Broker
-from tests.kafka_broker import QUIET_PROPERTIES
 from tests.recovery.driving import footprint
+from tests.sample_brokers import broker_of
 from tests.samples import LOCK, MARKER, Sample, unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
-
-
-def broker_on(sample: Sample, work_dir: Path) -> Broker:
-    properties = dict(sample.properties) | QUIET_PROPERTIES
-    return Broker(sample.log_dirs, work_dir=work_dir, properties=properties, now_ms=sample.now_ms)
 
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sample, Broker]]:
     root = tmp_path_factory.mktemp("live")
     sample = unpack("intact", root)
-    with broker_on(sample, root / "work") as broker:
+    with broker_of(sample, root / "work") as broker:
         broker.start()
         yield sample, broker
 
@@ -52,7 +47,7 @@ def test_a_broker_does_not_start_while_a_recovery_runs_and_does_afterwards(tmp_p
     options = ("--now", sample.now_ms, "--progress", "none")
     process = start_paused("PartitionFinished", 5, "recover", "-c", sample.config, *options)
     try:
-        with broker_on(sample, tmp_path / "work") as broker:
+        with broker_of(sample, tmp_path / "work") as broker:
             broker.launch()
             assert broker.wait_for_end() != 0
             assert f"Failed to acquire lock on file {LOCK} in {sample.log_dirs[0]}" in broker.log

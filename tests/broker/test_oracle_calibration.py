@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from tests.kafka import Broker, Oracle
-from tests.kafka_broker import QUIET_PROPERTIES, BrokerError
+from tests.kafka_broker import BrokerError
 from tests.mutilate import CHECKPOINTS, DAMAGES, FOLDER_DAMAGES, make_victim
+from tests.sample_brokers import broker_of
 from tests.samples import MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -96,8 +97,7 @@ def load(oracle: Oracle, sample: Sample) -> None:
 
 
 def start_and_stop(sample: Sample, work_dir: Path) -> Broker:
-    properties = dict(sample.properties) | QUIET_PROPERTIES
-    with Broker(sample.log_dirs, work_dir=work_dir, properties=properties, now_ms=sample.now_ms) as broker:
+    with broker_of(sample, work_dir) as broker:
         broker.start()
         broker.stop()
     return broker

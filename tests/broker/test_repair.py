@@ -10,9 +10,8 @@ import pytest
 
 from tests.broker.test_handoff import METADATA, RECOVERING
 from tests.cli.command import recover
-from tests.kafka import Broker
-from tests.kafka_broker import QUIET_PROPERTIES
 from tests.recovery.driving import log_bytes, lost_batches
+from tests.sample_brokers import broker_of
 from tests.samples import MARKER, Sample, unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -61,11 +60,6 @@ DAMAGES = [
     index_folder,
     high_watermarks,
 ]
-
-
-def broker_of(sample: Sample, work_dir: Path) -> Broker:
-    properties = dict(sample.properties) | QUIET_PROPERTIES
-    return Broker(sample.log_dirs, work_dir=work_dir, properties=properties, now_ms=sample.now_ms)
 
 
 @pytest.fixture

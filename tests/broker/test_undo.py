@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import recover, run
-from tests.kafka import Broker
-from tests.kafka_broker import QUIET_PROPERTIES
+from tests.sample_brokers import broker_of
 from tests.samples import differences, tree_of, unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
@@ -30,10 +29,7 @@ def test_a_broker_that_was_started_cannot_be_taken_back(tmp_path: Path) -> None:
     assert run("undo", "-c", sample.config).exit_code == 0
     assert differences(before, live(sample.root)) == []
     assert recover(sample).exit_code == 0
-    properties = dict(sample.properties) | QUIET_PROPERTIES
-    with Broker(
-        sample.log_dirs, work_dir=tmp_path / "work", properties=properties, now_ms=sample.now_ms
-    ) as broker:
+    with broker_of(sample, tmp_path / "work") as broker:
         broker.start()
         assert run("undo", "-c", sample.config).exit_code == 3  # it is locked
         broker.stop()

@@ -16,6 +16,7 @@ from native import _gf2
 from native.cpu import CpuPath
 from native.crc32c import crc32c
 from segfmt.crc32c import crc32c as plain_crc32c
+from tests.native.scanning import as_array
 from tests.native.ticking import TICKS, most_ticks_within
 from tests.reference import crc32c as reference_crc32c
 
@@ -35,10 +36,6 @@ RFC_3720_VECTORS = [
 
 
 NO_ACCESS = 0  # PROT_NONE
-
-
-def as_array(data: bytes) -> np.ndarray:
-    return np.frombuffer(data, np.uint8)
 
 
 @pytest.mark.parametrize(("data", "expected"), RFC_3720_VECTORS)

@@ -22,7 +22,7 @@ from tests.archive.goings import gone_through
 from tests.builders import BASE_TIMESTAMP_MS, data_batch, marker_batch
 from tests.recovery.scrubbing import held_lock, scrub
 from tests.samples import SAMPLE_NAMES, unpack
-from tests.tiered_broker import TieredArchive, unpack_tiered
+from tests.tiered_broker import TieredArchive
 
 RULES = ("sequence-gap", "producer-epoch")
 DAY_MS = 86_400_000
@@ -173,24 +173,19 @@ class TestArchives:
         assert sorted(found, key=str) == sorted(said_of(tmp_path), key=str)
         assert len(found) == 3
 
-    def test_nothing_is_said_of_tiered_storage(self, tiered: TieredArchive) -> None:
-        assert sequence_notes(tiered.path, tiered.log_dirs) == {}
+    def test_nothing_is_said_of_tiered_storage(self, stored_archive: TieredArchive) -> None:
+        assert sequence_notes(stored_archive.path, stored_archive.log_dirs) == {}
 
-    def test_over_segments_of_tiered_storage(self, tiered: TieredArchive, tmp_path: Path) -> None:
+    def test_over_segments_of_tiered_storage(self, stored_archive: TieredArchive, tmp_path: Path) -> None:
         """A producer's first batch in a segment gets another sequence, under a right checksum."""
-        copied = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
+        copied = Path(shutil.copytree(stored_archive.path, tmp_path / "archive"))
         expected: dict[str, list[str]] = {}
         for folder in sorted(copied.rglob("txn-0-*")):
             path = sorted(folder.glob("*.log"))[1]
             expected[path.name] = ["sequence-gap"]
             raise_sequence(path)
-        found = sequence_notes(copied, tiered.log_dirs)
+        found = sequence_notes(copied, stored_archive.log_dirs)
         assert {Path(key).name: rules[:1] for key, rules in found.items()} == expected
-
-
-@pytest.fixture(scope="module")
-def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
-    return unpack_tiered(tmp_path_factory.mktemp("tiered"))
 
 
 def sequence_notes(archive: Path, log_dirs: Sequence[Path]) -> dict[str, list[str]]:

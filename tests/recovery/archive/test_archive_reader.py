@@ -24,12 +24,7 @@ from segfmt.record_batch import read_record_batch_header, walk_batches
 from tests.archive.readings import SMALL_TASK, checksum, of_partition, read
 from tests.s3_server import S3Server, in_environment
 from tests.samples import unpack, unpack_aiven
-from tests.tiered_broker import TieredArchive, unpack_tiered
-
-
-@pytest.fixture(scope="module")
-def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
-    return unpack_tiered(tmp_path_factory.mktemp("tiered"))
+from tests.tiered_broker import TieredArchive
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +34,13 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestTieredArchive:
     @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-    def test_gives_what_a_real_consumer_read(self, tiered: TieredArchive, isolation: str) -> None:
+    def test_gives_what_a_real_consumer_read(self, stored_archive: TieredArchive, isolation: str) -> None:
         """To the byte, although tasks end within transactions; copies and deletions that failed lie there, too."""
         names = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
         options = ReadOptions(is_committed=isolation == "read_committed")
-        rows = read(tiered.path, *names, options=options, metadata=tiered.log_dirs)
+        rows = read(stored_archive.path, *names, options=options, metadata=stored_archive.log_dirs)
         hours = 0
-        for name, said in tiered.expected["partitions"].items():
+        for name, said in stored_archive.expected["partitions"].items():
             own, expected = of_partition(rows, name), said[isolation]
             assert len(own) == expected["tiered"]["records"], name
             assert checksum(own) == expected["tiered"]["crc32c"], name
@@ -57,11 +52,15 @@ class TestTieredArchive:
             hours += len(by_hour)
         assert hours > 10
 
-    def test_without_the_log_dirs_ends_at_its_own_last_stable_offset(self, tiered: TieredArchive) -> None:
+    def test_without_the_log_dirs_ends_at_its_own_last_stable_offset(
+        self, stored_archive: TieredArchive
+    ) -> None:
         """What became of a transaction whose marker was not archived nobody can know there."""
         committed = ReadOptions(is_committed=True)
-        known = read(tiered.path, "topic", "offset", options=committed, metadata=tiered.log_dirs)
-        alone = read(tiered.path, "topic", "offset", options=committed)
+        known = read(
+            stored_archive.path, "topic", "offset", options=committed, metadata=stored_archive.log_dirs
+        )
+        alone = read(stored_archive.path, "topic", "offset", options=committed)
         for topic in ("transactions", "plain", "codecs"):
             offsets = [row["offset"] for row in known if row["topic"] == topic]
             own = [row["offset"] for row in alone if row["topic"] == topic]
@@ -69,20 +68,20 @@ class TestTieredArchive:
 
     @pytest.mark.parametrize("most_following", [1, 64])
     def test_markers_are_found_however_far_behind(
-        self, tiered: TieredArchive, monkeypatch: pytest.MonkeyPatch, most_following: int
+        self, stored_archive: TieredArchive, monkeypatch: pytest.MonkeyPatch, most_following: int
     ) -> None:
         """One segment a task: all transactions end in another one."""
         monkeypatch.setattr(read_plan, "MOST_FOLLOWING", most_following)
         names = ("topic", "partition", "offset", "aborted")
-        at_once = read(tiered.path, *names, selection=Selection(task_bytes=1 << 40))
-        one_by_one = read(tiered.path, *names, selection=Selection(task_bytes=1))
+        at_once = read(stored_archive.path, *names, selection=Selection(task_bytes=1 << 40))
+        one_by_one = read(stored_archive.path, *names, selection=Selection(task_bytes=1))
         assert one_by_one == at_once
         assert sum(row["aborted"] for row in at_once) > 400
 
-    def test_batches_are_all_that_lies_there(self, tiered: TieredArchive) -> None:
-        rows = read(tiered.path, options=ReadOptions(include=Include.BATCHES))
+    def test_batches_are_all_that_lies_there(self, stored_archive: TieredArchive) -> None:
+        rows = read(stored_archive.path, options=ReadOptions(include=Include.BATCHES))
         assert {row["crc_valid"] for row in rows} == {True}
-        stored = sum(path.stat().st_size for path in tiered.path.glob("*/*.log"))
+        stored = sum(path.stat().st_size for path in stored_archive.path.glob("*/*.log"))
         assert sum(row["size_bytes"] for row in rows) == stored
         assert {row["codec"] for row in rows} == {"none", "gzip", "snappy", "lz4", "zstd"}
 
@@ -122,9 +121,11 @@ def copy_of(base: int, segment_id: str, kinds: Iterable[PartKind], log_bytes: in
 
 class TestWhatIsWanted:
     @pytest.mark.parametrize("uses_time_index", [True, False])
-    def test_ranges_leave_out_the_others_alone(self, tiered: TieredArchive, uses_time_index: bool) -> None:
+    def test_ranges_leave_out_the_others_alone(
+        self, stored_archive: TieredArchive, uses_time_index: bool
+    ) -> None:
         names = ("topic", "partition", "offset", "timestamp")
-        everything = read(tiered.path, *names)
+        everything = read(stored_archive.path, *names)
         times = sorted(row["timestamp"] for row in everything)
         early, late = times[len(times) // 3], times[len(times) // 2]
         options = ReadOptions(
@@ -142,42 +143,44 @@ class TestWhatIsWanted:
             if row["topic"] in selection.topics and row["partition"] == 0 and 40 <= row["offset"] <= 300
         ]
         found = read(
-            tiered.path,
+            stored_archive.path,
             *names,
             options=replace(options, lowest_timestamp_ms=None, highest_timestamp_ms=None),
             selection=selection,
         )
         assert found == expected
-        assert read(tiered.path, *names, options=options, selection=selection) == [
+        assert read(stored_archive.path, *names, options=options, selection=selection) == [
             row for row in expected if early <= row["timestamp"] <= late
         ]
 
     def test_segments_are_passed_over_by_names_and_time_index(
-        self, tiered: TieredArchive, monkeypatch: pytest.MonkeyPatch
+        self, stored_archive: TieredArchive, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         opened: list[str] = []
         from recovery.archive.stores.local_store import LocalStore
 
         true_open = LocalStore.open
         monkeypatch.setattr(LocalStore, "open", lambda self, key: opened.append(key) or true_open(self, key))
-        everything = read(tiered.path, "topic", "offset", "timestamp")
+        everything = read(stored_archive.path, "topic", "offset", "timestamp")
         total = len(opened)
         opened.clear()
-        read(tiered.path, "offset", options=ReadOptions(lowest_offset=2000))
+        read(stored_archive.path, "offset", options=ReadOptions(lowest_offset=2000))
         assert 0 < len(opened) < total / 5
         opened.clear()
         latest = max(row["timestamp"] for row in everything)
-        read(tiered.path, "offset", options=ReadOptions(lowest_timestamp_ms=latest))
+        read(stored_archive.path, "offset", options=ReadOptions(lowest_timestamp_ms=latest))
         assert 0 < len(opened) < total / 5
 
 
 class TestPlaces:
     @pytest.mark.s3
-    def test_a_bucket_gives_what_a_folder_gives(self, tiered: TieredArchive, s3_server: S3Server) -> None:
-        s3_server.upload(tiered.path, "backups/kafka")
+    def test_a_bucket_gives_what_a_folder_gives(
+        self, stored_archive: TieredArchive, s3_server: S3Server
+    ) -> None:
+        s3_server.upload(stored_archive.path, "backups/kafka")
         names = ("topic", "partition", "offset", "value", "aborted")
         selection = Selection(topics=frozenset({"plain", "transactions"}), task_bytes=200_000)
-        expected = read(tiered.path, *names, selection=selection)
+        expected = read(stored_archive.path, *names, selection=selection)
         with in_environment(s3_server.environment()):
             assert read(s3_server.url("backups/kafka"), *names, selection=selection) == expected
 
