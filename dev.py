@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Make this project's environment, then run the demonstration or the tests in it.
 
-    python3 dev.py demo        recover a copy of sample_logs and show what happened
-    python3 dev.py test        run all tests; further arguments go to pytest
-    python3 dev.py test --quick    those without a JVM, a server and a package index: the gate for a change
-    python3 dev.py check       ruff, mypy and the import contracts
-    python3 dev.py run ...     kafka-log-recovery with these arguments
+    python3 dev.py demo            recover a copy of sample_logs and show what happened
+    python3 dev.py test            run all tests; further arguments go to pytest
+    python3 dev.py test --quick    those that need no JVM, no server and no package index: the gate for a change
+    python3 dev.py check           ruff, mypy and the import contracts
+    python3 dev.py run ...         kafka-log-recovery with these arguments
 
 Needs Python 3.11 or newer, and for the suites that compare with the real Kafka Java 17 and Maven. The environment is
 `.venv`, made again when pyproject.toml changes. Compiled kernels and Kafka's jars go into the user's cache folder.

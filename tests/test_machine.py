@@ -26,6 +26,7 @@ def run_without_mounts(*arguments: str, ci: str = "") -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.long
 @needs(MOUNTS, OTHER_USERS)
 class TestWithoutTheRightToMount:
     TEST = "tests/recovery/test_file_systems.py::TestOverlay"
@@ -91,6 +92,7 @@ def test_what_the_quick_gate_does_without_cannot_be_started(program: str, tmp_pa
     assert (done.returncode, done.stderr) == (1, f"the quick gate starts no {program}\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("given", [["-n", "0"], ["-n", "1"], ["-n", "0", "-m", "broker or not broker"]])
 def test_the_quick_gate_leaves_out_what_is_marked(given: list[str], tmp_path: Path) -> None:
     suite = "tests/broker/test_quarantine_purge.py"

@@ -126,6 +126,7 @@ def test_damage_is_found_as_by_a_whole_verify(name: str, sample: Sample, tmp_pat
     assert of_logs(found_in(verdicts))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_metadata", [False, True], ids=["by names", "by the metadata topic"])
 @pytest.mark.parametrize(
     "name", ["nothing", *DAMAGES, "segments that are gone", "segments that are there twice"]

@@ -47,6 +47,7 @@ def test_findings_are_those_of_the_local_engine(name: str, tmp_path: Path) -> No
     assert archive_words(sample) == local_words(sample)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_a_changed_byte_is_found_as_the_local_engine_finds_it(suffix: str, tmp_path: Path) -> None:
     sample = unpack("crashed", tmp_path)

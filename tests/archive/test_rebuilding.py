@@ -57,6 +57,7 @@ def test_a_healthy_archive_has_no_finding(tiered: TieredArchive) -> None:
     assert bad_objects(gone_through(tiered.path)) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", [_remove, _flip, _cut])
 @pytest.mark.parametrize("suffix", _DERIVED)
 def test_every_third_file_is_found_and_comes_back(

@@ -20,6 +20,7 @@ def rows(printed):
     return {row[0]: row[1:] for row in cells}
 
 
+@pytest.mark.long
 def test_broker_presets_run_small_and_leave_nothing(tmp_path, capsys):
     options = [
         "--preset",

@@ -27,11 +27,10 @@ from tests.samples import MARKER, Sample, tree_of, unpack, write_tree
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture
-def sample(ram_path: Path) -> Sample:
+def two_log_dirs(folder: Path) -> Sample:
     """Two log dirs, each with a partition whose first segment is torn."""
-    source = unpack("crashed", ram_path)
-    root = ram_path / "two"
+    source = unpack("crashed", folder)
+    root = folder / "two"
     root.mkdir()
     state = MADE_STATES["two log dirs"]
     state.make({"crashed": source}, root)
@@ -52,9 +51,14 @@ def sample(ram_path: Path) -> Sample:
 
 
 @pytest.fixture
-def expected(sample: Sample) -> dict[str, Cuts]:
+def sample(ram_path: Path) -> Sample:
+    return two_log_dirs(ram_path)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Cuts]:
     """What there is to be cut."""
-    done = recover(sample, "--dry-run")
+    done = recover(two_log_dirs(tmp_path_factory.mktemp("expected")), "--dry-run")
     assert done.exit_code == 2
     found = told_cuts(done.report)
     assert len(found) == 3
@@ -209,7 +213,7 @@ def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, Cuts]) -> Non
     assert_told_once(sample, expected)
 
 
-def test_an_equal_cut_of_other_records(sample: Sample, expected: dict[str, Cuts]) -> None:
+def test_an_equal_cut_of_other_records(sample: Sample) -> None:
     """A broker has written as much again where a run that nobody heard had cut, and was torn at the same byte."""
     before = {log_dir: tree_of(log_dir) for log_dir in sample.log_dirs}
     run_unheard(*arguments_of(sample))

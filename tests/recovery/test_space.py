@@ -306,6 +306,7 @@ class TestFullFileSystem:
         assert str(folder) in report.partitions[0].reasons[0]
         assert report.exit_code == 4
 
+    @pytest.mark.long
     @pytest.mark.parametrize("free_bytes", [90 << 10, 240 << 10, 400 << 10])
     @pytest.mark.parametrize(
         ("threads", "processes"), [(1, "never"), (2, "never"), (4, "never"), (2, "always")]

@@ -213,6 +213,7 @@ class TestSecondNames:
         undo([str(victim.log_dir)])
         assert differences(before, tree_of(victim.log_dir)) == []
 
+    @pytest.mark.long
     def test_killed_and_gone_on_with(self, samples: list[Sample], victim: Victim) -> None:
         before = tree_of(victim.log_dir)
         number = 0
@@ -306,6 +307,7 @@ class TestSeveralRuns:
         assert len(set(runs)) == 3
         return trees, runs
 
+    @pytest.mark.long
     def test_killed_between_two_runs(self, samples: list[Sample], victim: Victim, ram_path: Path) -> None:
         before = tree_of(victim.log_dir)
         original = shutil.copytree(victim.log_dir, ram_path / "original")
@@ -330,6 +332,7 @@ class TestSeveralRuns:
 class TestARunThatNobodyWentOnWith:
     """It was killed, and the next one began anew: what the first has changed is in its account all the same."""
 
+    @pytest.mark.long
     @pytest.mark.parametrize("name", ["torn first segment", "interrupted compaction", "overflowed segment"])
     @pytest.mark.parametrize("is_elsewhere", [False, True], ids=["restart", "another quarantine"])
     def test_all_of_it_is_taken_back(
@@ -629,6 +632,7 @@ class TestDryRun:
 
 
 class TestKilled:
+    @pytest.mark.long
     @pytest.mark.parametrize("name", STATES)
     def test_the_next_one_goes_on(self, samples: list[Sample], name: str, ram_path: Path) -> None:
         victim = state_of(samples[0], name, ram_path)

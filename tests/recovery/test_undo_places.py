@@ -109,6 +109,7 @@ def recovered_twice(sample: Sample, root: Path) -> tuple[list[Path], list[dict[s
     return log_dirs, between
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_named", [False, True])
 def test_an_interrupted_undo_of_several_log_dirs_takes_back_what_it_was_to_and_no_more(
     samples: list[Sample], ram_path: Path, is_named: bool
