@@ -135,7 +135,7 @@ def test_every_event_is_matched_by_those_that_need_all(name: str) -> None:
 
 def test_the_terminal_prints_a_line_for_each_event_of_trouble() -> None:
     assert event_names() >= TROUBLE
-    assert TROUBLE - matched_classes(ROOT / "recovery/watch/terminal_notices.py") == set()
+    assert TROUBLE - matched_classes(ROOT / "recovery/watch/terminal.py") == set()
 
 
 def test_only_the_writer_and_those_with_files_of_their_own_change_files() -> None:

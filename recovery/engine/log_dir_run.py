@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -25,26 +25,21 @@ from recovery.engine.forecast import most_busy_threads
 from recovery.engine.groups import CommitGroup
 from recovery.engine.handoff import has_marker, plan_handoff, plan_unmarking, reported_marker
 from recovery.engine.job import LogDirJob
-from recovery.engine.log_dir_ends import (
-    check_all_ended,
-    earlier_cut_event,
-    failed_reports,
-    finished_event,
-    log_count,
-    refused_reports,
-)
 from recovery.engine.log_dir_handoff import finish_handoff, write_handoff
 from recovery.engine.outcomes import PartitionResult
+from recovery.engine.partition_report import failed_reports, finished_event, refused_reports
 from recovery.engine.partition_run import PartitionRun
 from recovery.engine.report import EarlierCut, LogDirReport, PartitionReport
 from recovery.engine.resume import RunJournal, own_files
 from recovery.errors import InterruptedRecoveryError
 from recovery.load.model import LogBounds, PartitionTask
+from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import WriteFile
 from recovery.problem import Note
 from recovery.read.file_system import is_local
 from recovery.threads import start_threads
 from recovery.watch.events import (
+    CutByEarlierRun,
     LogDirFinished,
     LogDirHandedOver,
     LogDirOffline,
@@ -122,7 +117,7 @@ class LogDirRun:
         if error is None:
             try:
                 self._context.stop.check()
-                check_all_ended(self._inventory, self._queue.results)
+                _refuse_lost(self._inventory, self._queue.results)
                 with self._context.phases.during("hand-over"):
                     return self._hand_over()
             except (OSError, InterruptedRecoveryError) as failure:
@@ -250,7 +245,7 @@ class LogDirRun:
             bounds,
             thread_num=int(getattr(self._numbers, "value", 0)),
             finished_count=len(self._queue.results) + len(self._inventory.refused),
-            log_count=log_count(self._inventory),
+            log_count=self._inventory.log_count,
         )
 
     def _refuse_folders(self) -> None:
@@ -344,7 +339,7 @@ class LogDirRun:
         reports = (result.report for result in self._queue.results.values())
         found = untold(self._job.earlier_cuts, reports)
         for cut in found:
-            self._notify(earlier_cut_event(self._inventory.log_dir, cut))
+            self._notify(_earlier_cut_event(self._inventory.log_dir, cut))
         return found
 
     def _offline(self, error: OSError) -> LogDirReport:
@@ -381,3 +376,32 @@ class LogDirRun:
         done = (result.report for result in self._queue.results.values())
         reports = [*refused_reports(self._inventory), *done, *others]
         return tuple(sorted(reports, key=lambda report: report.folder))
+
+
+def _refuse_lost(inventory: LogDirInventory, done: Collection[str]) -> None:
+    """Make sure that each partition has ended in a result: none may be missing from the report without a word.
+
+    Args:
+        done: the folders of those that have.
+
+    Raises:
+        OSError: one has not. The dir is not handed over then.
+    """
+    lost = [task.folder for task in inventory.tasks if task.folder not in done]
+    if lost:
+        others = f" ({len(lost) - 1} more as well)" if lost[1:] else ""
+        raise OSError(
+            f"{inventory.log_dir}/{lost[0]}: recovery ended without a result{others}, a defect of this program. "
+            "Remedy: run again, and report it"
+        )
+
+
+def _earlier_cut_event(log_dir: str, cut: EarlierCut) -> CutByEarlierRun:
+    """Return what observers are told of a cut that an earlier run has made and not told."""
+    return CutByEarlierRun(
+        log_dir=log_dir,
+        partition=cut.partition,
+        truncated_bytes=cut.truncated_bytes,
+        truncated_batches=cut.truncated_batches,
+        text=str(cut),
+    )

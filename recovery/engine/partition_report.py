@@ -1,11 +1,15 @@
-"""What a partition's recovery comes to, for the report."""
+"""How a partition ended: what the report says of it, and what observers are told."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 from recovery.engine.report import PartitionReport, Status
 from recovery.errors import PartitionRefusedError
-from recovery.load.model import PartitionOutcome, PartitionTask, RemovalKind
+from recovery.load.model import LogBounds, PartitionOutcome, PartitionTask, RemovalKind
+from recovery.logdir.inventory import LogDirInventory
 from recovery.plan.actions import PartitionPlan, RemoveFile, SaveFile, action_words
+from recovery.watch.events import PartitionFinished
 from segfmt.filenames import LOG_SUFFIX
 
 
@@ -71,4 +75,64 @@ def report_of_refused(
         reasons=tuple(map(str, refusal.problems)),
         problems=refusal.problems,
         duration_ms=duration_ms,
+    )
+
+
+def refused_reports(inventory: LogDirInventory) -> list[PartitionReport]:
+    """Return the reports of the folders that were refused before anything was read."""
+    return [
+        PartitionReport(
+            log_dir=inventory.log_dir,
+            folder=refused.folder,
+            status="refused",
+            reasons=tuple(map(str, refused.refusal.problems)),
+            problems=refused.refusal.problems,
+        )
+        for refused in inventory.refused
+    ]
+
+
+def failed_reports(
+    inventory: LogDirInventory, done: Collection[str], error: OSError
+) -> Iterator[PartitionReport]:
+    """Yield the reports of the partitions that are not in *done* when a log dir goes offline for *error*."""
+    for task in inventory.tasks:
+        if task.folder not in done:
+            yield PartitionReport(
+                log_dir=task.log_dir,
+                folder=task.folder,
+                topic=task.topic_partition.topic,
+                partition=task.topic_partition.partition,
+                status="failed",
+                reasons=(f"the log dir went offline: {error}",),
+            )
+
+
+def finished_event(
+    report: PartitionReport, bounds: LogBounds | None, *, thread_num: int, finished_count: int, log_count: int
+) -> PartitionFinished:
+    """Return what observers are told of a partition that is done.
+
+    Args:
+        bounds: None where it was refused.
+        thread_num: of the thread that owned it.
+        finished_count: of the dir's logs, this one included.
+        log_count: of all of them.
+    """
+    return PartitionFinished(
+        log_dir=report.log_dir,
+        partition=report.folder,
+        thread_num=thread_num,
+        status=report.status,
+        log_start_offset=max(report.log_start_offset, 0),
+        log_end_offset=max(report.log_end_offset, 0),
+        segment_count=report.segment_count,
+        truncated_bytes=report.truncated_bytes,
+        truncated_batches=report.truncated_batches,
+        duration_ms=report.duration_ms,
+        finished_count=finished_count,
+        log_count=log_count,
+        local_log_start_offset=bounds.local_log_start_offset if bounds is not None else None,
+        topic_id=bounds.topic_id if bounds is not None else None,
+        reason="; ".join(report.reasons) if report.status in ("refused", "failed") else "",
     )

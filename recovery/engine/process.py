@@ -20,7 +20,7 @@ from multiprocessing.connection import Pipe
 
 from recovery.engine.handoff import reported_marker
 from recovery.engine.job import LogDirJob
-from recovery.engine.log_dir_ends import failed_reports, refused_reports
+from recovery.engine.partition_report import failed_reports, refused_reports
 from recovery.engine.report import LogDirReport
 from recovery.engine.worker import NO_THREADS, STOP_SIGNALS, WorkerResult, WorkerTask
 from recovery.errors import WorkerError

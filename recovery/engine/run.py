@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from recovery.engine.cut_ledger import CutLedger, acknowledge
+from recovery.engine.cut_ledger import CutLedger, acknowledge, untold_in
 from recovery.engine.forecast import bytes_to_scan, segments_to_recover
+from recovery.engine.handoff import reported_marker
 from recovery.engine.job import LogDirJob
-from recovery.engine.log_dir_ends import log_count, offline_report
 from recovery.engine.options import RecoverOptions
 from recovery.engine.pool import Pool, wants_processes
 from recovery.engine.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
@@ -259,7 +259,7 @@ class Engine:
                 LogDirStarted(
                     log_dir=inventory.log_dir,
                     had_clean_shutdown=inventory.had_clean_shutdown,
-                    log_count=log_count(inventory),
+                    log_count=inventory.log_count,
                     segment_count=sum(segments_to_recover(task, journal) for task in inventory.tasks),
                     bytes_total=sum(bytes_to_scan(task, journal) for task in inventory.tasks),
                 )
@@ -367,6 +367,18 @@ class Engine:
         return pool.run_in_processes(jobs, descriptors)
 
     def _offline_reports(self) -> list[LogDirReport]:
+        """Return the reports of the log dirs that are left as they are."""
         return [
-            offline_report(one, repairs=self._repairs.get(path, ())) for path, one in self._offline.items()
+            LogDirReport(
+                log_dir=log_dir,
+                status="offline",
+                had_clean_shutdown=False,
+                marker=reported_marker(log_dir),
+                partitions=(),
+                error=str(offline.error),
+                problems=offline.problems,
+                actions=self._repairs.get(log_dir, ()),
+                earlier_cuts=untold_in(log_dir),
+            )
+            for log_dir, offline in self._offline.items()
         ]

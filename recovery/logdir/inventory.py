@@ -91,14 +91,9 @@ class LogDirInventory:
     notes: tuple[Problem, ...] = ()
 
     @property
-    def unflushed_segment_count(self) -> int:
-        """How many segments a recovery will most likely read."""
-        return sum(len(unflushed_segments(task)) for task in self.tasks)
-
-    @property
-    def unflushed_bytes(self) -> int:
-        """How many bytes these segments have."""
-        return sum(size for task in self.tasks for _, _, size in unflushed_segments(task))
+    def log_count(self) -> int:
+        """How many logs the dir holds, refused ones included."""
+        return len(self.tasks) + len(self.refused)
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:

@@ -25,8 +25,7 @@ from recovery.watch.events import (
 from recovery.watch.gauges import Gauges
 from recovery.watch.notifier import Notifier
 from recovery.watch.open import open_observers
-from recovery.watch.terminal import NOTICE_LIMIT, Terminal
-from recovery.watch.terminal_notices import notice_of
+from recovery.watch.terminal import NOTICE_LIMIT, Terminal, notice_of
 from recovery.watch.terminal_view import short_names, view
 from tests.recovery.runs import (
     A,
