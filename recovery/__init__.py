@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from recovery.check.api import verify as verify
     from recovery.check.options import VerifyOptions as VerifyOptions
-    from recovery.check.report import ScrubReport as ScrubReport
+    from recovery.check.report import VerifyReport as VerifyReport
     from recovery.engine.api import recover as recover
     from recovery.engine.options import RecoverOptions as RecoverOptions
     from recovery.engine.report import PartitionReport as PartitionReport
@@ -28,15 +28,15 @@ _PLACES = {
     "PartitionReport": "recovery.engine.report",
     "verify": "recovery.check.api",
     "VerifyOptions": "recovery.check.options",
-    "ScrubReport": "recovery.check.report",
+    "VerifyReport": "recovery.check.report",
 }
 
 __all__ = [
     "PartitionReport",
     "RecoverOptions",
     "RecoveryReport",
-    "ScrubReport",
     "VerifyOptions",
+    "VerifyReport",
     "recover",
     "verify",
 ]

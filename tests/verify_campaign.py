@@ -21,13 +21,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from recovery.check.report import ScrubReport
+from recovery.check.report import VerifyReport
 from segfmt import layout
 from segfmt.errors import FormatError
 from segfmt.record_batch import walk_batches
 from tests.mutilate import Victim, make_victim
 from tests.recovery.driving import recover
-from tests.recovery.scrubbing import lines_of, scrub
+from tests.recovery.verifying import lines_of, verified
 from tests.samples import SAMPLE_NAMES, Sample, unpack
 
 KINDS = {
@@ -102,7 +102,7 @@ class VerifyCampaign:
         return [
             line
             for sample, victim in self._victims
-            for line in lines_of(scrub(sample, [victim.log_dir], deep=True))
+            for line in lines_of(verified(sample, [victim.log_dir], deep=True))
         ]
 
     def run(self, seed: int, rows: dict[str, Row]) -> None:
@@ -117,8 +117,8 @@ class VerifyCampaign:
         times = path.stat()
         path.write_bytes(changed)
         try:
-            plain = scrub(sample, [victim.log_dir])
-            deep = scrub(sample, [victim.log_dir], deep=True)
+            plain = verified(sample, [victim.log_dir])
+            deep = verified(sample, [victim.log_dir], deep=True)
         finally:
             path.write_bytes(data)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -144,7 +144,7 @@ class VerifyCampaign:
                         yield sample, victim, path
 
 
-def is_found(report: ScrubReport) -> bool:
+def is_found(report: VerifyReport) -> bool:
     """Whether something is said of damage."""
     return bool(report.damaged or report.unchecked)
 

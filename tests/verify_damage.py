@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.check.finding import Finding
-from recovery.check.report import ScrubReport
+from recovery.check.report import VerifyReport
 from tests.damaged_partition import DamagedPartition
 from tests.mutilate import DAMAGES, FAMILIES, make_victim
 from tests.recovery.driving import recover
-from tests.recovery.scrubbing import scrub
+from tests.recovery.verifying import verified
 from tests.samples import SAMPLE_NAMES, Sample, tree_of, unpack
 from tests.verify_expectations import EXPECTED
 
@@ -100,7 +100,7 @@ class VerifyDamage:
         victim = make_victim(sample, folder, work / "d")
         before = tree_of(work)
         if folder not in self._known:
-            report = scrub(sample, [victim.log_dir], deep=True)
+            report = verified(sample, [victim.log_dir], deep=True)
             self._known[folder] = {_identity(one) for one in _placed(report, work)}
         words = DAMAGES[kind](victim, rng)
         if words is None:
@@ -135,7 +135,7 @@ class VerifyDamage:
     def _outcome(
         self, damaged: DamagedPartition, places: frozenset[str], source: Path, *, deep: bool
     ) -> tuple[str, tuple[str, ...]]:
-        report = scrub(damaged.sample, damaged.victim.log_dirs, deep=deep)
+        report = verified(damaged.sample, damaged.victim.log_dirs, deep=deep)
         new = [one for one in _placed(report, damaged.work) if _identity(one) not in self._known[source]]
         said = tuple(f"{path}: {one.severity}: {one.rule}: {one.detail}" for path, one in new)
         named = {path for path, one in new if one.severity != "note"}
@@ -152,7 +152,7 @@ def _logs(sample: Sample) -> Iterator[Path]:
                 yield folder
 
 
-def _placed(report: ScrubReport, work: Path) -> list[Placed]:
+def _placed(report: VerifyReport, work: Path) -> list[Placed]:
     return [(os.path.relpath(file.path, work), one) for file in report.files for one in file.findings]
 
 

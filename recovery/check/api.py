@@ -1,4 +1,4 @@
-"""`recovery.verify`: the scrub as a library call. It reads, and writes nothing, not even a lock file."""
+"""`recovery.verify`: as a library call. It reads, and writes nothing, not even a lock file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from recovery.broker.cluster_metadata import ClusterMetadata
 from recovery.broker.topic_configs import TopicConfigs, without_effect
 from recovery.check.options import VerifyOptions
-from recovery.check.report import ScrubReport
-from recovery.check.run import BrokerFacts, ScrubRun, TopicFacts
+from recovery.check.report import VerifyReport
+from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
 from recovery.logdir.dirs import BrokerDirs, find_broker_dirs, topics_in
 from recovery.logdir.metadata_files import find_metadata_folder, load_cluster_metadata
@@ -30,7 +30,7 @@ def verify(
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
     **changes: Any,  # noqa: ANN401 - the fields of VerifyOptions, whose types stand there alone
-) -> ScrubReport:
+) -> VerifyReport:
     """Check every file of log dirs, beside a live broker as well, and change nothing.
 
     Args:
@@ -50,7 +50,7 @@ def verify(
     options = replace(options or VerifyOptions(), **changes)
     options.refuse_wrong_numbers()
     dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
-    return ScrubRun(
+    return VerifyRun(
         dirs.log_dirs, options, _broker_facts(dirs, options), observers=observers, stop=stop
     ).run()
 

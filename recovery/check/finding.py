@@ -1,4 +1,4 @@
-"""What a scrub says of a file: findings with rule and position, one verdict a file. Values only."""
+"""What a verify says of a file: findings with rule and position, one verdict a file. Values only."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class _Aborts:
         return np.concatenate([np.empty(0, layout.ABORTED_TXN_DTYPE), *self.expected])
 
 
-class PartitionScrub:
+class PartitionCheck:
     """The checks of one partition.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a scrub has found: one verdict a file, a summary, the exit code, and the two ways to print them."""
+"""What a verify has found: one verdict a file, a summary, the exit code, and the two ways to print them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NOTES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirScrub:
+class LogDirVerdicts:
     """What was found in one log dir.
 
     Attributes:
@@ -54,7 +54,7 @@ class LogDirScrub:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScrubReport:
+class VerifyReport:
     """What `verify` has found.
 
     Attributes:
@@ -63,7 +63,7 @@ class ScrubReport:
         notes: what was assumed, ignored or missing in the whole run.
     """
 
-    log_dirs: tuple[LogDirScrub, ...]
+    log_dirs: tuple[LogDirVerdicts, ...]
     is_deep: bool
     duration_ms: int
     signal_number: int = 0

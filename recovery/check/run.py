@@ -1,4 +1,4 @@
-"""The run of a scrub: all partitions of all log dirs, their segments read by one pool of threads.
+"""The run of a verify: all partitions of all log dirs, their segments read by one pool of threads.
 
 Segments are handed out in the order of base offsets, partition by partition, the log dirs in turns; results are taken
 in the same order, so a large partition keeps all threads busy and memory holds a few results.
@@ -18,17 +18,17 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from recovery.check.checked_log_dir import CheckedLogDir, find_contradictions, kind_of, log_sizes
 from recovery.check.choice import PartitionChoice
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import LocalFolder, read_folder
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
 from recovery.check.options import VerifyOptions
-from recovery.check.partition import PartitionScrub
-from recovery.check.report import ScrubReport
-from recovery.check.scrubbed_dir import ScrubbedDir, find_contradictions, kind_of, log_sizes
+from recovery.check.partition import PartitionCheck
+from recovery.check.report import VerifyReport
 from recovery.check.second_look import Recheck
-from recovery.check.segment import scrub_segment
+from recovery.check.segment import check_segment
 from recovery.check.segment_files import FolderSegmentFiles
 from recovery.check.task import Reading, SegmentResult, SegmentTask
 from recovery.errors import InterruptedRecoveryError
@@ -68,7 +68,7 @@ _RESULTS_AHEAD = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What a scrub needs of a topic's settings.
+    """What a verify needs of a topic's settings.
 
     Attributes:
         is_contiguous: whether nothing is ever compacted away, as far as is known.
@@ -104,15 +104,15 @@ class BrokerFacts:
 class _Partition:
     """A partition in hand."""
 
-    owner: ScrubbedDir
+    owner: CheckedLogDir
     folder: PartitionFolder
-    scrub: PartitionScrub
+    check: PartitionCheck
     results: list[SegmentResult] = field(default_factory=list)
     failures: list[Finding] = field(default_factory=list)
 
 
-class ScrubRun:
-    """One scrub over log dirs.
+class VerifyRun:
+    """One verify over log dirs.
 
     Args:
         log_dirs: absolute paths.
@@ -139,9 +139,9 @@ class ScrubRun:
         self._stop = StopRequest() if stop is None else stop
         self._limit = limit or RateLimit(options.max_bytes_per_second, check=self._stop.check)
         self._one_at_a_time = threading.Lock()
-        self._dirs: list[ScrubbedDir] = []
+        self._dirs: list[CheckedLogDir] = []
 
-    def run(self) -> ScrubReport:
+    def run(self) -> VerifyReport:
         """Check everything and return what was found. Damage and unreadable files are values, not errors.
 
         Raises:
@@ -151,12 +151,12 @@ class ScrubRun:
         signal_number = 0
         try:
             self._start(start_kernels())
-            self._scrub_all()
+            self._check_all()
             for one in self._dirs:
                 self._finish_dir(one, started_s)
         except InterruptedRecoveryError as error:
             signal_number = error.signal_number
-        report = ScrubReport(
+        report = VerifyReport(
             log_dirs=tuple(one.report() for one in self._dirs),
             is_deep=self._options.deep,
             duration_ms=round((time.monotonic() - started_s) * 1000),
@@ -201,20 +201,20 @@ class ScrubRun:
                 )
             )
 
-    def _list(self, log_dir: str) -> ScrubbedDir:
+    def _list(self, log_dir: str) -> CheckedLogDir:
         try:
             is_live = is_locked(log_dir)
             files = read_log_dir(log_dir, take=self._limit.take)
         except OSError as error:
-            return ScrubbedDir(
+            return CheckedLogDir(
                 log_dir=log_dir, is_live=False, files=LogDirFiles(log_dir=log_dir), error=str(error)
             )
-        one = ScrubbedDir(log_dir=log_dir, is_live=is_live, files=files)
+        one = CheckedLogDir(log_dir=log_dir, is_live=is_live, files=files)
         one.partitions = [folder for folder in files.folders if self._choice(folder)]
         one.log_dir_findings = list(files.findings)
         return one
 
-    def facts(self, one: ScrubbedDir, folder: PartitionFolder) -> PartitionFacts:
+    def facts(self, one: CheckedLogDir, folder: PartitionFolder) -> PartitionFacts:
         """Return what is known of a partition."""
         topic = self._broker.topic_facts(folder.topic)
         was_cleaned = one.files.offset(CLEANER_OFFSET_CHECKPOINT, folder) is not None
@@ -240,13 +240,13 @@ class ScrubRun:
 
     # -- the work --------------------------------------------------------------------------------------------
 
-    def _scrub_all(self) -> None:
+    def _check_all(self) -> None:
         thread_count = self._broker.thread_count * max(1, len(self._dirs))
         in_hand: deque[tuple[_Partition, Future[SegmentResult | Finding] | None]] = deque()
-        pool = ThreadPool(thread_count, thread_name_prefix="log-scrub")
+        pool = ThreadPool(thread_count, thread_name_prefix="log-verify")
         try:
             for partition in self._partitions():
-                for task in partition.scrub.tasks():
+                for task in partition.check.tasks():
                     in_hand.append(
                         (partition, pool.submit(self._read, partition.owner, partition.folder, task))
                     )
@@ -269,7 +269,7 @@ class ScrubRun:
                         yield partition
             queues = [(one, folders) for one, folders in queues if folders]
 
-    def _open(self, one: ScrubbedDir, folder: PartitionFolder) -> _Partition | None:
+    def _open(self, one: CheckedLogDir, folder: PartitionFolder) -> _Partition | None:
         self._stop.check()
         facts = self.facts(one, folder)
         try:
@@ -283,7 +283,7 @@ class ScrubRun:
             if not (one.is_live and isinstance(error, FileNotFoundError)):
                 one.log_dir_findings.append(_unreadable(folder.name, error))
             return None
-        scrub = PartitionScrub(facts, files)
+        check = PartitionCheck(facts, files)
         sizes = [file.size_bytes for name, file in files.names.items() if file_kind(name) is FileKind.LOG]
         self._notify(
             PartitionStarted(
@@ -294,9 +294,11 @@ class ScrubRun:
                 recover_bytes=sum(sizes),
             )
         )
-        return _Partition(owner=one, folder=folder, scrub=scrub)
+        return _Partition(owner=one, folder=folder, check=check)
 
-    def _read(self, one: ScrubbedDir, folder: PartitionFolder, task: SegmentTask) -> SegmentResult | Finding:
+    def _read(
+        self, one: CheckedLogDir, folder: PartitionFolder, task: SegmentTask
+    ) -> SegmentResult | Finding:
         def on_bytes(count: int) -> None:
             self._stop.check()
             if count:
@@ -313,7 +315,7 @@ class ScrubRun:
         )
         files = FolderSegmentFiles(task.folder, drops_cache=self._options.drop_cache)
         try:
-            return scrub_segment(task, reading, files)
+            return check_segment(task, reading, files)
         except OSError as error:
             return _unreadable(task.log, error)
 
@@ -326,11 +328,11 @@ class ScrubRun:
             partition.failures.append(result)
             return
         partition.results.append(result)
-        partition.scrub.take(result)
+        partition.check.take(result)
 
     def _finish(self, partition: _Partition) -> None:
         one, folder = partition.owner, partition.folder
-        findings = [*partition.scrub.finish(), *partition.failures]
+        findings = [*partition.check.finish(), *partition.failures]
         if any(found.severity != "note" for found in findings) and (one.is_live or is_locked(one.log_dir)):
             one.is_live = True
             recheck = Recheck(
@@ -339,21 +341,21 @@ class ScrubRun:
                 stop=self._stop,
                 take=self._limit.take,
             )
-            findings = recheck.confirm(findings, partition.results, partition.scrub.files)
+            findings = recheck.confirm(findings, partition.results, partition.check.files)
         self._take_verdicts(partition, findings)
 
     # -- verdicts --------------------------------------------------------------------------------------------
 
     def _take_verdicts(self, partition: _Partition, findings: list[Finding]) -> None:
-        one, scrub = partition.owner, partition.scrub
+        one, check = partition.owner, partition.check
         of_dir = set(OFFSET_CHECKPOINTS)
         one.log_dir_findings += [found for found in findings if found.file in of_dir]
         by_file = findings_by_file(found for found in findings if found.file not in of_dir)
-        checked = scrub.checked_bytes
+        checked = check.checked_bytes
         for name in sorted({*checked, *by_file}):
             one.verdicts.append(
                 FileVerdict(
-                    path=os.path.join(scrub.facts.path, name),
+                    path=os.path.join(check.facts.path, name),
                     kind=kind_of(name),
                     checked_bytes=checked.get(name, 0),
                     findings=tuple(by_file.get(name, ())),
@@ -381,7 +383,7 @@ class ScrubRun:
             )
         )
 
-    def _finish_dir(self, one: ScrubbedDir, started_s: float) -> None:
+    def _finish_dir(self, one: CheckedLogDir, started_s: float) -> None:
         if one.error is None:
             duration_ms = round((time.monotonic() - started_s) * 1000)
             self._notify(LogDirFinished(log_dir=one.log_dir, duration_ms=duration_ms))

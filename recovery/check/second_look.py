@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles, LocalFolder, read_folder
-from recovery.check.partition import PartitionScrub
+from recovery.check.partition import PartitionCheck
 from recovery.check.task import Piece, SegmentResult, SegmentTask
 from recovery.load.model import FileStat
 from recovery.stop_request import StopRequest
@@ -88,12 +88,12 @@ class Recheck:
         before: FolderFiles,
         now: FolderFiles,
     ) -> tuple[list[Finding], list[SegmentResult]]:
-        scrub = PartitionScrub(self._facts, now)
+        check = PartitionCheck(self._facts, now)
         known = {result.task: result for result in results}
         suspects = self._suspects(findings, now)
         taken: list[SegmentResult] = []
         failures: list[Finding] = []
-        for task in scrub.tasks():
+        for task in check.tasks():
             old = known.get(task)
             is_same = _stamp(before, task.log) == _stamp(now, task.log)
             result: SegmentResult | Finding
@@ -105,9 +105,9 @@ class Recheck:
             if isinstance(result, Finding):
                 failures.append(result)
                 continue
-            scrub.take(result)
+            check.take(result)
             taken.append(result)
-        return [*scrub.finish(), *failures], taken
+        return [*check.finish(), *failures], taken
 
     def _suspects(self, findings: Iterable[Finding], files: FolderFiles) -> set[int]:
         """Return the segments from the snapshot before a finding up to it."""

@@ -41,16 +41,16 @@ LARGE_BATCH_BYTES = 64 << 20
 _SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
 
 
-def scrub_segment(task: SegmentTask, reading: Reading, files: SegmentFiles) -> SegmentResult:
+def check_segment(task: SegmentTask, reading: Reading, files: SegmentFiles) -> SegmentResult:
     """Read and check one segment, whose *files* are in a folder or in an archive.
 
     Raises:
         OSError: the log or an index cannot be opened. An error further on is a finding.
     """
-    return _SegmentScrub(task, reading, files).run()
+    return _SegmentCheck(task, reading, files).run()
 
 
-class _SegmentScrub:
+class _SegmentCheck:
     def __init__(self, task: SegmentTask, reading: Reading, files: SegmentFiles) -> None:
         self._task = task
         self._files = files

@@ -1,4 +1,4 @@
-"""How the scrub of a segment reads its files: from a folder here, from an archive elsewhere.
+"""How the check of a segment reads its files: from a folder here, from an archive elsewhere.
 
 Everything in a folder is read with `pread`: nothing that a live broker does to a file can end the process.
 """

@@ -1,4 +1,4 @@
-"""What the scrub of a segment is given and gives back. Values only."""
+"""What the check of a segment is given and gives back. Values only."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from recovery.errors import InterruptedRecoveryError
 
 if TYPE_CHECKING:
     from recovery.check.options import VerifyOptions
-    from recovery.check.report import ScrubReport
+    from recovery.check.report import VerifyReport
 
 _EPILOG = """\
 exit codes:
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def _verify(arguments: argparse.Namespace, signals: Signals) -> ScrubReport:
+def _verify(arguments: argparse.Namespace, signals: Signals) -> VerifyReport:
     from recovery.check.api import verify
     from recovery.stop_request import StopRequest
     from recovery.watch.open import open_observers

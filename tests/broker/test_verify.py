@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from recovery.check.api import verify
-from recovery.check.report import ScrubReport
+from recovery.check.report import VerifyReport
 from tests.kafka import Broker
-from tests.recovery.scrubbing import lines_of
+from tests.recovery.verifying import lines_of
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
@@ -39,7 +39,7 @@ MOST_LOOKS = 12
 RULES_OF_SEQUENCES = {"sequence-gap", "producer-epoch"}
 
 
-def rules_of_notes(report: ScrubReport) -> set[str]:
+def rules_of_notes(report: VerifyReport) -> set[str]:
     return {found.rule for file in report.files for found in file.findings if found.severity == "note"}
 
 
@@ -64,7 +64,7 @@ def start_load(broker: Broker, topic: str, *, codec: str = "none") -> subprocess
 
 def test_a_broker_under_load_has_no_damage(ram_path: Path) -> None:
     log_dirs = (ram_path / "d1", ram_path / "d2")
-    reports: list[ScrubReport] = []
+    reports: list[VerifyReport] = []
     with Broker(log_dirs, work_dir=ram_path / "work", properties=RESTLESS) as broker:
         broker.format()
         broker.start()

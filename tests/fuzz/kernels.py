@@ -19,7 +19,7 @@ from tests.fuzz.guard_pages import GuardedPages
 from tests.fuzz.records import BATCHES, MESSAGES
 from tests.fuzz.seal import seal_batches
 from tests.fuzz.targets import GOLDEN, Target
-from tests.native.log_scrub import assert_as_scrubbed
+from tests.native.log_verify import assert_as_verified
 
 LONGEST_BYTES = 8192
 _MOST_SLACK = 256
@@ -102,7 +102,7 @@ def _scan_of_batches(data: bytes) -> None:
 
 
 def _sound_logs(data: bytes) -> None:
-    """What the kernel calls sound the ordinary scrub finds nothing in, and every path says the same."""
+    """What the kernel calls sound the ordinary check finds nothing in, and every path says the same."""
     case = _case(Choices(data), is_sealed=True)
     base = max(0, case.options["base_offset"])
     following = min(base + 5, 2**63 - 1) if case.at_start else None
@@ -117,7 +117,7 @@ def _sound_logs(data: bytes) -> None:
     assert len({bool(one["is_sound"]) for one in found}) == 1
     if found[0]["is_sound"]:
         for one in found:
-            assert_as_scrubbed(one, (case.data, base, following))
+            assert_as_verified(one, (case.data, base, following))
 
 
 def _checksums(data: bytes) -> None:

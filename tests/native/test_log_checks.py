@@ -1,4 +1,4 @@
-"""In what the kernel calls sound the ordinary scrub finds nothing, and both count the same, whatever the bytes are."""
+"""In what the kernel calls sound the ordinary check finds nothing, and both count the same, whatever the bytes are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from native.log_checks import LOG_ROW_DTYPE, LogRows, check_logs
 from segfmt import layout
 from tests import builders
 from tests.builders import data_batch, marker_batch, message, recompute_crc, record_batch
-from tests.native.log_scrub import Log, assert_as_scrubbed, scrubbed
+from tests.native.log_verify import Log, assert_as_verified, checked_alone
 from tests.samples import SAMPLE_NAMES, TIERED_NAME, unpack
 
 _SLACK_BYTES = 256
@@ -34,11 +34,11 @@ def checked(logs: Sequence[Log], cpu_path: CpuPath) -> LogRows:
 
 
 def assert_agreement(logs: Sequence[Log], cpu_path: CpuPath) -> LogRows:
-    """Hold each log that is said to be sound against the ordinary scrub."""
+    """Hold each log that is said to be sound against the ordinary check."""
     rows = checked(logs, cpu_path)
     for row, log in zip(rows, logs, strict=True):
         if row["is_sound"]:
-            assert_as_scrubbed(row, log)
+            assert_as_verified(row, log)
     return rows
 
 
@@ -274,7 +274,7 @@ _BAD_FIELDS: dict[str, tuple[str, bytes]] = {
 def test_a_field_that_cannot_be_is_looked_at(name: str, cpu_path: CpuPath) -> None:
     rule, data = _BAD_FIELDS[name]
     assert not checked([(data, 40, None)], cpu_path)["is_sound"].any()
-    assert rule in [found.rule for found in scrubbed((data, 40, None)).findings]
+    assert rule in [found.rule for found in checked_alone((data, 40, None)).findings]
 
 
 def test_missing_offsets_count_only_where_nothing_is_compacted(cpu_path: CpuPath) -> None:
@@ -307,7 +307,7 @@ def test_a_producer_that_leaves_its_transaction_is_looked_at(cpu_path: CpuPath) 
     logs = [inside + outside, inside + other, inside + marker]
     rows = assert_agreement([(data, 0, None) for data in logs], cpu_path)
     assert rows["is_sound"].tolist() == [False, True, True]
-    assert [found.rule for found in scrubbed((logs[0], 0, None)).findings] == ["transaction-state"]
+    assert [found.rule for found in checked_alone((logs[0], 0, None)).findings] == ["transaction-state"]
 
 
 def test_nothing_is_read_outside_of_the_buffer() -> None:

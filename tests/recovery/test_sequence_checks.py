@@ -20,7 +20,7 @@ from segfmt.layout import BASE_SEQUENCE_POSITION, LOG_OVERHEAD_BYTES, PRODUCER_E
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.archive.goings import gone_through
 from tests.builders import BASE_TIMESTAMP_MS, data_batch, marker_batch
-from tests.recovery.scrubbing import held_lock, scrub
+from tests.recovery.verifying import held_lock, verified
 from tests.samples import SAMPLE_NAMES, unpack
 from tests.tiered_broker import TieredArchive
 
@@ -52,7 +52,7 @@ def said_of(log_dir: Path, **options: Any) -> list[Finding]:
 @pytest.mark.parametrize("name", SAMPLE_NAMES)
 def test_of_what_brokers_leave_nothing_is_said(name: str, tmp_path: Path) -> None:
     """Several epochs of a producer, aborted transactions, logs whose start was moved."""
-    report = scrub(unpack(name, tmp_path))
+    report = verified(unpack(name, tmp_path))
     assert [found for file in report.files for found in file.findings if found.rule in RULES] == []
 
 

@@ -16,7 +16,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredOb
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles
-from recovery.check.partition import PartitionScrub
+from recovery.check.partition import PartitionCheck
 from recovery.check.rules.indexes import check_transaction_index
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.model import FileStat
@@ -55,7 +55,7 @@ class Chain:
 
     def __init__(self, facts: PartitionFacts, files: FolderFiles, write: Write | None) -> None:
         self._files = files
-        self._scrub = PartitionScrub(facts, files)
+        self._check = PartitionCheck(facts, files)
         self._write = write
         self.end_offset: int | None = files.base_offsets[0] if files.base_offsets else None
 
@@ -64,18 +64,18 @@ class Chain:
         self.end_offset = scanned.end_offset
         if scanned.result is None:
             return
-        self._scrub.take(scanned.result)
+        self._check.take(scanned.result)
         if self._write is not None and scanned.end_offset is not None and scanned.result.task.has_indexes:
             self._rebuild(scanned, self._write)
 
     def finish(self) -> list[Finding]:
         """Return the findings of the chain as a whole."""
-        return self._scrub.finish()
+        return self._check.finish()
 
     @property
     def checked_bytes(self) -> dict[str, int]:
         """How much was looked at, by file name."""
-        return self._scrub.checked_bytes
+        return self._check.checked_bytes
 
     # -- rebuilding ------------------------------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Chain:
 
     def _txn_index(self, scanned: ScannedSegment) -> bytes | None:
         """Return the transaction index, None where it is right, or not all is known."""
-        expected = self._scrub.rebuilt_aborts()
+        expected = self._check.rebuilt_aborts()
         data = self._files.transaction_indexes.get(scanned.segment.base_offset)
         if expected is None or scanned.end_offset is None or (data is None and not len(expected)):
             return None
@@ -116,10 +116,10 @@ class Chain:
         """Return the snapshot at the segment's end, None where it is right, or not all is known."""
         assert scanned.end_offset is not None
         name = snapshot_name(scanned.end_offset)
-        wrong = {found.file for found in self._scrub.producer_findings}
+        wrong = {found.file for found in self._check.producer_findings}
         if scanned.end_offset in self._files.snapshots and name not in wrong:
             return None
-        return self._scrub.rebuilt_snapshot() or None
+        return self._check.rebuilt_snapshot() or None
 
 
 class FolderChain(Chain):
@@ -163,7 +163,7 @@ class TieredChain(Chain):
         if self._entries is not None:
             self._files.epochs = tuple(self._entries)
         # A broker that recovers a tiered log knows of producers what its local segments say, and no more.
-        self._scrub.forget_before(base)
+        self._check.forget_before(base)
         super().take(scanned)
         for offset in [one for one in self._files.snapshots if one < base]:
             del self._files.snapshots[offset]

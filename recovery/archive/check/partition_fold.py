@@ -15,9 +15,9 @@ from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.layouts.layout import Layout, part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import FolderFiles
-from recovery.check.scrubbed_dir import kind_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The map step over an archive: one segment, any order, any machine.
 
-The log and its indexes go through the scrub of the local engine. What tiered storage keeps beside each log, producers
+The log and its indexes go through the check that `verify` makes. What tiered storage keeps beside each log, producers
 and leader epochs at its end, is checked here alone; what follows from the segments before it is the fold's.
 """
 
@@ -18,7 +18,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredOb
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
 from recovery.check.rules.epochs import check_epochs
-from recovery.check.segment import scrub_segment
+from recovery.check.segment import check_segment
 from recovery.check.task import Reading
 from recovery.read.opened_log import OpenedLog
 from recovery.read.rate_limit import RateLimit
@@ -76,7 +76,7 @@ class SegmentMap:
             return scanned
         for kind, words in files.contradictions():
             _find(scanned, self._canonical(scanned, kind), "object-size", words)
-        self._scrub(work, files, scanned)
+        self._check(work, files, scanned)
         if self._layout.is_tiered and not self._is_logs_only:
             self._read_small(files, scanned)
         for source, remote in (("metadata", work.remote), ("manifest", files.described())):
@@ -107,7 +107,7 @@ class SegmentMap:
 
     # -- log and indexes -------------------------------------------------------------------------------------
 
-    def _scrub(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
+    def _check(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
         log = work.segment.parts.get(PartKind.LOG)
         if log is None:
             return
@@ -116,7 +116,7 @@ class SegmentMap:
         if self._is_logs_only:
             task = replace(task, has_indexes=False, expiration_ms=None)
         try:
-            result = scrub_segment(task, self._reading, _GuardedFiles(files, scanned))
+            result = check_segment(task, self._reading, _GuardedFiles(files, scanned))
         except MissingKeyError as error:
             _find(scanned, work.task.log, "missing-key", str(error), severity="unchecked")
             return

@@ -37,7 +37,7 @@ _INDEXES = {
     PartKind.LEADER_EPOCHS: AivenIndexKind.LEADER_EPOCH,
 }
 _CHUNKS_KEPT = 2
-"""Restored chunks in memory: a window of the scrub may lie over the end of one."""
+"""Restored chunks in memory: a window of a check may lie over the end of one."""
 
 
 class AivenLayout:

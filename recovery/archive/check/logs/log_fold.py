@@ -20,8 +20,8 @@ from recovery.archive.check.partition_fold import (
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding
-from recovery.check.scrubbed_dir import kind_of
 
 
 class LogFold:

@@ -1,7 +1,7 @@
 """The map step over logs alone: small ones together, many in one call of a kernel, and one row for all that are sound.
 
 The kernel says of a log that it is sound, or nothing. What it does not call sound, and what is large or stored in
-another form than the broker's, goes through the scrub of the local engine, which alone says what is wrong.
+another form than the broker's, goes through the check that `verify` makes, which alone says what is wrong.
 """
 
 from __future__ import annotations

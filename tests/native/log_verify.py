@@ -1,4 +1,4 @@
-"""A log in memory before the ordinary scrub: what the kernel that calls logs sound is held against."""
+"""A log in memory before the ordinary check: what the kernel that calls logs sound is held against."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from recovery.check.segment import scrub_segment
+from recovery.check.segment import check_segment
 from recovery.check.task import Reading, SegmentResult, SegmentTask
 from recovery.read.rate_limit import RateLimit
 from segfmt.filenames import log_name
@@ -29,18 +29,18 @@ class BytesLog(MemoryLog):
         raise FileNotFoundError(name)
 
 
-def scrubbed(log: Log) -> SegmentResult:
-    """What the ordinary scrub says of the log alone."""
+def checked_alone(log: Log) -> SegmentResult:
+    """What the ordinary check says of the log alone."""
     data, base, following = log
     task = SegmentTask(
         folder="", base_offset=base, log=log_name(base), next_base_offset=following, has_indexes=False
     )
-    return scrub_segment(task, _READING, BytesLog(data))
+    return check_segment(task, _READING, BytesLog(data))
 
 
-def assert_as_scrubbed(row: np.void, log: Log) -> None:
-    """Hold a LOG_ROW_DTYPE, which is said to be sound, against the ordinary scrub."""
-    result = scrubbed(log)
+def assert_as_verified(row: np.void, log: Log) -> None:
+    """Hold a LOG_ROW_DTYPE, which is said to be sound, against the ordinary check."""
+    result = checked_alone(log)
     assert result.findings == [], log
     assert result.is_whole
     assert row["has_compacted"] or not result.gaps, log

@@ -1,4 +1,4 @@
-"""One log dir in the hands of a scrub: what was found so far, and its part of the report."""
+"""One log dir under a verify: what was found so far, and its part of the report."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.log_dir_files import LogDirFiles
-from recovery.check.report import LogDirScrub
+from recovery.check.report import LogDirVerdicts
 from recovery.logdir.identity import contradictions
 from segfmt.filenames import SNAPSHOT_SUFFIX, FileKind, PartitionFolder, file_kind
 
 
 @dataclass(slots=True, kw_only=True)
-class ScrubbedDir:
+class CheckedLogDir:
     """A log dir in hand."""
 
     log_dir: str
@@ -28,7 +28,7 @@ class ScrubbedDir:
     error: str | None = None
     partitions: list[PartitionFolder] = field(default_factory=list)
 
-    def report(self) -> LogDirScrub:
+    def report(self) -> LogDirVerdicts:
         """Return what was found in the dir."""
         by_file = findings_by_file(self.log_dir_findings)
         own = [
@@ -40,7 +40,7 @@ class ScrubbedDir:
             )
             for name in sorted({*self.files.sizes, *by_file})
         ]
-        return LogDirScrub(
+        return LogDirVerdicts(
             log_dir=self.log_dir,
             is_live=self.is_live,
             had_clean_shutdown=self.files.had_clean_shutdown,
@@ -53,7 +53,7 @@ class ScrubbedDir:
         )
 
 
-def find_contradictions(dirs: Sequence[ScrubbedDir], *, node_id: int | None) -> None:
+def find_contradictions(dirs: Sequence[CheckedLogDir], *, node_id: int | None) -> None:
     """Find what log dirs contradict each other in: the cluster, the node, their ids, a partition in two places.
 
     Args:

@@ -13,7 +13,7 @@ import recovery.check.segment_files
 from recovery.check.api import verify
 from recovery.check.finding import REMEDIES
 from recovery.check.options import VerifyOptions
-from recovery.check.run import BrokerFacts, ScrubRun, TopicFacts
+from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
@@ -24,7 +24,7 @@ from segfmt.record import Record, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch, walk_batches
 from tests.mutilate import Victim, make_victim
 from tests.recovery.driving import footprint, recover
-from tests.recovery.scrubbing import damage_of, held_lock, lines_of, rules_of, scrub
+from tests.recovery.verifying import damage_of, held_lock, lines_of, rules_of, verified
 from tests.samples import SAMPLE_NAMES, Sample, unpack
 
 
@@ -63,7 +63,7 @@ class TestHealthyLogs:
     @pytest.mark.parametrize("name", SAMPLE_NAMES)
     def test_what_a_broker_leaves_is_sound(self, samples: dict[str, Sample], name: str) -> None:
         before = footprint(samples[name].root)
-        report = scrub(samples[name], deep=True)
+        report = verified(samples[name], deep=True)
         flushed = [found for found in damage_of(report) if found.is_flushed]
         assert flushed == [], lines_of(report)
         assert report.unchecked == []
@@ -74,7 +74,7 @@ class TestHealthyLogs:
     def test_what_a_recovery_leaves_is_sound(self, tmp_path: Path, name: str, handoff: str) -> None:
         sample = unpack(name, tmp_path)
         recover(sample, handoff=handoff)
-        report = scrub(sample, deep=True)
+        report = verified(sample, deep=True)
         assert report.exit_code == 0, lines_of(report)
         assert not any(path.name == ".lock" for path in sample.root.rglob("*"))
 
@@ -86,7 +86,7 @@ class TestHealthyLogs:
         made = victim_of(sample, "tiny-batches-0", tmp_path / "d")
         (made.log_dir / "log-start-offset-checkpoint").write_text("0\n1\ntiny-batches 0 2252\n")
         recover(sample, [made.log_dir])
-        report = scrub(sample, [made.log_dir])
+        report = verified(sample, [made.log_dir])
         assert report.exit_code == 0, lines_of(report)
 
 
@@ -96,7 +96,7 @@ class TestRules:
     ) -> None:
         sample, damaged = victim
         tear(damaged.logs()[-1])
-        report = scrub(sample, [damaged.log_dir])
+        report = verified(sample, [damaged.log_dir])
         found = damage_of(report)
         assert [(one.rule, one.is_flushed) for one in found] == [("unclean-tail", False)], lines_of(report)
         assert report.exit_code == 2
@@ -105,7 +105,7 @@ class TestRules:
         sample, damaged = victim
         (damaged.log_dir / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":7}')
         position = tear(damaged.logs()[-1])
-        found = damage_of(scrub(sample, [damaged.log_dir]))
+        found = damage_of(verified(sample, [damaged.log_dir]))
         assert [one.rule for one in found if one.file.endswith(".log")] == ["lying-marker"]
         assert next(one for one in found if one.rule == "lying-marker").position == position
         assert "--force" in REMEDIES["lying-marker"]
@@ -116,14 +116,14 @@ class TestRules:
         (damaged.log_dir / ".kafka_cleanshutdown").touch()
         with damaged.logs()[-1].open("ab") as log:
             log.write(bytes(count))
-        assert "lying-marker" in rules_of(scrub(sample, [damaged.log_dir]))
+        assert "lying-marker" in rules_of(verified(sample, [damaged.log_dir]))
 
     def test_a_flipped_bit_in_a_flushed_segment_is_rot(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         log = damaged.flushed()[0]
         batch = list(walk_batches(log.read_bytes()))[1]
         flip(log, batch.position + 70)
-        found = damage_of(scrub(sample, [damaged.log_dir]))
+        found = damage_of(verified(sample, [damaged.log_dir]))
         assert [(one.rule, one.position, one.is_flushed) for one in found] == [
             ("checksum", batch.position, True)
         ]
@@ -141,7 +141,7 @@ class TestRules:
             16: {"magic", "checksum"},
         }.items():
             flip(log, batch.position + offset, bit=2)
-            report = scrub(sample, [damaged.log_dir])
+            report = verified(sample, [damaged.log_dir])
             assert rules_of(report) & rules, (offset, lines_of(report))
             log.write_bytes(data)
 
@@ -151,7 +151,7 @@ class TestRules:
         batches = list(walk_batches(log.read_bytes()))
         for batch in (batches[1], batches[-1]):
             flip(log, batch.position + 65)
-        found = damage_of(scrub(sample, [damaged.log_dir]))
+        found = damage_of(verified(sample, [damaged.log_dir]))
         assert [one.position for one in found] == [batches[1].position, batches[-1].position]
 
     def test_batches_behind_a_control_batch_are_checked(
@@ -166,7 +166,7 @@ class TestRules:
         assert len(batches) > 10
         for batch in batches:
             flip(log, batch.position + 22, bit=7)
-            assert rules_of(scrub(sample, [made.log_dir])) == {"checksum"}, batch
+            assert rules_of(verified(sample, [made.log_dir])) == {"checksum"}, batch
             log.write_bytes(data)
 
     def test_a_snapshot_of_the_metadata_log(self, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ class TestRules:
         )
         last = list(walk_batches(snapshot.read_bytes()))[-1]
         flip(snapshot, last.position + 30)
-        found = damage_of(scrub(sample))
+        found = damage_of(verified(sample))
         assert [(one.file, one.rule, one.position) for one in found] == [
             (snapshot.name, "checksum", last.position)
         ]
@@ -189,7 +189,7 @@ class TestRules:
         entries = np.fromfile(index, OFFSET_INDEX_DTYPE)
         entries["position"][-1] += 1
         entries.tofile(index)
-        found = damage_of(scrub(sample, [damaged.log_dir]))
+        found = damage_of(verified(sample, [damaged.log_dir]))
         assert [(one.file, one.rule) for one in found] == [(index.name, "index-entry")]
         assert found[0].position == index.stat().st_size - OFFSET_INDEX_DTYPE.itemsize
 
@@ -198,16 +198,16 @@ class TestRules:
         gone = damaged.flushed()[1]
         for suffix in (".log", ".index", ".timeindex", ".snapshot"):
             gone.with_suffix(suffix).unlink(missing_ok=True)
-        assert rules_of(scrub(sample, [damaged.log_dir])) == {"offset-gap"}
+        assert rules_of(verified(sample, [damaged.log_dir])) == {"offset-gap"}
         compacted = {**sample.topic_configs, "codec-none": {"cleanup.policy": "compact"}}
         assert verify([str(damaged.log_dir)], topic_configs=compacted, now_ms=sample.now_ms).exit_code == 0
 
     def test_a_topic_id_that_the_cluster_does_not_know(self, tmp_path: Path) -> None:
         sample = unpack("intact", tmp_path)
-        assert scrub(sample).exit_code == 0
+        assert verified(sample).exit_code == 0
         path = next(sample.log_dirs[0].glob("[!_]*-0/partition.metadata"))
         path.write_text("version: 0\ntopic_id: Ql39DSphRbO0LGsT-wh4cQ")
-        found = damage_of(scrub(sample))
+        found = damage_of(verified(sample))
         assert [(one.file, one.rule) for one in found] == [("partition.metadata", "topic-id")]
         assert "metadata log says" in found[0].detail
 
@@ -219,19 +219,19 @@ class TestRules:
         folder = next(path for path in first.iterdir() if path.is_dir() and not path.name.startswith("__"))
         shutil.copytree(folder, second / folder.name)
         (second / "lost+found").mkdir()
-        rules = rules_of(scrub(sample))
+        rules = rules_of(verified(sample))
         assert rules == {"another-node", "duplicate-partition", "foreign-folder"}
 
     def test_another_node_and_a_copy(self, tmp_path: Path) -> None:
         sample = unpack("stopped", tmp_path)
         first, second = sample.log_dirs
-        assert damage_of(scrub(sample)) == []
+        assert damage_of(verified(sample)) == []
         config = {**sample.properties, "node.id": "77"}
         found = damage_of(verify(None, config=config, topic_configs=sample.topic_configs))
         assert [(one.file, one.rule) for one in found] == [("meta.properties", "another-node")] * 2
         assert "the configuration says 77" in found[0].detail
         shutil.copy(first / "meta.properties", second)
-        found = damage_of(scrub(sample))
+        found = damage_of(verified(sample))
         assert [(one.file, one.rule) for one in found] == [("meta.properties", "another-node")] * 2
         assert "directory.id is also that of" in found[0].detail
 
@@ -250,7 +250,7 @@ class TestRules:
         os.symlink("nowhere", damaged.log_dir / "gone")
         os.mkfifo(damaged.log_dir / "cleaner-offset-checkpoint")
         os.symlink("nowhere", damaged.log_dir / "replication-offset-checkpoint")
-        report = scrub(sample, [damaged.log_dir])
+        report = verified(sample, [damaged.log_dir])
         found = {one.file: one.detail for one in damage_of(report) if one.rule == "file-type"}
         assert found == {
             log.name: "a link, through which a broker writes outside of the log dir",
@@ -286,24 +286,24 @@ class TestRules:
     def test_names_of_folders(self, victim: tuple[Sample, Victim], name: str, words: str | None) -> None:
         sample, damaged = victim
         (damaged.log_dir / name).mkdir()
-        found = [one.detail for one in damage_of(scrub(sample, [damaged.log_dir])) if one.file == name]
+        found = [one.detail for one in damage_of(verified(sample, [damaged.log_dir])) if one.file == name]
         assert [words in detail for detail in found if words] == ([True] if words else [])
 
     def test_a_folder_without_segments(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         for path in damaged.folder.glob("0*"):
             path.unlink()
-        assert "no-segment" in rules_of(scrub(sample, [damaged.log_dir]))
+        assert "no-segment" in rules_of(verified(sample, [damaged.log_dir]))
 
     def test_no_snapshot_at_all(self, samples: dict[str, Sample], tmp_path: Path) -> None:
         """Not shut down cleanly: a log of one segment may have none yet, one of several has them."""
         sample = samples["crashed"]
         for name, rules in {"tiered-0": {"missing-snapshot"}, "shapes-0": set()}.items():
             made = victim_of(sample, name, tmp_path / name)
-            assert rules_of(scrub(sample, [made.log_dir])) == set()
+            assert rules_of(verified(sample, [made.log_dir])) == set()
             for path in made.folder.glob("*.snapshot"):
                 path.unlink()
-            assert rules_of(scrub(sample, [made.log_dir])) == rules
+            assert rules_of(verified(sample, [made.log_dir])) == rules
 
     def test_a_log_that_ends_too_early(self, victim: tuple[Sample, Victim]) -> None:
         """Nothing is torn: only the recovery point, the snapshot and the indexes know of the batches that are gone."""
@@ -312,7 +312,7 @@ class TestRules:
         log = damaged.logs()[-1]
         for batch in list(walk_batches(log.read_bytes()))[-1::-3]:
             os.truncate(log, batch.position)
-            found = [one for one in damage_of(scrub(sample, [damaged.log_dir])) if one.file == log.name]
+            found = [one for one in damage_of(verified(sample, [damaged.log_dir])) if one.file == log.name]
             assert [(one.rule, one.position) for one in found] == [("cut-end", batch.position)]
 
     def test_a_log_that_goes_on_behind_a_clean_shutdown(self, victim: tuple[Sample, Victim]) -> None:
@@ -322,14 +322,14 @@ class TestRules:
         data = log.read_bytes()
         last = list(walk_batches(data))[-1]
         flip(log, last.position + 6, bit=3)
-        report = scrub(sample, [damaged.log_dir])
+        report = verified(sample, [damaged.log_dir])
         assert {(one.file, one.rule) for one in damage_of(report)} >= {(log.name, "late-end")}
         log.write_bytes(data)
         stray = damaged.folder.with_name(f"{damaged.folder.name}.{'0123456789abcdef' * 2}-stray")
         shutil.copytree(damaged.folder, stray)
         for path in (*stray.glob(f"{damaged.logs()[-1].stem}.*"), max(stray.glob("*.snapshot"))):
             path.unlink(missing_ok=True)
-        found = damage_of(scrub(sample, [damaged.log_dir]))
+        found = damage_of(verified(sample, [damaged.log_dir]))
         assert found == [], "the checkpoint's line is that of the log that has the name now"
 
     def test_an_active_index_that_is_not_mapped(self, victim: tuple[Sample, Victim]) -> None:
@@ -337,12 +337,12 @@ class TestRules:
         recover(sample, [damaged.log_dir])
         index = damaged.logs()[-1].with_suffix(".index")
         os.truncate(index, int(sample.properties["log.index.size.max.bytes"]) // 8 * 8)
-        assert rules_of(scrub(sample, [damaged.log_dir])) == set()
+        assert rules_of(verified(sample, [damaged.log_dir])) == set()
         os.truncate(index, index.stat().st_size + 8)
-        found = damage_of(scrub(sample, [damaged.log_dir]))
+        found = damage_of(verified(sample, [damaged.log_dir]))
         assert [(one.file, one.rule) for one in found] == [(index.name, "index-size")]
         (damaged.log_dir / ".kafka_cleanshutdown").unlink()
-        assert rules_of(scrub(sample, [damaged.log_dir])) == set(), "a recovery makes it anew"
+        assert rules_of(verified(sample, [damaged.log_dir])) == set(), "a recovery makes it anew"
 
     def test_the_dirs_are_those_of_a_broker(self, tmp_path: Path) -> None:
         """As `recover` reads them, but that a dir which no broker has opened is looked into, and called damaged."""
@@ -360,10 +360,10 @@ class TestRules:
         assert rules_of(verify([str(tmp_path / "d")])) == {"meta-properties"}
 
     def test_filters(self, samples: dict[str, Sample]) -> None:
-        report = scrub(samples["stopped"], topics=["deleted-records"])
+        report = verified(samples["stopped"], topics=["deleted-records"])
         folders = {Path(file.path).parent.name for file in report.files} - {"d1", "d2"}
         assert folders == {"deleted-records-0"}
-        report = scrub(samples["stopped"], topics=["empty"], partitions=["deleted-records-0"])
+        report = verified(samples["stopped"], topics=["empty"], partitions=["deleted-records-0"])
         assert sum(one.partition_count for one in report.log_dirs) == 2
 
 
@@ -411,8 +411,8 @@ class TestRecords:
         ):
             before = damaged.logs()[-1].read_bytes()
             self.write(damaged, encode_record_batch(header, records))
-            assert damage_of(scrub(sample, [damaged.log_dir])) == []
-            assert rules_of(scrub(sample, [damaged.log_dir], deep=True)) == {"record"}
+            assert damage_of(verified(sample, [damaged.log_dir])) == []
+            assert rules_of(verified(sample, [damaged.log_dir], deep=True)) == {"record"}
             damaged.logs()[-1].write_bytes(before)
 
     def test_offsets_that_are_missing_before_a_message_set(
@@ -427,10 +427,10 @@ class TestRecords:
         gone = list(walk_batches(data))[1]
         for path in (log.with_suffix(".index"), log.with_suffix(".timeindex")):
             path.write_bytes(b"")
-        assert rules_of(scrub(sample, [made.log_dir], deep=True)) == set()
+        assert rules_of(verified(sample, [made.log_dir], deep=True)) == set()
         log.write_bytes(data[: gone.position] + data[gone.position + gone.size_bytes :])
-        assert rules_of(scrub(sample, [made.log_dir])) == set()
-        found = damage_of(scrub(sample, [made.log_dir], deep=True))
+        assert rules_of(verified(sample, [made.log_dir])) == set()
+        found = damage_of(verified(sample, [made.log_dir], deep=True))
         assert [(one.file, one.rule, one.position) for one in found] == [
             (log.name, "offset-gap", gone.position)
         ]
@@ -440,7 +440,7 @@ class TestRecords:
         header = self.header(damaged)
         late = self.records(header, timestamp_ms=header.max_timestamp_ms + 1)
         self.write(damaged, encode_record_batch(header, late))
-        assert rules_of(scrub(sample, [damaged.log_dir], deep=True)) == {"record"}
+        assert rules_of(verified(sample, [damaged.log_dir], deep=True)) == {"record"}
 
     @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
     def test_a_stream_that_does_not_open(self, victim: tuple[Sample, Victim], codec: Codec) -> None:
@@ -448,10 +448,10 @@ class TestRecords:
         header = self.header(damaged, attributes=int(codec))
         good = compress(codec, self.records(header))
         self.write(damaged, encode_record_batch(header, good))
-        assert damage_of(scrub(sample, [damaged.log_dir], deep=True)) == []
+        assert damage_of(verified(sample, [damaged.log_dir], deep=True)) == []
         header = self.header(damaged, attributes=int(codec))
         self.write(damaged, encode_record_batch(header, good[: len(good) // 2]))
-        assert rules_of(scrub(sample, [damaged.log_dir], deep=True)) == {"compression"}
+        assert rules_of(verified(sample, [damaged.log_dir], deep=True)) == {"compression"}
 
     @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
     def test_a_bomb_is_not_opened(self, victim: tuple[Sample, Victim], codec: Codec) -> None:
@@ -459,7 +459,7 @@ class TestRecords:
         header = self.header(damaged, attributes=int(codec))
         bomb = compress(codec, bytes(40 << 20))
         self.write(damaged, encode_record_batch(header, bomb))
-        report = scrub(sample, [damaged.log_dir], deep=True)
+        report = verified(sample, [damaged.log_dir], deep=True)
         unchecked = [found for file in report.unchecked for found in file.findings]
         assert [found.rule for found in unchecked] == ["too-large"], lines_of(report)
         assert report.exit_code == 4
@@ -471,7 +471,7 @@ class TestRecords:
         bomb = compress(codec, bytes(20 << 20), magic=1)
         message = Message(offset=offset, magic=1, attributes=int(codec), timestamp_ms=5, key=None, value=bomb)
         self.write(damaged, encode_message(message))
-        report = scrub(sample, [damaged.log_dir], deep=True)
+        report = verified(sample, [damaged.log_dir], deep=True)
         assert [found.rule for file in report.unchecked for found in file.findings] == ["too-large"]
 
 
@@ -482,7 +482,7 @@ class TestLiveBroker:
         (damaged.folder / "00000000000000000000.log.deleted").write_bytes(b"x")
         (damaged.folder / "00000000000000000000.log.cleaned").write_bytes(b"x")
         with held_lock(damaged.log_dir):
-            report = scrub(sample, [damaged.log_dir])
+            report = verified(sample, [damaged.log_dir])
         assert report.log_dirs[0].is_live
         assert report.exit_code == 0, lines_of(report)
         assert [found for file in report.files for found in file.findings] == []
@@ -492,7 +492,7 @@ class TestLiveBroker:
         log = damaged.logs()[-2]
         flip(log, log.stat().st_size // 2)
         with held_lock(damaged.log_dir):
-            assert damage_of(scrub(sample, [damaged.log_dir])) != []
+            assert damage_of(verified(sample, [damaged.log_dir])) != []
 
     def test_a_segment_that_goes_meanwhile_is_no_damage(
         self, victim: tuple[Sample, Victim], monkeypatch: pytest.MonkeyPatch
@@ -501,7 +501,7 @@ class TestLiveBroker:
         sample, damaged = victim
         import recovery.check.run
 
-        real = recovery.check.run.scrub_segment
+        real = recovery.check.run.check_segment
 
         def remove_first(*arguments: object) -> object:
             first = damaged.logs()[0]
@@ -510,16 +510,16 @@ class TestLiveBroker:
                     first.with_suffix(suffix).unlink(missing_ok=True)
             return real(*arguments)
 
-        monkeypatch.setattr(recovery.check.run, "scrub_segment", remove_first)
+        monkeypatch.setattr(recovery.check.run, "check_segment", remove_first)
         assert damaged.logs()[0].name == f"{0:020d}.log"
         with held_lock(damaged.log_dir):
-            report = scrub(sample, [damaged.log_dir])
+            report = verified(sample, [damaged.log_dir])
         assert report.exit_code == 0, lines_of(report)
 
     def test_a_lock_file_that_nobody_holds_is_no_broker(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
         (damaged.log_dir / ".lock").touch()
-        assert not scrub(sample, [damaged.log_dir]).log_dirs[0].is_live
+        assert not verified(sample, [damaged.log_dir]).log_dirs[0].is_live
 
 
 class TestReading:
@@ -537,7 +537,7 @@ class TestReading:
             return real(descriptor, buffers, position)
 
         monkeypatch.setattr(recovery.check.segment_files.os, "preadv", preadv)
-        report = scrub(sample, [damaged.log_dir])
+        report = verified(sample, [damaged.log_dir])
         (unchecked,) = report.unchecked
         assert Path(unchecked.path).name == bad.name
         assert (str(error) or "too little memory") in unchecked.findings[0].detail
@@ -546,7 +546,7 @@ class TestReading:
 
     def test_threads_do_not_matter(self, samples: dict[str, Sample]) -> None:
         def words(threads: int) -> list[object]:
-            report = scrub(samples["crashed"], threads=threads)
+            report = verified(samples["crashed"], threads=threads)
             return [file.to_json() for file in report.files]
 
         assert words(1) == words(4)
@@ -554,7 +554,7 @@ class TestReading:
     def test_a_stop_ends_it(self, samples: dict[str, Sample]) -> None:
         stop = StopRequest()
         stop.request(15)
-        report = scrub(samples["crashed"], stop=stop)
+        report = verified(samples["crashed"], stop=stop)
         assert report.exit_code == 143
 
 
@@ -573,7 +573,7 @@ class TestRateLimit:
         log_dirs = [str(log_dir) for log_dir in samples["stopped"].log_dirs]
         limit = RateLimit(100_000, clock=clock, sleep=clock.sleep)
         broker = BrokerFacts(topic_facts=lambda _: TopicFacts(), thread_count=4)
-        report = ScrubRun(log_dirs, VerifyOptions(), broker, limit=limit).run()
+        report = VerifyRun(log_dirs, VerifyOptions(), broker, limit=limit).run()
         assert report.checked_bytes > 100_000
         limit.take(1)
         assert clock() >= report.checked_bytes / 100_000 - 1e-6

@@ -12,7 +12,7 @@ from typing import Any
 
 from recovery.check.api import verify
 from recovery.check.finding import Finding
-from recovery.check.report import ScrubReport
+from recovery.check.report import VerifyReport
 from tests.samples import Sample
 
 _HOLDER = """
@@ -24,7 +24,7 @@ with open(sys.argv[1], "w") as file:
 """
 
 
-def scrub(sample: Sample, log_dirs: Iterable[Path] | None = None, **options: Any) -> ScrubReport:
+def verified(sample: Sample, log_dirs: Iterable[Path] | None = None, **options: Any) -> VerifyReport:
     """Verify *log_dirs* (all of the sample's unless given) with the sample's settings."""
     properties = {key: text for key, text in sample.properties.items() if "log.dir" not in key}
     dirs = sample.log_dirs if log_dirs is None else log_dirs
@@ -43,17 +43,17 @@ def scrub(sample: Sample, log_dirs: Iterable[Path] | None = None, **options: Any
     )
 
 
-def damage_of(report: ScrubReport) -> list[Finding]:
+def damage_of(report: VerifyReport) -> list[Finding]:
     """All findings of damage."""
     return [found for file in report.files for found in file.findings if found.severity == "damage"]
 
 
-def rules_of(report: ScrubReport) -> set[str]:
+def rules_of(report: VerifyReport) -> set[str]:
     """The rules of all findings of damage."""
     return {found.rule for found in damage_of(report)}
 
 
-def lines_of(report: ScrubReport) -> list[str]:
+def lines_of(report: VerifyReport) -> list[str]:
     """What the report says of damage and of files that could not be read, for messages."""
     return [line for file in report.files for line in file.lines() if not line.startswith("note")]
 
