@@ -16,12 +16,12 @@ from functools import partial
 from recovery.engine.cut_ledger import CutLedger, acknowledge, untold_in
 from recovery.engine.forecast import bytes_to_scan, segments_to_recover
 from recovery.engine.handoff import reported_marker
+from recovery.engine.inventories import list_log_dirs
 from recovery.engine.job import LogDirJob
 from recovery.engine.options import RecoverOptions
 from recovery.engine.pool import Pool, wants_processes
 from recovery.engine.report import EXIT_ERROR, EarlierCut, LogDirReport, RecoveryReport
 from recovery.engine.resume import RunJournal
-from recovery.engine.survey import survey_log_dirs
 from recovery.errors import LogDirLockedError, LogDirOfflineError, RecoveryError, UnsafeError
 from recovery.load.model import LogSettings
 from recovery.logdir.inventory import LogDirInventory, list_log_dir
@@ -226,7 +226,7 @@ class Engine:
             with suppress(OSError):  # it goes offline for that
                 for move in CutLedger(log_dir).moves():
                     self._note(log_dir, str(move))
-        survey = survey_log_dirs(
+        listed = list_log_dirs(
             [log_dir for log_dir in self._log_dirs if log_dir not in self._offline],
             partial(
                 list_log_dir,
@@ -241,17 +241,17 @@ class Engine:
             before_repair=self._check_configuration,
             dry_run=self._options.dry_run,
         )
-        self._repairs = survey.repairs
-        for log_dir, lines in survey.repairs.items():
+        self._repairs = listed.repairs
+        for log_dir, lines in listed.repairs.items():
             for line in lines:
                 self._notify(Remark(text=line, level="warning", log_dir=log_dir))
-        for log_dir, error in survey.offline.items():
+        for log_dir, error in listed.offline.items():
             self._note_offline(log_dir, error)
         # All of them before the first journal goes: where one is refused, nothing is changed.
-        for inventory in survey.inventories:
+        for inventory in listed.ready:
             with suppress(OSError):  # it goes offline below
                 self._check_configuration(inventory)
-        ready = (self._ready(inventory) for inventory in survey.inventories)
+        ready = (self._ready(inventory) for inventory in listed.ready)
         inventories = [inventory for inventory in ready if inventory is not None]
         for inventory in inventories:
             journal = self._journals[inventory.log_dir]

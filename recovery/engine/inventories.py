@@ -23,21 +23,21 @@ Listing = Callable[..., LogDirInventory]
 
 
 @dataclass(slots=True, kw_only=True)
-class Survey:
+class Inventories:
     """What lies in the log dirs.
 
     Attributes:
-        inventories: of the dirs that can be worked on.
+        ready: of the dirs that can be worked on.
         offline: why the others cannot be.
         repairs: what was moved away, or would be, in words, by log dir.
     """
 
-    inventories: list[LogDirInventory] = field(default_factory=list)
+    ready: list[LogDirInventory] = field(default_factory=list)
     offline: dict[str, LogDirOfflineError] = field(default_factory=dict)
     repairs: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def survey_log_dirs(
+def list_log_dirs(
     log_dirs: Iterable[str],
     listing: Listing,
     *,
@@ -45,7 +45,7 @@ def survey_log_dirs(
     repair_into: Callable[[str], Quarantine] | None = None,
     before_repair: Callable[[LogDirInventory], None] = lambda _: None,
     dry_run: bool = False,
-) -> Survey:
+) -> Inventories:
     """Return what lies in *log_dirs*.
 
     Args:
@@ -54,24 +54,25 @@ def survey_log_dirs(
         before_repair: may raise where a log dir must not be touched.
         dry_run: leave everything where it is, and return what would be there after a repair.
     """
-    survey = Survey()
+    inventories = Inventories()
     listing = _with_known(listing, known or {})
-    found = _list(log_dirs, listing, survey)
+    found = _list(log_dirs, listing, inventories)
     if repair_into is not None:
         for inventory in found:
             before_repair(inventory)
         found = [
             repaired
             for one in refuse_duplicates(found)
-            if (repaired := _repaired(one, listing, survey, repair_into(one.log_dir), dry_run)) is not None
+            if (repaired := _repaired(one, listing, inventories, repair_into(one.log_dir), dry_run))
+            is not None
         ]
     for inventory in refuse_duplicates(found):
         if inventory.problems:
             error = LogDirOfflineError(inventory.log_dir, problems=inventory.all_problems)
-            survey.offline[inventory.log_dir] = error
+            inventories.offline[inventory.log_dir] = error
         else:
-            survey.inventories.append(inventory)
-    return survey
+            inventories.ready.append(inventory)
+    return inventories
 
 
 def _with_known(listing: Listing, known: Mapping[str, tuple[Problem, ...]]) -> Listing:
@@ -82,18 +83,22 @@ def _with_known(listing: Listing, known: Mapping[str, tuple[Problem, ...]]) -> L
     return listed
 
 
-def _list(log_dirs: Iterable[str], listing: Listing, survey: Survey) -> list[LogDirInventory]:
+def _list(log_dirs: Iterable[str], listing: Listing, inventories: Inventories) -> list[LogDirInventory]:
     found = []
     for log_dir in log_dirs:
         try:
             found.append(listing(log_dir))
         except LogDirOfflineError as error:
-            survey.offline[log_dir] = error
+            inventories.offline[log_dir] = error
     return found
 
 
 def _repaired(
-    inventory: LogDirInventory, listing: Listing, survey: Survey, quarantine: Quarantine, dry_run: bool
+    inventory: LogDirInventory,
+    listing: Listing,
+    inventories: Inventories,
+    quarantine: Quarantine,
+    dry_run: bool,
 ) -> LogDirInventory | None:
     log_dir = inventory.log_dir
     try:
@@ -101,7 +106,7 @@ def _repaired(
             inventory, lambda gone: listing(log_dir, without=gone), quarantine, dry_run=dry_run
         )
     except LogDirOfflineError as error:
-        survey.offline[log_dir] = error
+        inventories.offline[log_dir] = error
         return None
-    survey.repairs[log_dir] = repaired.lines
+    inventories.repairs[log_dir] = repaired.lines
     return repaired.inventory
