@@ -33,7 +33,7 @@ from benchmarks import machine
 from native import cpu
 from native._crc32c import checksum
 from native._jit import in_process
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from tests.build_cache import cached
 
 SIZES = {"1 KiB": (1 << 10, 16), "64 KiB": (64 << 10, 4), "1 MiB": (1 << 20, 1)}

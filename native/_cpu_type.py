@@ -13,7 +13,7 @@ from __future__ import annotations
 from numba import types
 from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
 
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 
 
 class CpuPathType(types.Dummy):

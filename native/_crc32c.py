@@ -15,7 +15,7 @@ from numba.extending import overload
 from native import _crc32c_avx512, _crc32c_pclmul, _gf2, _slicing
 from native._cpu_type import CpuPathType
 from native._jit import INLINED_OVERLOAD, inlined, kernel
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 
 _TABLES = _slicing.tables(_gf2.CASTAGNOLI)
 _ALL_ONES = np.uint64(0xFFFFFFFF)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from native import cpu, kernels
+from native.address import address_of
 from native.batch_headers import HeaderRows
-from native.cpu import CpuPath
-from native.machine_code import address_of
+from native.cpu_path import CpuPath
 
 
 def compare_checksums(

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from native import kernels
+from native.address import address_of
 from native.errors import ScanUsageError
-from native.machine_code import address_of
 
 HEADER_ROW_DTYPE: Final = np.dtype(
     [

@@ -3,7 +3,7 @@
 A kernel compiled for a feature that the code generator does not have ends the process ("Cannot select"), and
 no handler can catch that. So the question is put to the code generator itself, before anything is compiled:
 its feature string follows NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX, which the flags of the
-host do not. The answer is kept with the machine code (`native.kernel_cache`).
+host do not. The answer is kept with the machine code.
 
 Importing this module imports nothing heavy; asking for the supported paths imports numba where nobody has
 asked before.
@@ -11,33 +11,16 @@ asked before.
 
 from __future__ import annotations
 
-import enum
 import functools
 import os
-from typing import Final, NamedTuple
+from typing import Final
 
-from native import kernel_cache
+from native import kernels
+from native.cpu_path import CpuPath
 from native.errors import UnsupportedCpuPathError
 
 ENVIRONMENT: Final = "KAFKA_LOG_RECOVERY_CPU_PATH"
 """Names the path that a process is to take where nothing else is asked for."""
-
-
-class CpuPath(enum.IntEnum):
-    """The ways to compute a CRC-32C, slowest first."""
-
-    PORTABLE = 0
-    """Tables; runs everywhere."""
-    SSE42_PCLMUL = 1
-    """crc32q and 128-bit carry-less multiplication: x86-64 since 2010."""
-    AVX512_VPCLMUL = 2
-    """512-bit carry-less multiplication: Ice Lake, Zen 4 and later."""
-
-    @property
-    def label(self) -> str:
-        """The name that users see and give."""
-        return self.name.lower().replace("_", "-")
-
 
 _NEEDED_FEATURES = {
     CpuPath.PORTABLE: frozenset[str](),
@@ -57,27 +40,6 @@ _NEEDED_FEATURES = {
         }
     ),
 }
-
-
-class Target(NamedTuple):
-    """What machine code is generated for, as LLVM writes it; features are `+sse4.2,-avx512f,...`."""
-
-    triple: str
-    cpu_name: str
-    features: str
-
-
-@functools.cache
-def target() -> Target:
-    """Return what the code generator of this process generates code for."""
-    cache = kernel_cache.of_this_process()
-    if (kept := cache.read("target")) is not None:
-        return Target(*kept.decode().split("\n"))
-    from native import _compiler
-
-    asked = _compiler.target()
-    cache.write("target", "\n".join(asked).encode())
-    return asked
 
 
 @functools.cache
@@ -134,4 +96,4 @@ def named(name: str) -> CpuPath:
 
 
 def _missing_features(path: CpuPath) -> frozenset[str]:
-    return _NEEDED_FEATURES[path] - frozenset(target().features.split(","))
+    return _NEEDED_FEATURES[path] - frozenset(kernels.target().features.split(","))

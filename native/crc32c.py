@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from native import _gf2, cpu, kernels
-from native.cpu import CpuPath
-from native.machine_code import address_of
+from native.address import address_of
+from native.cpu_path import CpuPath
 
 
 def crc32c(data: npt.NDArray[np.uint8], crc: int = 0, *, cpu_path: CpuPath | None = None) -> int:

@@ -17,3 +17,7 @@ class ScanUsageError(NativeError):
 
 class UnlinkableError(NativeError):
     """A kernel's object code is not of a kind that can be kept: it is compiled by each process then."""
+
+
+class UnknownKernelsError(NativeError):
+    """The environment asks for kernels of a kind that there is not."""

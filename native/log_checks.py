@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from native import cpu, kernels
+from native.address import address_of
 from native.batch_headers import HEADER_ROW_DTYPE
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
-from native.machine_code import address_of
 
 LOG_ROW_DTYPE: Final = np.dtype(
     [

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from native import kernels
+from native.address import address_of
 from native.batch_headers import HeaderRows
-from native.machine_code import address_of
 
 UNKNOWN: Final = -2
 """In `last_sequence`: any sequence may follow."""

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native import kernels
-from native.machine_code import address_of
+from native.address import address_of
 from native.record_walk import RecordFault
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from native import kernels
+from native.address import address_of
 from native.batch_headers import HeaderRows
-from native.machine_code import address_of
 
 
 class RecordFault(enum.IntEnum):

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from native import _scan_state, cpu, kernels
-from native.cpu import CpuPath
+from native.address import address_of
+from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
-from native.machine_code import address_of
 from native.raw_scan import (
     PRODUCER_DTYPE,
     TIME_INDEX_ROW_DTYPE,

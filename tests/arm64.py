@@ -15,9 +15,10 @@ from collections.abc import Callable
 
 import pytest
 
-from native import _compiler, kernels
-from native.cpu import CpuPath, Target
-from native.machine_code import MachineCode
+from native import kernels
+from native.cpu_path import CpuPath, Target
+from native.kernels import compiler
+from native.kernels.machine_code import MachineCode
 
 TARGET = Target("aarch64-unknown-linux-gnu", "generic", "")
 
@@ -34,7 +35,7 @@ def compile_kernel(kernel: kernels.Kernel) -> MachineCode:
 
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    return _compiler.compile_kernel(kernel, CpuPath.PORTABLE if kernel.has_path else None, TARGET)
+    return compiler.compile_kernel(kernel, CpuPath.PORTABLE if kernel.has_path else None, TARGET)
 
 
 class EmulatedKernel:

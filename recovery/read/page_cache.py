@@ -18,7 +18,7 @@ from collections import deque
 
 import numpy as np
 
-from native.machine_code import address_of
+from native.address import address_of
 from recovery.read.file_system import c_library
 
 STEP_BYTES = 8 << 20

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from native import cpu
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.crc32c import crc32c
 from native.log_checks import LOG_ROW_DTYPE, check_logs
 from native.segment_scan import SegmentScanner

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from native import cpu
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.segment_scan import SegmentScanner, warm_up
 from tests import builders
 from tests.fuzz.budget import Budget, BudgetExceededError

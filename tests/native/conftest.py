@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from native import cpu
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

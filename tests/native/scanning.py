@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.segment_scan import SegmentScanner
 from tests import builders, reference
 from tests.builders import data_batch, record_batch

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from native import cpu
-from native.cpu import CpuPath
+from native import cpu, kernels
+from native.cpu_path import CpuPath, Target
 from native.errors import NativeError, UnsupportedCpuPathError
 
 
@@ -38,7 +38,7 @@ def test_supported_path_can_be_forced(cpu_path: CpuPath) -> None:
 def test_missing_path_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu.supported.cache_clear()
     features = "+sse4.2,+crc32,+pclmul,-avx512f"
-    monkeypatch.setattr(cpu, "target", lambda: cpu.Target("x86_64-unknown-linux-gnu", "nehalem", features))
+    monkeypatch.setattr(kernels, "target", lambda: Target("x86_64-unknown-linux-gnu", "nehalem", features))
     try:
         assert cpu.supported() == (CpuPath.PORTABLE, CpuPath.SSE42_PCLMUL)
         with pytest.raises(
@@ -73,7 +73,7 @@ def test_cpu_without_the_instructions_computes_all_the_same(tmp_path: Path) -> N
     code = """
 import numpy as np
 from native import cpu
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.crc32c import crc32c
 assert cpu.supported() == (CpuPath.PORTABLE,), cpu.supported()
 try:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native import _gf2
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.crc32c import crc32c
 from segfmt.crc32c import crc32c as plain_crc32c
 from tests.native.scanning import as_array

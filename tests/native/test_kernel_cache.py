@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from native import _compiler, _link, cpu, kernel_cache, kernels
-from native.cpu import CpuPath
+from native import cpu, kernels
+from native.cpu_path import CpuPath
 from native.errors import UnlinkableError
-from native.kernel_cache import KernelCache
+from native.kernels import cache as kernel_cache
+from native.kernels import compiler, link, loader
+from native.kernels.cache import KernelCache
 from tests import ROOT
 
 pytestmark = pytest.mark.long
@@ -28,7 +30,7 @@ PROBE = """
 import json, sys
 import numpy as np
 from native import kernels
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.crc32c import crc32c
 assert crc32c(np.frombuffer(b"123456789", np.uint8), cpu_path=CpuPath.PORTABLE) == 0xE3069283
 account = kernels.account()
@@ -89,13 +91,14 @@ def test_second_process_needs_neither_numba_nor_llvm(cache: Path) -> None:
     assert {file.name for file in folder.iterdir()} == {KERNEL, "target"}
 
 
-def test_changed_source_is_compiled_anew(cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["_gf2.py", "kernels/link.py"])
+def test_changed_source_is_compiled_anew(cache: Path, tmp_path: Path, source: str) -> None:
     """Also one that the kernel's own module only imports."""
     for package in ("native", "segfmt"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     assert probe(cache, **environment)["origin"] == "cache"
-    with (tmp_path / "native" / "_gf2.py").open("a") as file:
+    with (tmp_path / "native" / source).open("a") as file:
         file.write("# changed\n")
     assert probe(cache, **environment)["origin"] == "compiled"
     assert len(folders(cache)) == 2
@@ -261,9 +264,9 @@ def test_what_cannot_be_kept_is_compiled_by_each_process(monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise UnlinkableError("refused")
 
-    monkeypatch.setattr(_link, "link", refuse)
+    monkeypatch.setattr(compiler, "link", refuse)
     monkeypatch.setattr(kernel_cache.of_this_process(), "_is_readable", False)
-    checksum = kernels._load(kernels.CHECKSUM, CpuPath.PORTABLE)
+    checksum = loader._load(kernels.CHECKSUM, CpuPath.PORTABLE)
     assert checksum(DIGITS.ctypes.data, DIGITS.size) == 0xE3069283
     assert kernels.account().origin is kernels.Origin.MEMORY
 
@@ -289,9 +292,9 @@ def test_every_kernel_can_be_kept(kernel: kernels.Kernel) -> None:
 )
 def test_code_that_needs_more_is_refused(language: str, problem: str) -> None:
     with pytest.raises(UnlinkableError, match=problem):
-        _link.link(_compiler.to_object(language, cpu.target()), "kernel_entry")
+        link.link(compiler.to_object(language, kernels.target()), "kernel_entry")
 
 
 def test_what_is_no_object_is_refused() -> None:
     with pytest.raises(UnlinkableError, match="no ELF object"):
-        _link.link(b"\xcf\xfa\xed\xfe" + bytes(100), "kernel_entry")
+        link.link(b"\xcf\xfa\xed\xfe" + bytes(100), "kernel_entry")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.log_checks import LOG_ROW_DTYPE, LogRows, check_logs
 from segfmt import layout

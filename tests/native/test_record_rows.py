@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from native.address import address_of
 from native.batch_checksums import compare_checksums
 from native.batch_headers import walk_headers
-from native.cpu import CpuPath
-from native.machine_code import address_of
+from native.cpu_path import CpuPath
 from native.record_rows import RECORD_ROW_DTYPE, UNIT_DTYPE, UnitKind, join_bytes, list_records
 from native.record_walk import RecordFault
 from tests import builders

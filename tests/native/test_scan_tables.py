@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, Stop
 from native.segment_scan import scan_segment
 from segfmt import layout

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.raw_scan import ControlKind, Stop, TxnEventKind
 from native.segment_scan import SegmentScanner, scan_segment

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native import cpu
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.raw_scan import ControlKind, Stop
 from native.segment_scan import SegmentScanner, scan_segment, warm_up

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from native import cpu
-from native.cpu import CpuPath
+from native.cpu_path import CpuPath
 from segfmt.record_batch import BatchSlice, walk_batches
 from tests.builders import ABORT, BASE_TIMESTAMP_MS, data_batch, marker_batch
 from tests.campaign import Campaign

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from native.machine_code import address_of
+from native.address import address_of
 from native.record_rows import UNIT_DTYPE, Rows, UnitKind, list_records
 from native.record_walk import RecordFault
 from recovery.archive.records.batch_heads import BatchHeads

@@ -10,22 +10,13 @@ import mmap
 import os
 import struct
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
-
-import numpy.typing as npt
+from typing import Final, NamedTuple
 
 _ENTRY = struct.Struct("<Q")
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _kept: Final[list[mmap.mmap]] = []
 """What has been loaded stays: nobody knows who still has a function of it."""
-
-
-def address_of(array: npt.NDArray[Any]) -> int:
-    """Return where the first byte of *array* is. Whoever calls keeps the array alive."""
-    # Not __array_interface__: of an array of structures it describes each field, which takes 15 microseconds.
-    address: int = array.ctypes.data
-    return address
 
 
 class MachineCode(NamedTuple):

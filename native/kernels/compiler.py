@@ -1,6 +1,6 @@
-"""Kernels into machine code: numba makes LLVM's language of them, LLVM an object, `native._link` bytes.
+"""Kernels into machine code: numba makes LLVM's language of them, LLVM an object, `link` bytes.
 
-This is the slow part of a first start; see `native.kernels` for when it is needed.
+This is the slow part of a first start; see `loader` for when it is needed.
 """
 
 from __future__ import annotations
@@ -8,21 +8,19 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 from llvmlite import binding
 from numba import types
 from numba.core.registry import cpu_target
 
-from native import _link
 from native._cpu_type import CpuPathType
 from native._jit import FLAGS
-from native.cpu import CpuPath, Target
-
-if TYPE_CHECKING:
-    from native.kernels import Kernel
-    from native.machine_code import MachineCode
+from native.cpu_path import CpuPath, Target
+from native.kernels.kernel import Kernel
+from native.kernels.link import link
+from native.kernels.machine_code import MachineCode
 
 _ENTRY = "kernel_entry"
 
@@ -40,7 +38,7 @@ def compile_kernel(kernel: Kernel, path: CpuPath | None, wanted: Target | None =
     Raises:
         UnlinkableError: it would not be self-contained.
     """
-    return _link.link(to_object(_llvm(kernel, path), wanted or target()), _ENTRY)
+    return link(to_object(_llvm(kernel, path), wanted or target()), _ENTRY)
 
 
 def to_object(language: str, wanted: Target) -> bytes:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from native.errors import UnlinkableError
-from native.machine_code import MachineCode
+from native.kernels.machine_code import MachineCode
 
 _MACHINE_POSITION, _SECTION_TABLE_POSITION, _SECTION_COUNT_POSITION = 0x12, 0x28, 0x3C
 _SECTION = struct.Struct("<IIQQQQIIQQ")

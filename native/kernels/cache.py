@@ -180,9 +180,10 @@ def _key() -> bytes:
 
 def _sources() -> Iterator[bytes]:
     """All that a kernel may be made of; numba itself looks at a kernel's own file only."""
-    folder = Path(__file__).parent
-    for name in sorted(name for name in os.listdir(folder) if name.endswith(".py")):
-        yield name.encode() + b"\0" + (folder / name).read_bytes()
+    package = Path(__file__).parents[1]
+    for folder in (package, *sorted(path for path in package.iterdir() if path.is_dir())):
+        for file in sorted(folder.glob("*.py")):
+            yield os.fsencode(file.relative_to(package)) + b"\0" + file.read_bytes()
     yield Path(segfmt.layout.__file__).read_bytes()
 
 

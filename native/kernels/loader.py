@@ -1,0 +1,141 @@
+"""Kernels as functions, with what an earlier process has compiled; numba is imported where there is nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from native.cpu_path import CpuPath, Target
+from native.errors import UnknownKernelsError, UnlinkableError
+from native.kernels import cache
+from native.kernels.kernel import Kernel
+from native.kernels.machine_code import MachineCode
+
+ENVIRONMENT: Final = "KAFKA_LOG_RECOVERY_KERNELS"
+"""`numba` has numba alone compile, keep and call what this process needs; the cache and its linker have no part."""
+
+
+class Origin(enum.Enum):
+    """Where this process has a kernel from; the last member that holds for one of them is the process's."""
+
+    CACHE = "cache"
+    """Another process has compiled it."""
+    COMPILED = "compiled"
+    """This process has, and has put it into the cache."""
+    MEMORY = "memory"
+    """This process has, and could not put it into the cache."""
+
+
+class Account(NamedTuple):
+    """What this process had to do for its kernels.
+
+    Attributes:
+        origin: where the kernels are from.
+        compile_s: how long it has compiled.
+        remark: why kernels could not be kept; empty if they could, or none had to be.
+    """
+
+    origin: Origin
+    compile_s: float
+    remark: str
+
+
+_lock = threading.Lock()
+_origins: set[Origin] = set()
+_compile_s = 0.0
+
+
+def account() -> Account:
+    """Return what was done so far."""
+    origin = next((one for one in reversed(Origin) if one in _origins), Origin.CACHE)
+    is_for_want_of_cache = origin is Origin.MEMORY and not _is_numba_alone()
+    problem = cache.of_this_process().problem if is_for_want_of_cache else ""
+    remark = f"compiled kernels cannot be kept for the next run: {problem}" if problem else ""
+    return Account(origin, _compile_s, remark)
+
+
+@functools.cache
+def entry(kernel: Kernel, path: CpuPath | None = None) -> Callable[..., int]:
+    """Return *kernel* as a function of its integers, for as long as the process lives.
+
+    It is loaded, or compiled (some seconds) and kept for later processes.
+
+    Args:
+        kernel: one of ALL.
+        path: a supported one, for a kernel that has a path; otherwise None.
+
+    Raises:
+        UnknownKernelsError: the environment asks for kernels of a kind that there is not.
+    """
+    with _lock:
+        return _load(kernel, path)
+
+
+@functools.cache
+def target() -> Target:
+    """Return what the code generator of this process generates code for; it is kept with the machine code.
+
+    Raises:
+        UnknownKernelsError: as `entry`.
+    """
+    kept_kernels = None if _is_numba_alone() else cache.of_this_process()
+    if kept_kernels is not None and (kept := kept_kernels.read("target")) is not None:
+        return Target(*kept.decode().split("\n"))
+    from native.kernels import compiler
+
+    asked = compiler.target()
+    if kept_kernels is not None:
+        kept_kernels.write("target", "\n".join(asked).encode())
+    return asked
+
+
+def _is_numba_alone() -> bool:
+    wanted = os.environ.get(ENVIRONMENT, "")
+    if wanted not in ("", "numba"):
+        raise UnknownKernelsError(f"{ENVIRONMENT}: {wanted!r} is none of: numba")
+    # Where bounds are checked, an index error is an exception, which needs more than machine code.
+    return wanted == "numba" or os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
+
+
+def _load(kernel: Kernel, path: CpuPath | None) -> Callable[..., int]:
+    if _is_numba_alone():
+        return _compile_for_this_process(kernel, path)
+    kept_kernels = cache.of_this_process()
+    name = kernel.function if path is None else f"{kernel.function}-{path.label}"
+    if (kept := kept_kernels.read(name)) is not None:
+        code = MachineCode.from_bytes(kept)
+        _origins.add(Origin.CACHE)
+    else:
+        try:
+            with _compile_clock():
+                from native.kernels import compiler
+
+                code = compiler.compile_kernel(kernel, path)
+        except UnlinkableError:
+            return _compile_for_this_process(kernel, path)
+        _origins.add(Origin.COMPILED if kept_kernels.write(name, code.to_bytes()) else Origin.MEMORY)
+    return code.load(kernel.argument_count)
+
+
+def _compile_for_this_process(kernel: Kernel, path: CpuPath | None) -> Callable[..., int]:
+    with _compile_clock():
+        from native.kernels import compiler
+
+        _origins.add(Origin.MEMORY)
+        return compiler.in_this_process(kernel, path)
+
+
+@contextlib.contextmanager
+def _compile_clock() -> Iterator[None]:
+    global _compile_s
+    begin_s = time.monotonic()
+    try:
+        yield
+    finally:
+        _compile_s += time.monotonic() - begin_s
