@@ -42,6 +42,7 @@ from segfmt.aiven_chunks import (
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.compression import Codec, compress, decompress
 from segfmt.errors import FormatError, MalformedManifestError, UnsupportedManifestError
+from segfmt.java_text import LONG_MAX, LONG_MIN
 from segfmt.json_fields import JsonObject, read_json_object
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import RemotePartition, RemoteSegment, RemoteSegmentState
@@ -57,7 +58,6 @@ _VERSION = "1"
 _PUFFIN_MAGIC = b"PFA1"
 _INT = re.compile(r"-?(?:0|[1-9][0-9]{0,9})")
 _MAX_INT = 2**31 - 1
-_MAX_LONG = 2**63 - 1
 
 
 class AivenIndexKind(enum.Enum):
@@ -275,7 +275,7 @@ def _read_segment(metadata: JsonObject, size_bytes: int) -> RemoteSegment:
     names = metadata.child("remoteLogSegmentId")
     owner = names.child("topicIdPartition")
     partition = owner.child("topicPartition")
-    start_offset = metadata.integer("startOffset", 0, _MAX_LONG)
+    start_offset = metadata.integer("startOffset", 0, LONG_MAX)
     return RemoteSegment(
         owner=RemotePartition(
             topic=partition.text("topic"),
@@ -284,10 +284,10 @@ def _read_segment(metadata: JsonObject, size_bytes: int) -> RemoteSegment:
         ),
         segment_id=_uuid(names, "id"),
         start_offset=start_offset,
-        end_offset=metadata.integer("endOffset", start_offset, _MAX_LONG),
+        end_offset=metadata.integer("endOffset", start_offset, LONG_MAX),
         broker_id=metadata.integer("brokerId", -_MAX_INT - 1, _MAX_INT, default=-1),
-        max_timestamp_ms=metadata.integer("maxTimestampMs", -_MAX_LONG - 1, _MAX_LONG, default=-1),
-        event_timestamp_ms=metadata.integer("eventTimestampMs", -_MAX_LONG - 1, _MAX_LONG, default=-1),
+        max_timestamp_ms=metadata.integer("maxTimestampMs", LONG_MIN, LONG_MAX, default=-1),
+        event_timestamp_ms=metadata.integer("eventTimestampMs", LONG_MIN, LONG_MAX, default=-1),
         leader_epochs=_read_epochs(metadata),
         size_bytes=size_bytes,
         state=RemoteSegmentState.COPY_SEGMENT_FINISHED,
@@ -301,7 +301,7 @@ def _read_epochs(metadata: JsonObject) -> tuple[LeaderEpochEntry, ...]:
     for name in epochs.members:
         if _INT.fullmatch(name) is None or not -_MAX_INT - 1 <= int(name) <= _MAX_INT:
             raise epochs.error(name[:80], "is no leader epoch")
-        found.append(LeaderEpochEntry(int(name), epochs.integer(name, -_MAX_LONG - 1, _MAX_LONG)))
+        found.append(LeaderEpochEntry(int(name), epochs.integer(name, LONG_MIN, LONG_MAX)))
     if not found:
         raise metadata.error("segmentLeaderEpochs", "a segment without a leader epoch")
     return tuple(sorted(found))

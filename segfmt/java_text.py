@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+"""Java's Long.MIN_VALUE and Long.MAX_VALUE."""
 
 WHITE_SPACE = " \t\n\x0b\f\r"
 """The characters of `\\s` in a Java pattern; Python's own `\\s` knows many more."""

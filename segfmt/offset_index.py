@@ -18,9 +18,9 @@ import numpy.typing as npt
 from segfmt import layout
 from segfmt.entry_view import Buffer, largest_lower_bound, round_down, view_entries
 from segfmt.errors import CorruptIndexError
+from segfmt.java_text import LONG_MAX
 
 ENTRY_BYTES = layout.OFFSET_INDEX_DTYPE.itemsize
-_MAX_LONG = 2**63 - 1
 WARM_ENTRIES = 8192 // ENTRY_BYTES
 
 Entries = npt.NDArray[np.void]
@@ -62,7 +62,7 @@ def lookup(entries: Entries, base_offset: int, target_offset: int) -> OffsetPosi
     Kafka: OffsetIndex.lookup.
     """
     keys: npt.NDArray[np.integer[Any]] = entries["relative_offset"]
-    if base_offset > _MAX_LONG - 2**31:  # Java compares the sums, which may overflow
+    if base_offset > LONG_MAX - 2**31:  # Java compares the sums, which may overflow
         slot = largest_lower_bound(keys.astype(np.int64) + np.int64(base_offset), target_offset, WARM_ENTRIES)
     else:
         slot = largest_lower_bound(keys, target_offset - base_offset, WARM_ENTRIES)
@@ -79,7 +79,7 @@ def last_offset(entries: Entries, base_offset: int) -> int:
 
 def _wrapped(offset: int) -> int:
     """Return *offset* as Java's long, which begins again from below."""
-    return (offset + _MAX_LONG + 1 & 2 * _MAX_LONG + 1) - _MAX_LONG - 1
+    return (offset + LONG_MAX + 1 & 2 * LONG_MAX + 1) - LONG_MAX - 1
 
 
 def check_offset_index(data: Buffer, base_offset: int) -> None:

@@ -18,6 +18,7 @@ import re
 from dataclasses import dataclass
 from uuid import UUID
 
+from segfmt.java_text import LONG_MAX
 from segfmt.kafka_uuid import format_uuid, read_uuid
 
 LOCAL_TIERED_SUFFIXES = (
@@ -47,7 +48,6 @@ _TOPIC_FOLDER = re.compile(rf"({_TOPIC})-({_ID})")
 _PARTITION = re.compile(_INT)
 _SEGMENT = re.compile(rf"([0-9]{{20}})-({_ID})")
 _MAX_INT = 2**31 - 1
-_MAX_LONG = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def read_local_tiered_folder(name: str) -> LocalTieredFolder | None:
 def read_segment_name(name: str) -> tuple[int, str] | None:
     """Return start offset and id, as text, of the part of a *name* before its suffix, None if it is no such part."""
     found = _SEGMENT.fullmatch(name)
-    if found is None or (start_offset := int(found[1])) > _MAX_LONG:
+    if found is None or (start_offset := int(found[1])) > LONG_MAX:
         return None
     return start_offset, found[2]
 

@@ -39,6 +39,7 @@ from segfmt.filenames import (
     time_index_name,
     txn_index_name,
 )
+from segfmt.java_text import LONG_MAX
 from segfmt.kafka_uuid import format_uuid
 from segfmt.transaction_index import view_transaction_index
 
@@ -263,7 +264,7 @@ class PartitionCheck:
                 aborts.file,
                 view_transaction_index(data or b""),
                 expected,
-                end_offset=aborts.end_offset if result.is_whole else 2**63 - 1,
+                end_offset=aborts.end_offset if result.is_whole else LONG_MAX,
                 is_complete=aborts.was_complete,
                 is_compacted=self._is_compacted,
             )

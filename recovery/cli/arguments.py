@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recovery.errors import UsageError
+from segfmt.java_text import LONG_MAX
 
 _SIZE = re.compile(r"([0-9]{1,15})([kKmMgG]?)")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -178,7 +179,7 @@ def thread_count(text: str) -> int:
 
 def milliseconds(text: str) -> int:
     """Return *text* as a time, ms since 1970."""
-    return _integer(text, 0, (1 << 63) - 1)
+    return _integer(text, 0, LONG_MAX)
 
 
 def byte_rate(text: str) -> int:

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from recovery.load.compaction import AbortedTxns, find_superseded, most_records
 from recovery.load.holes import look_for_holes
-from recovery.load.log_reader import MAX_LONG, LogReader
+from recovery.load.log_reader import LogReader
 from recovery.load.model import Cut, Hole, Original, PartitionTask, RemovalKind
 from recovery.load.segment_recovery import Departure, SegmentRecovery
 from recovery.load.segments import SegmentMap
@@ -38,6 +38,7 @@ from segfmt.filenames import (
     file_kind,
     read_offset,
 )
+from segfmt.java_text import LONG_MAX
 
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX, LOG_SUFFIX + CLEANED_SUFFIX)
 _REASONS = {
@@ -116,7 +117,7 @@ class _Account:
         self._segments = segments
         self._reader = reader
         self._departures = recovery.departures
-        self._start_offset = -MAX_LONG if recovery.dropped_end_offset is not None else task.log_start_offset
+        self._start_offset = -LONG_MAX if recovery.dropped_end_offset is not None else task.log_start_offset
         self._live_ranges: list[tuple[int, int, Original]] | None = None
         self._live_rows: dict[Original, Rows] = {}
         self.warnings: list[str] = []
@@ -142,7 +143,7 @@ class _Account:
         first = departure.base_offset if departure.may_repeat else departure.first_offset
         begin = next(self._reader.spans(part), None) if batch_count else None
         if last_offset < first or (begin is not None and begin.base_offset < first):
-            first = -MAX_LONG  # it holds other offsets than it should
+            first = -LONG_MAX  # it holds other offsets than it should
         if batch_count and (first < self._start_offset or self._live_parts(first, last_offset)):
             rows, end_position = self._read(part)
             is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=True)
@@ -236,7 +237,7 @@ class _Account:
                 most_records(batch, offset_count, self._reader)
                 for batch, offset_count in chain.from_iterable(batches)
             ),
-            live=[part for _, part in self._live_parts(first_offset, MAX_LONG)],
+            live=[part for _, part in self._live_parts(first_offset, LONG_MAX)],
             first_offset=first_offset,
             reader=self._reader,
             aborted=self._aborted_txns(),
@@ -303,15 +304,15 @@ class _Account:
 
     def _find_live(self) -> Iterator[tuple[int, int, Original]]:
         segments = self._segments.values()
-        nexts = [*(segment.base_offset for segment in segments[1:]), MAX_LONG]
+        nexts = [*(segment.base_offset for segment in segments[1:]), LONG_MAX]
         for segment, next_base in zip(segments, nexts, strict=False):
             node, scan, base, end = self._nodes[segment.log], segment.scan, segment.base_offset, next_base - 1
             # Behind a gap the last batch need not have the highest offset.
             if scan is not None and not scan.gap_count:
                 end = min(end, scan.last_offset)
             # No recovery looks into this one, and each fetch that finds nothing before comes to it.
-            if base == MAX_LONG:
-                base, end = -MAX_LONG, MAX_LONG
+            if base == LONG_MAX:
+                base, end = -LONG_MAX, LONG_MAX
             if isinstance(node, Original) and node.size_bytes:
                 yield base, end, node
 

@@ -15,7 +15,7 @@ from functools import partial
 from recovery.errors import PartitionRefusedError
 from recovery.load.account import take_stock
 from recovery.load.holes import missing_end
-from recovery.load.log_reader import MAX_LONG, LogReader
+from recovery.load.log_reader import LogReader
 from recovery.load.model import IndexProblem, PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
 from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
@@ -37,6 +37,7 @@ from segfmt.filenames import (
     log_name,
     read_offset,
 )
+from segfmt.java_text import LONG_MAX
 
 MAX_LOG_BYTES = 2**31 - 1
 _EPOCHS_BEFORE_RENAME = f"{LEADER_EPOCH_CHECKPOINT}.tmp"
@@ -68,7 +69,7 @@ def unflushed_segments(task: PartitionTask) -> list[tuple[str, int, int]]:
 
     Kafka: LogLoader.recoverLog, LogSegments.values(recoveryPoint, Long.MAX_VALUE).
     """
-    if task.had_clean_shutdown or task.is_delete_folder or task.recovery_point == MAX_LONG:
+    if task.had_clean_shutdown or task.is_delete_folder or task.recovery_point == LONG_MAX:
         return []
     stems = {name: name.removesuffix(LOG_SUFFIX) for name in task.files if name.endswith(LOG_SUFFIX)}
     logs = sorted((int(stem), name) for name, stem in stems.items() if stem.isascii() and stem.isdigit())
@@ -140,7 +141,7 @@ class _Loader:
             return
         offset = max(first_unstable, self._log_start_offset)
         if offset < self._log_end_offset and self._segments.floor(offset) is not None:
-            self._reader.find_offset(self._segments.values(offset, MAX_LONG), offset)
+            self._reader.find_offset(self._segments.values(offset, LONG_MAX), offset)
 
     def _load_segments(self) -> None:
         """Open the segments; from the first one again, with what is then there, after each split.
@@ -230,7 +231,7 @@ class _Loader:
         end, count = self._reader.bytes_behind(active.log)
         if log_end_offset == active.base_offset and end:
             end, count = 0, end + count  # its index leads behind its last batch: it passes for empty
-        if count or log_end_offset < self._task.recovery_point < MAX_LONG:
+        if count or log_end_offset < self._task.recovery_point < LONG_MAX:
             point = self._task.recovery_point
             self._warnings.append(words_of_a_wrong_marker(active.log, end, count, log_end_offset, point))
 
@@ -238,7 +239,7 @@ class _Loader:
         """Recover all unflushed segments up to a cut; from the first one again after each split."""
         while True:
             try:
-                return self._recover_in_order(self._segments.values(self._task.recovery_point, MAX_LONG))
+                return self._recover_in_order(self._segments.values(self._task.recovery_point, LONG_MAX))
             except SegmentOverflowedError as overflow:
                 self._split(overflow)
 
@@ -342,7 +343,7 @@ class _Loader:
         elif not task.is_delete_folder:
             self._main_state.take_snapshot()
             recovery_point = max(self._recovery_point, log_start_offset, local_start)
-            if self._log_end_offset < MAX_LONG:  # the flush is up to the offset behind, which overflows
+            if self._log_end_offset < LONG_MAX:  # the flush is up to the offset behind, which overflows
                 self._open_flushed_indexes(recovery_point)
                 recovery_point = self._log_end_offset
             self._trim_opened_indexes()

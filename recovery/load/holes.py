@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from recovery.load.log_reader import MAX_LONG
 from recovery.load.model import BatchSpan, Cut, Hole, PartitionTask
 from recovery.load.segments import Segment
 from segfmt import layout
+from segfmt.java_text import LONG_MAX
 
 _MOST_HOLES = 100
 
@@ -47,7 +47,7 @@ def missing_end(task: PartitionTask, log_end_offset: int, cuts: Iterable[Cut]) -
 
     It is no hole: a follower that truncates its log leaves the same until the checkpoint is written again.
     """
-    is_known = not (task.had_clean_shutdown or task.is_delete_folder) and task.recovery_point < MAX_LONG
+    is_known = not (task.had_clean_shutdown or task.is_delete_folder) and task.recovery_point < LONG_MAX
     if not is_known or log_end_offset >= task.recovery_point or any(not cut.is_preallocated for cut in cuts):
         return ()
     return (

@@ -19,9 +19,9 @@ from recovery.load.segments import Segment
 from recovery.load.stops import CUTTING_STOPS, refusal_of_stop
 from recovery.load.tree import PartitionTree
 from segfmt.errors import FormatError
+from segfmt.java_text import LONG_MAX, LONG_MIN
 from segfmt.offset_index import last_offset, lookup
 
-MAX_LONG = 2**63 - 1
 _MOST_KEPT_BYTES = 16 << 20
 
 
@@ -263,7 +263,7 @@ def _table_bytes(scan: RawScan) -> int:
 
 def _next(offset: int) -> int:
     """Return the offset behind *offset*; behind the greatest comes the least, as in Java."""
-    return offset + 1 if offset < MAX_LONG else -MAX_LONG - 1
+    return offset + 1 if offset < LONG_MAX else LONG_MIN
 
 
 def _position(entries: npt.NDArray[np.void], base_offset: int, target_offset: int) -> int:

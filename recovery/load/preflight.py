@@ -13,7 +13,6 @@ from dataclasses import replace
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.load.fold import MAX_LOG_BYTES, fold, unflushed_segments
-from recovery.load.log_reader import MAX_LONG
 from recovery.load.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.load.segments import Segment
 from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
@@ -30,6 +29,7 @@ from segfmt.filenames import (
     log_name,
     read_offset,
 )
+from segfmt.java_text import LONG_MAX
 
 _UNNUMBERED_KINDS = frozenset({FileKind.OTHER, FileKind.DELETED})
 _ENDING_STOPS = frozenset({Stop.CONTROL_FATAL, Stop.INDEX_FULL, Stop.TIME_INDEX_FULL, Stop.INVALID_TXN})
@@ -191,7 +191,7 @@ def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Prob
 
 def _size_problems(task: PartitionTask, tree: PartitionTree, active: Segment) -> Iterator[Problem]:
     """Yield the active indexes that cannot be mapped, in a log that is not recovered. Kafka: AbstractIndex.resize."""
-    is_recovered = not task.had_clean_shutdown and task.recovery_point != MAX_LONG
+    is_recovered = not task.had_clean_shutdown and task.recovery_point != LONG_MAX
     if is_recovered or task.is_delete_folder or active.offset_index not in tree:
         return
     if task.log_start_offset > active.base_offset or _asks_for_recovery(tree, active):

@@ -19,10 +19,9 @@ from recovery.load.producer_table import ProducerTable
 from recovery.load.transactions import InvalidTxnStateError, SettledAborts, TxnEnd, follow_transactions
 from segfmt.errors import CorruptSnapshotError
 from segfmt.java_hash_map import computed_hash_map_order
+from segfmt.java_text import LONG_MAX
 from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT
 from segfmt.producer_snapshot import Entries, as_loaded, encode_producer_snapshot, read_producer_snapshot
-
-_MAX_LONG = 2**63 - 1
 
 
 class SnapshotFiles(Protocol):
@@ -239,7 +238,7 @@ class ProducerState:
         settled = SettledAborts(scan, self._ongoing)
         producer_ids = scan.producers["producer_id"].tolist()
         self._follow_transactions(scan, producer_ids, begin, complete, settled.reach)
-        settled.reach(_MAX_LONG)
+        settled.reach(LONG_MAX)
         self._producers.take(scan.producers, self._open_after_scan, keeps_batches_on_return=False)
         if scan.producer_end_offset >= 0:
             self.map_end_offset = scan.producer_end_offset

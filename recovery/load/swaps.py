@@ -5,7 +5,7 @@ Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 
 from __future__ import annotations
 
-from recovery.load.log_reader import MAX_LONG, LogReader
+from recovery.load.log_reader import LogReader
 from recovery.load.model import RemovalKind
 from recovery.load.tree import PartitionTree
 from segfmt.errors import FileNameError
@@ -18,6 +18,7 @@ from segfmt.filenames import (
     offset_index_name,
     read_offset,
 )
+from segfmt.java_text import LONG_MAX
 from segfmt.offset_index import preallocated_bytes, view_offset_index
 
 
@@ -42,7 +43,7 @@ def _remove_temporary_files(tree: PartitionTree) -> list[str]:
     for name, kind in kinds.items():
         if kind is FileKind.DELETED:
             tree.remove(name, RemovalKind.PENDING_DELETION)
-    first_cleaned = min(map(read_offset, cleaned), default=MAX_LONG)
+    first_cleaned = min(map(read_offset, cleaned), default=LONG_MAX)
     unfinished = [name for name in swaps if read_offset(name) >= first_cleaned]
     for name in [*unfinished, *cleaned]:
         tree.remove(name, RemovalKind.LEFTOVER)

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from native.raw_scan import RawScan, TxnEventKind
+from segfmt.java_text import LONG_MAX
 from segfmt.layout import ABORTED_TXN_DTYPE
 
 _EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type", "oldest_other_offset")
 # Plain integers: comparing with an enum's member costs more than all the rest that is done for an event.
 _BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANSACTIONAL)
 _ABORTED = int(TxnEventKind.ABORTED)
-_MAX_LONG = 2**63 - 1
 
 
 class InvalidTxnStateError(Exception):
@@ -81,7 +81,7 @@ class SettledAborts:
         self._positions: list[int] = events["position"].tolist()
         self._producer_ids = scan.producers["producer_id"][events["producer"]]
         others = events["oldest_other_offset"]
-        self._stable_offsets = np.where(others >= 0, others, _MAX_LONG)
+        self._stable_offsets = np.where(others >= 0, others, LONG_MAX)
         self._first_offsets, self._marker_offsets = events["offset"], events["last_offset"]
 
     def reach(self, position: int) -> None:
@@ -92,9 +92,7 @@ class SettledAborts:
             return
         least = min(self._ongoing)
         owner = self._ongoing[least]
-        of_others = min(
-            (first for first, other in self._ongoing.items() if other != owner), default=_MAX_LONG
-        )
+        of_others = min((first for first, other in self._ongoing.items() if other != owner), default=LONG_MAX)
         bounds = np.where(self._producer_ids[begin:end] == owner, of_others, least)
         self._stable_offsets[begin:end] = np.minimum(self._stable_offsets[begin:end], bounds)
 
@@ -105,7 +103,7 @@ class SettledAborts:
         rows = np.zeros(len(self._positions), ABORTED_TXN_DTYPE)
         rows["producer_id"], rows["first_offset"] = self._producer_ids, self._first_offsets
         rows["last_offset"] = self._marker_offsets
-        is_alone = self._stable_offsets == _MAX_LONG
+        is_alone = self._stable_offsets == LONG_MAX
         rows["last_stable_offset"] = np.where(is_alone, self._marker_offsets + 1, self._stable_offsets)
         if not len(aborted):
             return rows

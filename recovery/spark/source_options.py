@@ -15,6 +15,7 @@ from recovery.archive.records.read_request import TASK_BYTES, Selection
 from recovery.archive.records.record_columns import Corrupt, ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.errors import UsageError
+from segfmt.java_text import LONG_MAX
 
 NAMES = (
     "path",
@@ -139,7 +140,7 @@ class _Given:
         return int(text)
 
     def offset(self, name: str) -> int | None:
-        return self.number(name, 0, 0, 2**63 - 1) if self.text(name) else None
+        return self.number(name, 0, 0, LONG_MAX) if self.text(name) else None
 
     def time_ms(self, name: str) -> int | None:
         """Return a time, in ISO 8601 or in ms since the epoch, rounded up to ms."""

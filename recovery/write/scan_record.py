@@ -17,6 +17,7 @@ import numpy as np
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, RawScan, Stop, TxnEventKind
 from recovery.load.model import FileStat, ScanRequest
 from recovery.write.journal_format import Document
+from segfmt.java_text import LONG_MAX, LONG_MIN
 
 ARRAYS: Final[dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = {
     "offset_index": (np.dtype("<i4"), (2,)),
@@ -46,8 +47,6 @@ _INTEGERS: Final = (
 )
 _POSITIONS: Final = ("valid_bytes", "stop_position")
 _COUNTS: Final = ("batch_count", "legacy_batch_count", "settled_txn_count", "gap_count")
-_LEAST_INT64: Final = -(1 << 63)
-_MOST_INT64: Final = (1 << 63) - 1
 
 
 def scan_key(folder: str, request: ScanRequest, stat: FileStat) -> dict[str, Any]:
@@ -117,7 +116,7 @@ def _integers(head: Document) -> dict[str, int] | None:
     if not isinstance(details, list) or len(details) != 2:
         return None
     values = [*(head.get(name) for name in _INTEGERS), *details]
-    if any(type(value) is not int or not _LEAST_INT64 <= value <= _MOST_INT64 for value in values):
+    if any(type(value) is not int or not LONG_MIN <= value <= LONG_MAX for value in values):
         return None
     return {name: head[name] for name in _INTEGERS}
 

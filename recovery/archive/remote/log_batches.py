@@ -16,6 +16,7 @@ from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Windows
 from segfmt import layout
 from segfmt.errors import FormatError
+from segfmt.java_text import LONG_MAX
 from segfmt.record import read_records
 from segfmt.record_batch import check_record_batch, walk_batches
 from segfmt.varint import read_varint, read_varlong
@@ -27,7 +28,6 @@ MOST_BATCH_BYTES = 128 << 20
 _HEADER = struct.Struct(">qiibIhi")
 """The header up to the last offset delta."""
 _RECORD_COUNT_POSITION = layout.RECORDS_POSITION - 4
-_MAX_LONG = 2**63 - 1
 _PLAIN_NULL = 1
 """Size -1 as a varint."""
 
@@ -139,7 +139,7 @@ def _checked(data: bytes, position: int, tell: Callable[[int, str, str], None]) 
     if len(data) >= layout.RECORD_BATCH_OVERHEAD_BYTES:
         base_offset, _, _, magic, crc, attributes, delta = _HEADER.unpack_from(data)
         is_sound = magic >= layout.MAGIC_V2 and crc32c_of_bytes(data[layout.ATTRIBUTES_POSITION :]) == crc
-        if is_sound and delta >= 0 and 0 <= base_offset <= _MAX_LONG - delta:
+        if is_sound and delta >= 0 and 0 <= base_offset <= LONG_MAX - delta:
             return LoggedBatch(position, data, base_offset, base_offset + delta, attributes)
     try:
         check_record_batch(data, crc32c=crc32c_of_bytes)

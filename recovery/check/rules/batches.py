@@ -16,9 +16,9 @@ from native.batch_headers import HeaderRows
 from native.producer_sequences import SequenceFold
 from recovery.check.finding import Finding
 from segfmt import layout
+from segfmt.java_text import LONG_MIN
 
 _MAX_INT32 = 2**31 - 1
-_MIN_INT64 = -(2**63)
 _MOST_GAPS = 20
 
 
@@ -152,7 +152,7 @@ class BatchChecks:
             self.first_offset = None if is_wrapper[0] else int(first[0])
         before = np.empty(len(rows), np.int64)
         before[1:] = last[:-1]
-        before[0] = max(int(first[0]) - 1, _MIN_INT64)
+        before[0] = max(int(first[0]) - 1, LONG_MIN)
         if self.last_offset is not None and not self._is_behind_damage:
             before[0] = self.last_offset
         self._first(

@@ -20,6 +20,7 @@ from recovery.load.producers import ProducerState
 from recovery.load.transactions import InvalidTxnStateError
 from segfmt import layout
 from segfmt.filenames import snapshot_name
+from segfmt.java_text import LONG_MAX
 from segfmt.producer_snapshot import as_loaded, read_producer_snapshot
 
 _NEVER_MS = 2**62
@@ -95,7 +96,7 @@ class ProducerChecks:
     def break_off(self) -> None:
         """Know nothing of producers from here to the next snapshot: bytes of the log were left out."""
         self._began_at = -1
-        self._followed_from = 2**63 - 1
+        self._followed_from = LONG_MAX
         self._files = _OneSnapshot()
         self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
         self.is_complete = False
