@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from recovery.archive.check.scanned import ScannedSegment
-from recovery.archive.layouts.layout import part_kind
+from recovery.archive.layouts.layout import kafka_name, part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
@@ -23,22 +23,14 @@ from recovery.load.model import FileStat
 from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
-    log_name,
-    offset_index_name,
     snapshot_name,
-    time_index_name,
     txn_index_name,
 )
 from segfmt.transaction_index import encode_transaction_index, view_transaction_index
 
 Write = Callable[[ArchivedSegment, PartKind, bytes], StoredObject]
 
-_NAMES = {
-    PartKind.LOG: log_name,
-    PartKind.OFFSET_INDEX: offset_index_name,
-    PartKind.TIME_INDEX: time_index_name,
-    PartKind.TXN_INDEX: txn_index_name,
-}
+_NAMED_BY_BASE = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
 
 
 class Chain:
@@ -192,10 +184,11 @@ class TieredChain(Chain):
     def _own(self, scanned: ScannedSegment) -> None:
         """Note the segment's files by the names that a broker gives them."""
         base, small = scanned.segment.base_offset, scanned.small
-        for kind, name_of in _NAMES.items():
+        for kind in _NAMED_BY_BASE:
             # Files that are missing are said to be so already.
-            self._files.names[name_of(base)] = FileStat(size_bytes=_size(scanned.segment, kind))
-            self._owners[name_of(base)] = scanned
+            name = kafka_name(kind, base)
+            self._files.names[name] = FileStat(size_bytes=_size(scanned.segment, kind))
+            self._owners[name] = scanned
         if PartKind.TXN_INDEX in small:
             self._files.transaction_indexes[base] = small[PartKind.TXN_INDEX]
         if scanned.end_offset is not None:

@@ -1,7 +1,7 @@
 """The rows between map and fold: one for each partition's head, one for each segment, sorted by prefix and offset.
 
-prefix, base_offset, segment_id    what rows are sorted by; the head of a partition comes first, at -1. Where a file
-                                   beside the segments is read like one, its name is in the place of an id
+prefix, base_offset, segment_id    what rows are sorted by; the head of a partition comes first, at -1. A file beside
+                                   the segments that is read like one has its name in the place of an id
 digest                             of the segment's objects; of a head, the run that it belongs to
 log_bytes                          of the segment's log
 record                             what was found, pickled (`recovery.archive.check.pickling`)
@@ -44,7 +44,7 @@ class ScanRow(NamedTuple):
 
     prefix: str
     base_offset: int
-    segment_id: str
+    id_or_file: str
     digest: bytes
     log_bytes: int
     pickled: bytes
@@ -97,7 +97,7 @@ def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
                 yield ScanRow(
                     prefix=works.prefix,
                     base_offset=found.segments.base_offsets[0],
-                    segment_id=found.segments.segment_ids[0],
+                    id_or_file=found.segments.segment_ids[0],
                     digest=found.digests,
                     log_bytes=int(found.log_bytes.sum()),
                     pickled=to_pickle(found),
@@ -113,7 +113,7 @@ def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
     return ScanRow(
         prefix=prefix,
         base_offset=scanned.segment.base_offset,
-        segment_id=scanned.segment.segment_id or scanned.segment.other_file,
+        id_or_file=scanned.segment.segment_id or scanned.segment.other_file,
         digest=digest,
         log_bytes=scanned.log_bytes,
         pickled=to_pickle(scanned),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from native.crc32c import crc32c_of_bytes
 from recovery.archive.check.index_rebuild import rebuild_indexes
 from recovery.archive.check.scanned import ScannedSegment, SegmentWork
-from recovery.archive.layouts.layout import ArchivedFiles, Layout, part_kind
+from recovery.archive.layouts.layout import ArchivedFiles, Layout, kafka_name, part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Severity
@@ -25,19 +25,12 @@ from recovery.read.rate_limit import RateLimit
 from segfmt import layout as byte_layout
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import DecryptionError, FormatError, MissingKeyError
-from segfmt.filenames import (
-    LEADER_EPOCH_CHECKPOINT,
-    log_name,
-    offset_index_name,
-    snapshot_name,
-    time_index_name,
-    txn_index_name,
-)
+from segfmt.filenames import log_name, txn_index_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.producer_snapshot import read_producer_snapshot
 from segfmt.remote_log_metadata import RemoteSegment
 
-_REBUILT_HERE = {PartKind.OFFSET_INDEX: offset_index_name, PartKind.TIME_INDEX: time_index_name}
+_REBUILT_HERE = (PartKind.OFFSET_INDEX, PartKind.TIME_INDEX)
 _SMALL = (PartKind.SNAPSHOT, PartKind.TXN_INDEX, PartKind.LEADER_EPOCHS)
 
 
@@ -75,7 +68,7 @@ class SegmentMap:
         if files is None:
             return scanned
         for kind, words in files.contradictions():
-            _find(scanned, self._canonical(scanned, kind), "object-size", words)
+            _find(scanned, _canonical(scanned, kind), "object-size", words)
         self._check(work, files, scanned)
         if self._layout.is_tiered and not self._is_logs_only:
             self._read_small(files, scanned)
@@ -92,7 +85,7 @@ class SegmentMap:
             required &= self._layout.objects_of(PartKind.LOG)
         for kind in sorted(required - scanned.segment.parts.keys(), key=lambda one: one.value):
             words = f"{self._layout.name_of(scanned.segment, kind)} is not there"
-            _find(scanned, self._canonical(scanned, kind), "missing-object", words)
+            _find(scanned, _canonical(scanned, kind), "missing-object", words)
 
     def _files(self, scanned: ScannedSegment) -> ArchivedFiles | None:
         try:
@@ -156,7 +149,7 @@ class SegmentMap:
 
     def _read_small(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
         for kind in _SMALL:
-            name = self._canonical(scanned, kind)
+            name = _canonical(scanned, kind)
             try:
                 data = files.read_part(kind)
                 _check_small(kind, data, scanned)
@@ -173,19 +166,6 @@ class SegmentMap:
                 _find(scanned, name, "unreadable", str(error), severity="unchecked")
             else:
                 scanned.small[kind] = data
-
-    def _canonical(self, scanned: ScannedSegment, kind: PartKind) -> str:
-        """Return the name that a broker gives a part."""
-        base = scanned.segment.base_offset
-        if kind is PartKind.LOG:
-            return log_name(base)
-        if kind in _REBUILT_HERE:
-            return _REBUILT_HERE[kind](base)
-        if kind is PartKind.TXN_INDEX:
-            return txn_index_name(base)
-        if kind is PartKind.SNAPSHOT:
-            return snapshot_name(base if scanned.end_offset is None else scanned.end_offset)
-        return LEADER_EPOCH_CHECKPOINT if kind is PartKind.LEADER_EPOCHS else kind.value
 
     # -- rebuilding ------------------------------------------------------------------------------------------
 
@@ -234,6 +214,11 @@ class _GuardedFiles:
         except FormatError as error:
             _find(self._scanned, name, "chunk", str(error))
             return b"", 0
+
+
+def _canonical(scanned: ScannedSegment, kind: PartKind) -> str:
+    """Return the name that a broker gives a part."""
+    return kafka_name(kind, scanned.segment.base_offset, scanned.end_offset)
 
 
 def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:

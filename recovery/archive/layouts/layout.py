@@ -19,7 +19,16 @@ from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.check.segment_files import MOST_INDEX_BYTES
 from recovery.read.opened_log import OpenedLog
-from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, FileKind, file_kind
+from segfmt.filenames import (
+    LEADER_EPOCH_CHECKPOINT,
+    FileKind,
+    file_kind,
+    log_name,
+    offset_index_name,
+    snapshot_name,
+    time_index_name,
+    txn_index_name,
+)
 from segfmt.remote_log_metadata import RemoteSegment
 
 _KINDS = {
@@ -29,6 +38,29 @@ _KINDS = {
     FileKind.TXN_INDEX: PartKind.TXN_INDEX,
     FileKind.SNAPSHOT: PartKind.SNAPSHOT,
 }
+
+
+_NAMES = {
+    PartKind.LOG: log_name,
+    PartKind.OFFSET_INDEX: offset_index_name,
+    PartKind.TIME_INDEX: time_index_name,
+    PartKind.TXN_INDEX: txn_index_name,
+}
+
+
+def kafka_name(kind: PartKind, base_offset: int, end_offset: int | None = None) -> str:
+    """Return the name that a broker gives a part of a segment; of what no broker has, the kind's own.
+
+    Args:
+        kind: of the part.
+        base_offset: of the segment.
+        end_offset: of the segment, where its snapshot is; None where that is not known.
+    """
+    if kind is PartKind.SNAPSHOT:
+        return snapshot_name(base_offset if end_offset is None else end_offset)
+    if kind is PartKind.LEADER_EPOCHS:
+        return LEADER_EPOCH_CHECKPOINT
+    return _NAMES[kind](base_offset) if kind in _NAMES else kind.value
 
 
 def part_kind(name: str) -> PartKind | None:

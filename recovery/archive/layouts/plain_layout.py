@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from uuid import UUID
 
-from recovery.archive.layouts.layout import CopyLayout
+from recovery.archive.layouts.layout import CopyLayout, kafka_name
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import (
     FURTHER_SNAPSHOT,
@@ -24,21 +24,10 @@ from segfmt.filenames import (
     TXN_INDEX_SUFFIX,
     FolderState,
     format_offset,
-    log_name,
-    offset_index_name,
     read_folder_name,
-    snapshot_name,
-    time_index_name,
-    txn_index_name,
 )
 from segfmt.java_text import parse_long
 
-_NAMES = {
-    PartKind.LOG: log_name,
-    PartKind.OFFSET_INDEX: offset_index_name,
-    PartKind.TIME_INDEX: time_index_name,
-    PartKind.TXN_INDEX: txn_index_name,
-}
 _LOG, _SNAPSHOT = LETTERS[PartKind.LOG], LETTERS[PartKind.SNAPSHOT]
 _LETTERS = {
     LOG_SUFFIX: _LOG,
@@ -105,10 +94,7 @@ class PlainLayout(CopyLayout):
 
     def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
         """Return the name that a broker gives a part."""
-        if kind is PartKind.SNAPSHOT:
-            end = segment.next_base_offset
-            return snapshot_name(segment.base_offset if end is None else end)
-        return _NAMES[kind](segment.base_offset)
+        return kafka_name(kind, segment.base_offset, segment.next_base_offset)
 
 
 def _by_offset(names: Sequence[str]) -> dict[int, dict[str, int]]:
