@@ -21,7 +21,9 @@ from segfmt.compression import Codec, compress
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import AIVEN_SUFFIXES
 from tests.aiven_archive import KEY_ID, encrypt_oaep, finished_segments, store_segment, write_private_key
-from tests.archive.goings import NOW_MS, bad_objects
+from tests.archive.goings import NOW_MS, bad_objects, gone_through
+from tests.archive.metadata_topic import write_metadata
+from tests.archives import LOG, made_copies, metadata_records, write_archive
 from tests.in_process import verdicts_of
 from tests.tiered_broker import TieredArchive
 
@@ -217,3 +219,14 @@ def test_every_segment_id_is_one(stored_archive: TieredArchive) -> None:
     assert len({segment.segment_id for segment, _ in segments}) == len(segments) > 100
     assert {".txnindex" in files for _, files in segments} == {True, False}
     assert all(isinstance(segment.segment_id, UUID) for segment, _ in segments)
+
+
+def test_a_partition_that_is_gone_is_missed_where_the_plugin_would_have_it(tmp_path: Path) -> None:
+    copies = [*made_copies(segments=2), *made_copies(partition=1, segments=2)]
+    archive = write_archive(tmp_path / "archive", "aiven", copies)
+    write_metadata(tmp_path / "log-dir", metadata_records(archive.metadata), segment_batches=1000)
+    folder = archive.place(archive.copies[-1], LOG).parent
+    shutil.rmtree(folder)
+    bad = bad_objects(gone_through(archive.root, metadata=[tmp_path / "log-dir"]))
+    prefix = f"{folder.relative_to(archive.root).as_posix()}/"
+    assert bad == {f"{prefix}{copy.stem}.log": ["missing-segment"] for copy in archive.copies[-2:]}
