@@ -60,8 +60,8 @@ def survey(
     parent, copy = "", LogDirCopy()
     is_first = True
     for found in walk(store, layout, is_chosen=is_chosen):
-        if found.partition is None:
-            yield UnlistedPrefix(prefix=found.prefix, error=found.error)
+        if isinstance(found, UnlistedPrefix):
+            yield found
             continue
         if is_first or found.parent != parent:
             parent, is_first = found.parent, False
@@ -85,7 +85,6 @@ def _surveyed(
     topic_configs: TopicConfigs,
     expected: Expectations,
 ) -> SurveyedPartition:
-    assert found.partition is not None
     archived = found.partition
     facts = copy.facts(
         archived.where, is_deep=options.is_deep, is_tiered=layout.is_tiered, now_ms=options.now_ms

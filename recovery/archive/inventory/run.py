@@ -88,8 +88,8 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
         for found in walk(store, layout, is_chosen=is_chosen):
             if stop is not None:
                 stop.check()
-            if found.partition is None:
-                report.unlisted.append(UnlistedPrefix(prefix=found.prefix, error=found.error))
+            if isinstance(found, UnlistedPrefix):
+                report.unlisted.append(found)
                 continue
             _take(report, rows, found.partition.where, expectations.judge(found.partition, layout))
         for where, missing in expectations.unlisted(layout, is_chosen=is_chosen):

@@ -22,18 +22,16 @@ LISTED_AHEAD = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walked:
-    """One partition of an archive, or a prefix that could not be listed.
+    """One partition of an archive.
 
     Attributes:
-        parent: the prefix above the partition's, and the objects directly in it: a log dir's own files.
-        error: why the prefix could not be listed; there is no partition then.
+        parent: the prefix above the partition's.
+        siblings: the objects directly below that: a log dir's own files.
     """
 
-    prefix: str
-    partition: ArchivedPartition | None = None
+    partition: ArchivedPartition
     parent: str = ""
     siblings: Sequence[StoredObject] = ()
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,7 @@ class UnlistedPrefix:
 
 def walk(
     store: Store, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True
-) -> Iterator[Walked]:
+) -> Iterator[Walked | UnlistedPrefix]:
     """Yield the partitions in *store* in the order of their prefixes.
 
     Raises:
@@ -57,7 +55,7 @@ def walk(
         where = replace(root, prefix="")
         if not is_chosen(where):
             return
-        yield _walked(layout, where, store.list_level(""), "", ())
+        yield Walked(partition=layout.partition(where, store.list_level("").objects))
         return
     with PoolAhead(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:
         yield from _below(_Walk(store, layout, pool, is_chosen), "", store.list_level(""))
@@ -80,7 +78,7 @@ class _Walk:
         return self._pool.submit(self._store.list_level, prefix)
 
 
-def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked]:
+def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | UnlistedPrefix]:
     pending: deque[tuple[str, Future[Level]]] = deque()
     prefixes = iter(level.prefixes)
     while True:
@@ -94,21 +92,11 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked]:
         try:
             found = listing.result()
         except OSError as error:
-            yield Walked(prefix=prefix, parent=parent, error=str(error))
+            yield UnlistedPrefix(prefix=prefix, error=str(error))
             continue
         where = walk.layout.partition_at(prefix.rstrip("/"))
         if where is None:
             yield from _below(walk, prefix, found)
         else:
-            yield _walked(walk.layout, where, found, parent, level.objects)
-
-
-def _walked(
-    layout: Layout, where: PartitionPrefix, level: Level, parent: str, siblings: Sequence[StoredObject]
-) -> Walked:
-    return Walked(
-        prefix=where.prefix,
-        partition=layout.partition(where, level.objects),
-        parent=parent,
-        siblings=siblings,
-    )
+            partition = walk.layout.partition(where, found.objects)
+            yield Walked(partition=partition, parent=parent, siblings=level.objects)

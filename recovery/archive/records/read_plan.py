@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.walk import Walked, walk
+from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.read_request import PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.records.record_schema import Include
@@ -66,7 +66,7 @@ def plan_reads(
     task_bytes = request.selection.task_bytes
     left_bytes = task_bytes
     for found in walk(store, layout, is_chosen=is_wanted):
-        if found.partition is None:
+        if isinstance(found, UnlistedPrefix):
             raise OSError(errno.EIO, f"{found.prefix}: cannot be listed: {found.error}")
         partition = _PlannedPartition(store, layout, request, found, broker)
         places: list[int] = []
@@ -123,7 +123,6 @@ class _PlannedPartition:
     def __init__(
         self, store: Store, layout: Layout, request: ReadRequest, found: Walked, broker: BrokerView | None
     ) -> None:
-        assert found.partition is not None
         partition, self._where, self._request = found.partition, found.partition.where, request
         if request.options.include is Include.BATCHES:
             self.planned = _all_segments(partition, layout)
@@ -206,7 +205,6 @@ def _all_segments(partition: ArchivedPartition, layout: Layout) -> PlannedSegmen
 
 def _log_start_offset(store: Store, layout: Layout, found: Walked, broker: BrokerView | None) -> int | None:
     """Return where the partition's log begins, by the checkpoint of the log dir, or of the copy of one."""
-    assert found.partition is not None
     where = found.partition.where
     if broker is not None and (known := broker.log_start_offset(where)) is not None:
         return known
