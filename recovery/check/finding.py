@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -193,16 +193,21 @@ class FileVerdict:
 
     def lines(self) -> list[str]:
         """Return a line for each finding, the file's path in front."""
-        lines = []
-        for found in self.findings:
-            at = "" if found.position is None else f" at byte {found.position}"
-            words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}[found.severity]
-            flushed = "" if found.is_flushed else " (not flushed yet)"
-            remedy = "" if found.severity == "note" else f" Remedy: {found.remedy}."
-            lines.append(
-                f"{words} {printable(self.path)}{at}: {found.rule}{flushed}: {printable(found.detail)}.{remedy}"
-            )
-        return lines
+        return [finding_line(self.path, found.to_json()) for found in self.findings]
+
+
+def finding_line(path: str, found: Mapping[str, Any]) -> str:
+    """Return the line that tells of a finding.
+
+    Args:
+        path: of the file or object.
+        found: what `Finding.to_json` returns; without "flushed" the file is.
+    """
+    at = "" if found["position"] is None else f" at byte {found['position']}"
+    words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}[found["severity"]]
+    flushed = "" if found.get("flushed", True) else " (not flushed yet)"
+    remedy = "" if found["severity"] == "note" else f" Remedy: {found['remedy']}."
+    return f"{words} {printable(path)}{at}: {found['rule']}{flushed}: {printable(found['detail'])}.{remedy}"
 
 
 def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:

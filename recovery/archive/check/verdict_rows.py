@@ -11,7 +11,7 @@ import numpy as np
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, finding_line
 from recovery.printable import printable
 
 if TYPE_CHECKING:
@@ -194,15 +194,7 @@ def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
 
 def lines_of(row: dict[str, Any]) -> list[str]:
     """Return a line for each finding of an object's row."""
-    words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}
-    lines = []
-    for found in row["findings"]:
-        at = "" if found["position"] is None else f" at byte {found['position']}"
-        remedy_words = "" if found["severity"] == "note" else f" Remedy: {found['remedy']}."
-        lines.append(
-            f"{words[found['severity']]} {printable(row['key'])}{at}: {found['rule']}: "
-            f"{printable(found['detail'])}.{remedy_words}"
-        )
+    lines = [finding_line(row["key"], found) for found in row["findings"]]
     if row["rebuilt"] is not None:
         lines.append(f"rebuilt {printable(row['rebuilt'])}")
     return lines
