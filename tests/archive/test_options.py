@@ -1,0 +1,90 @@
+"""What is asked of an archive, from a command line or a call to one value."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+import pytest
+
+from recovery.archive.check.options import CheckOptions
+from recovery.archive.options import ArchiveOptions
+from recovery.cli import archive as command
+from recovery.errors import UsageError
+from recovery.spark import archive
+
+SOURCE = [
+    "x",
+    "--topic",
+    "a",
+    "--topic",
+    "b",
+    "--partition",
+    "c-1",
+    "--metadata",
+    "m, n",
+    "--files-from",
+    "f",
+]
+
+
+def options_of(*words: str) -> CheckOptions:
+    parser = argparse.ArgumentParser()
+    command.add_parser(parser.add_subparsers())
+    return command._check_options(parser.parse_args(["archive", *words]))
+
+
+def test_a_command_line_is_one_value() -> None:
+    found = options_of("verify", *SOURCE, "--layout", "aiven", "--logs-only", "--cores", "3", "--output", "o")
+    assert found == CheckOptions(
+        url="x",
+        layout="aiven",
+        topics=("a", "b"),
+        partitions=("c-1",),
+        metadata=("m", "n"),
+        files_from="f",
+        output="o",
+        is_logs_only=True,
+        cores=3,
+        now_ms=found.now_ms,
+    )
+    assert found.command == "verify"
+
+
+def test_recover_rebuilds_and_may_do_so_in_place() -> None:
+    found = options_of("recover", "x", "--output", "o", "--in-place", "--deep")
+    assert (found.command, found.rebuilds, found.is_in_place, found.is_deep) == ("recover", True, True, True)
+    assert not options_of("recover", "x", "--output", "o").is_in_place
+
+
+def test_tasks_are_told_whole_paths_and_the_layout_there_is() -> None:
+    found = CheckOptions(url="x", output="s3://bucket/o", is_deep=True, now_ms=7).for_tasks("plain")
+    assert (found.url, found.output) == (os.path.abspath("x"), "s3://bucket/o")
+    assert (found.layout, found.is_deep, found.now_ms, found.rebuilds) == ("plain", True, 7, False)
+
+
+def test_settings_of_topics_stand_over_the_brokers() -> None:
+    options = CheckOptions(
+        url="x",
+        config={"log.index.interval.bytes": "100", "log.index.intervall.bytes": "1"},
+        config_notes=("of a file",),
+        topic_configs={"a": {"index.interval.bytes": "200"}},
+    )
+    settings = options.settings()
+    assert settings.settings_of("a").index_interval_bytes == 200
+    assert settings.settings_of("b").index_interval_bytes == 100
+    first, second = options.notes
+    assert first == "of a file"
+    assert "intervall" in second
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--layout flat: expected one of auto, plain, local-tiered, aiven"):
+        ArchiveOptions(url="x", layout="flat")
+    with pytest.raises(UsageError, match="--layout flat"):
+        archive.inventory(str(tmp_path), layout="flat")
+    with pytest.raises(UsageError, match="exclude each other"):
+        archive.verify(str(tmp_path), deep=True, logs_only=True)
+    with pytest.raises(UsageError, match="expected TOPIC-N"):
+        ArchiveOptions(url="x", partitions=("orders",)).choice()
