@@ -71,6 +71,8 @@ def demo(_arguments: list[str]) -> int:
 
 def test(arguments: list[str]) -> int:
     """Run the tests; what this machine lacks is said first, and what needs it is skipped, with the reason."""
+    # The tests start thousands of processes: without byte code each of them would compile every module once more.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     python("-m", "tests.machine")
     return python("-m", "pytest", *workers(arguments), *arguments).returncode
 
