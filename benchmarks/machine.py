@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def describe(data_dir: Path) -> dict[str, Any]:
         "numba": version("numba"),
         "llvmlite": version("llvmlite"),
         "numpy": version("numpy"),
-        "java": _first_line(["java", "-version"]),
+        "java": _java(),
         "commit": _commit(),
     }
 
@@ -128,8 +129,10 @@ def _read_ahead_kb(path: Path) -> int | None:
     return None
 
 
-def _first_line(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _java() -> str:
+    if shutil.which("java") is None:
+        return "no Java"
+    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     return (done.stdout + done.stderr).splitlines()[0]
 
 

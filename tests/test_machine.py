@@ -34,7 +34,9 @@ class TestWithoutTheRightToMount:
     def test_it_is_named_in_a_line(self) -> None:
         done = run_without_mounts("tests.machine")
         assert done.returncode == 0
-        mounts, apart = done.stderr.splitlines()
+        mounts, apart = (
+            line for line in done.stderr.splitlines() if "mount" in line
+        )  # others may lack as well
         assert mounts.startswith(
             "no right to mount (CAP_SYS_ADMIN): the tests on overlays, full and failing disks are skipped. Remedy: "
         )
