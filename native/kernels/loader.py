@@ -29,7 +29,7 @@ class Origin(enum.Enum):
     COMPILED = "compiled"
     """This process has, and has put it into the cache."""
     MEMORY = "memory"
-    """This process has, and could not put it into the cache."""
+    """This process has, and could not put it into the cache, or was told to leave that alone."""
 
 
 class Account(NamedTuple):
