@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from recovery.check.facts import PartitionFacts
 from recovery.check.task import SegmentTask, Tail
+from recovery.load.segments import first_unflushed
 from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, log_name, read_offset
 
 
@@ -28,7 +29,7 @@ def unflushed_from(facts: PartitionFacts, base_offsets: Sequence[int]) -> int:
     if facts.is_metadata_log:
         return base_offsets[-1]
     point = 0 if facts.recovery_point is None else facts.recovery_point
-    return max((base for base in base_offsets if base <= point), default=base_offsets[0])
+    return max(first_unflushed(base_offsets, point), base_offsets[0])
 
 
 class Standing(NamedTuple):

@@ -20,7 +20,7 @@ from recovery.load.model import IndexProblem, PartitionOutcome, PartitionSource,
 from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
 from recovery.load.segment_recovery import SegmentOverflowedError, SegmentRecovery
-from recovery.load.segments import Segment, SegmentMap
+from recovery.load.segments import Segment, SegmentMap, first_unflushed, log_base_offsets
 from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
 from recovery.load.split import split_segment
 from recovery.load.stops import remedy_by_checking, words_of_a_wrong_marker
@@ -31,7 +31,6 @@ from segfmt.errors import FileNameError
 from segfmt.filenames import (
     DELETED_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
-    LOG_SUFFIX,
     FileKind,
     file_kind,
     log_name,
@@ -71,10 +70,9 @@ def unflushed_segments(task: PartitionTask) -> list[tuple[str, int, int]]:
     """
     if task.had_clean_shutdown or task.is_delete_folder or task.recovery_point == LONG_MAX:
         return []
-    stems = {name: name.removesuffix(LOG_SUFFIX) for name in task.files if name.endswith(LOG_SUFFIX)}
-    logs = sorted((int(stem), name) for name, stem in stems.items() if stem.isascii() and stem.isdigit())
-    floor = max((base for base, _ in logs if base <= task.recovery_point), default=-1)
-    return [(name, base, task.files[name].size_bytes) for base, name in logs if base >= floor]
+    logs = sorted((base, name) for name, base in log_base_offsets(task.files).items())
+    first = first_unflushed((base for base, _ in logs), task.recovery_point)
+    return [(name, base, task.files[name].size_bytes) for base, name in logs if base >= first]
 
 
 class _Loader:

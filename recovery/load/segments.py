@@ -8,6 +8,7 @@ a walk over the headers behind it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, RawScan
 from recovery.errors import PartitionRefusedError
 from recovery.load.tree import PartitionTree
-from segfmt.filenames import log_name, offset_index_name, time_index_name, txn_index_name
+from segfmt.filenames import LOG_SUFFIX, log_name, offset_index_name, time_index_name, txn_index_name
 from segfmt.layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.offset_index import view_offset_index
 
@@ -30,6 +31,20 @@ _NO_TABLES: Final[dict[str, Any]] = {
     "producers": np.empty(0, PRODUCER_DTYPE),
     "txn_events": np.empty(0, TXN_EVENT_DTYPE),
 }
+
+
+def log_base_offsets(names: Iterable[str]) -> dict[str, int]:
+    """Return the base offset of each of *names* that is a number with `.log` behind it."""
+    stems = {name: name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
+    return {name: int(stem) for name, stem in stems.items() if stem.isascii() and stem.isdigit()}
+
+
+def first_unflushed(base_offsets: Iterable[int], recovery_point: int) -> int:
+    """Return the base offset of the first segment that may hold what was not flushed; -1 where all begin after it.
+
+    Kafka: LogSegments.values(recoveryPoint, Long.MAX_VALUE).
+    """
+    return max((base for base in base_offsets if base <= recovery_point), default=-1)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.load.model import PartitionTask
-from segfmt.filenames import LOG_SUFFIX, RECOVERY_POINT_CHECKPOINT, SWAP_SUFFIX, read_offset
+from recovery.load.segments import first_unflushed, log_base_offsets
+from segfmt.filenames import RECOVERY_POINT_CHECKPOINT, SWAP_SUFFIX, read_offset
 
 CUTTING_STOPS = frozenset({Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL})
 OUT_OF_ORDER_STOPS = frozenset({Stop.INVALID_OFFSET, Stop.TIME_INDEX_INVALID_OFFSET})
@@ -116,11 +117,8 @@ def remedy_by_checking(task: PartitionTask, file: str) -> str:
             "move the .swap files of this offset away if the segments that they replace are there; "
             f"otherwise {_FROM_A_REPLICA}"
         )
-    stems = (name.removesuffix(LOG_SUFFIX) for name in task.files if name.endswith(LOG_SUFFIX))
-    bases = (int(stem) for stem in stems if stem.isascii() and stem.isdigit())
-    first_unflushed = max((base for base in bases if base <= task.recovery_point), default=-1)
     force = "run recover --force, which ignores the clean-shutdown marker"
-    if read_offset(file) >= first_unflushed:
+    if read_offset(file) >= first_unflushed(log_base_offsets(task.files).values(), task.recovery_point):
         return (
             f"{force}: the segment is then checked, and cut here"
             if task.had_clean_shutdown

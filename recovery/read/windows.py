@@ -155,8 +155,8 @@ class Windows:
                 window = self._read(min(max(usual_bytes, needed_bytes), left_bytes))
             yield window
             needed_bytes = self._needed_bytes(window)
-            is_of_use = self.position > window.position or needed_bytes > window.octets.size
-            assert is_of_use, "its reader has taken nothing of a window that has what it needs"
+            goes_on = self.position > window.position or needed_bytes > window.octets.size
+            assert goes_on, "nothing was taken of a window that has a whole batch"
 
     def _needed_bytes(self, window: Window) -> int:
         """Return what the window after *window* must have: a batch, or a header where its length is not known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from native.segment_scan import SegmentScanner
 from recovery.check.api import verify
 from recovery.read.batch_probe import BatchSearch
 from recovery.read.rate_limit import RateLimit
-from recovery.read.windows import SLACK_BYTES, Window, WindowBuffer, Windows, scan_windows
-from tests.builders import data_batch
+from recovery.read.windows import SLACK_BYTES, Window, WindowBuffer, Windows, feed, scan_windows
+from tests.builders import data_batch, record, record_batch
 from tests.memory_log import MemoryLog
 
 BATCHES = [data_batch(offset, value_bytes=30 * (offset % 5)) for offset in range(40)]
@@ -157,6 +158,8 @@ class TestWindows:
         if may_shrink:
             assert gone_through(windows) == BATCHES
             assert windows.end_position == len(LOG)
+            last = next(iter(Windows(ShrinkingLog(LOG), may_shrink=True)))
+            assert last.octets.size == len(LOG)
         else:
             with pytest.raises(OSError, match="the file became shorter while it was read: 'a log'"):
                 gone_through(windows)
@@ -175,6 +178,36 @@ class TestWindows:
             len(batches[0]),
             limit.window_bytes,
         ]
+
+
+class TestFeed:
+    """Of a window in pieces, as verify does; a control batch that the kernel leaves to us is among them."""
+
+    @pytest.mark.parametrize("slack", [0, 1, SLACK_BYTES])
+    def test_in_pieces_and_over_a_control_batch(self, slack: int) -> None:
+        odd = record_batch(
+            base_offset=1,
+            records=[record(key=struct.pack(">hhq", 0, 1, 7), value=struct.pack(">hiq", 0, 9, 7))],
+            producer_id=5,
+            producer_epoch=0,
+            transactional=True,
+            control=True,
+        )
+        batches = [data_batch(0), odd, data_batch(2), data_batch(3)]
+        ends = np.cumsum([len(batch) for batch in batches]).tolist()
+        data = b"".join(batches)
+        window = Window(1000, np.frombuffer(b"\xff" * slack + data, np.uint8), slack)
+        scanner = SegmentScanner(base_offset=0, size_bytes=1000 + len(data), start_position=1000)
+        feed(scanner, window, 1000 + ends[0])
+        assert scanner.position == 1000 + ends[0]
+        feed(scanner, window, 1000 + ends[2])
+        assert (scanner.position, scanner.paused_control) == (1000 + ends[1], False)
+        feed(scanner, window, 1000 + ends[2])
+        assert scanner.position == 1000 + ends[2]
+        feed(scanner, window)
+        scan = scanner.result()
+        assert (scan.stop, scan.batch_count) == (Stop.END, 4)
+        assert scan.producers["coordinator_epoch"].tolist() == [9]
 
 
 class TestBuffer:
