@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 def demo(_arguments: list[str]) -> int:
     """Unpack the logs of a killed broker, recover them with progress, and recover them again."""
     with tempfile.TemporaryDirectory(prefix="kafka-log-recovery-") as folder:
-        unpacked = python("-m", "tests.samples", SAMPLE, folder, capture=True)
+        unpacked = python("-m", "tests.logs.samples", SAMPLE, folder, capture=True)
         config = unpacked.stdout.strip()
         print(
             f"A copy of sample_logs/{SAMPLE}.tar.xz: the log dirs of a 4.3.1 broker that was killed. --now is the"
@@ -63,7 +63,7 @@ def demo(_arguments: list[str]) -> int:
         ).returncode
         print(
             "\nThat was a copy, and it is removed now. One to keep, and the same by hand:\n\n"
-            f"$ .venv/bin/python -m tests.samples {SAMPLE} FOLDER\n"
+            f"$ .venv/bin/python -m tests.logs.samples {SAMPLE} FOLDER\n"
             f"$ python3 dev.py run recover -c FOLDER/{SAMPLE}/server.properties --now {now}"
         )
         return first or second
@@ -73,7 +73,7 @@ def test(arguments: list[str]) -> int:
     """Run the tests; what this machine lacks is said first, and what needs it is skipped, with the reason."""
     # The tests start thousands of processes: without byte code each of them would compile every module once more.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    python("-m", "tests.machine")
+    python("-m", "tests.servers.machine")
     return python("-m", "pytest", *workers(arguments), *arguments).returncode
 
 

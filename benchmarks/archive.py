@@ -41,9 +41,9 @@ from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.layouts.layouts import make_layout
 from recovery.archive.stores.stores import open_store
 from recovery.check.api import verify
-from tests.in_process import verdicts_of
-from tests.s3_server import S3Server, in_environment
-from tests.spark_cluster import StandaloneCluster, settings
+from tests.runs.in_process import verdicts_of
+from tests.servers.s3_server import S3Server, in_environment
+from tests.servers.spark_cluster import StandaloneCluster, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

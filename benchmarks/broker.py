@@ -13,7 +13,7 @@ page cache:
 
 With --cold nothing of the files is in the page cache, and `cat` is the yardstick; with --clean the log dirs were
 shut down cleanly, and there is nothing to recover. Every side's result is checked (`benchmarks.sides`), and once
-the whole tree against Kafka's own LogManager (tests/kafka_oracle.py).
+the whole tree against Kafka's own LogManager (tests/brokers/oracle.py).
 
 A preset is a set of options and the ratios that must be reached; options beside it win over it.
 """

@@ -34,7 +34,7 @@ from native import cpu
 from native._crc32c import checksum
 from native._jit import in_process
 from native.cpu_path import CpuPath
-from tests.build_cache import cached
+from tests.servers.build_cache import cached
 
 SIZES = {"1 KiB": (1 << 10, 16), "64 KiB": (64 << 10, 4), "1 MiB": (1 << 20, 1)}
 """Bytes of a message, copies of it."""

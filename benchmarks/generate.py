@@ -48,7 +48,7 @@ from segfmt.producer_snapshot import encode_producer_snapshot
 from segfmt.time_index import encode_time_index
 from segfmt.time_index import preallocated_bytes as preallocated_time_index_bytes
 from segfmt.transaction_index import encode_transaction_index
-from tests.kafka_broker import QUIET_PROPERTIES, Broker, BrokerError
+from tests.brokers.broker import QUIET_PROPERTIES, Broker, BrokerError
 
 TOPIC = "bench"
 CODECS = tuple(codec.name.lower() for codec in Codec)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.generate import TOPIC
-from tests.kafka_broker import QUIET_PROPERTIES, Broker, BrokerError
+from tests.brokers.broker import QUIET_PROPERTIES, Broker, BrokerError
 
 LONGEST_LOAD_SECONDS = 3600
 # What kafka-server-start.sh gives a broker beside its heap (KAFKA_JVM_PERFORMANCE_OPTS).

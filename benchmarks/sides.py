@@ -27,9 +27,9 @@ from benchmarks.memory_watch import MemoryWatch
 from native import cpu
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT
-from tests.kafka_broker import QUIET_PROPERTIES
-from tests.kafka_oracle import Oracle
-from tests.samples import differences
+from tests.brokers.broker import QUIET_PROPERTIES
+from tests.brokers.oracle import Oracle
+from tests.logs.samples import differences
 
 CALM_SHARE = 0.08
 """Of the CPUs, used by others: what is measured meanwhile is taken as it is."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from segfmt.checkpoint import encode_leader_epoch_checkpoint
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, log_name, offset_index_name, time_index_name
-from tests.builders import BASE_TIMESTAMP_MS, data_batch
+from tests.logs.builders import BASE_TIMESTAMP_MS, data_batch
 
 _RECORDS = 8
 _PARTITION_METADATA = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine
-from tests.samples import unpack
+from tests.logs.samples import unpack
 
 _RECOVERY = [sys.executable, "-m", "recovery"]
 COMMANDS = {

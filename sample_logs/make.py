@@ -1,6 +1,6 @@
 """Make the sample logs again, with real brokers: `python sample_logs/make.py [NAME]...`.
 
-Needs what the broker suites need (Java 17, Maven, see tests/kafka.py), about three minutes, and for
+Needs what the broker suites need (Java 17, Maven, see tests/brokers/__init__.py), about three minutes, and for
 `crashed-v0-v1` the log dir of a crashed 2.8.2 broker: `--old-log-dir`, by default the one in the present
 archive. The result is the same in kind, not in bytes: clocks and scheduling are real. README.md says what is
 in it; the clocks and checksums there are brought up to date.
@@ -21,10 +21,10 @@ from pathlib import Path
 SAMPLE_DIR = Path(__file__).parent
 sys.path.insert(0, str(SAMPLE_DIR.parent))
 
-from tests.kafka_broker import Broker, topic_configs_of  # noqa: E402
-from tests.sample_brokers import start_writer  # noqa: E402
-from tests.samples import SAMPLE_NAMES, TIERED_NAME, read_properties, sha256_of, unpack  # noqa: E402
-from tests.tiered_broker import make_tiered  # noqa: E402
+from tests.brokers.broker import Broker, topic_configs_of  # noqa: E402
+from tests.brokers.sample_brokers import start_writer  # noqa: E402
+from tests.brokers.tiered_broker import make_tiered  # noqa: E402
+from tests.logs.samples import SAMPLE_NAMES, TIERED_NAME, read_properties, sha256_of, unpack  # noqa: E402
 
 ALL_NAMES = (*SAMPLE_NAMES, TIERED_NAME)
 TIERED_SIZE = 5  # segments that each life of the broker adds to a partition

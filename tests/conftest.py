@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.kafka import KafkaUnavailableError, Oracle, kafka_jars
-from tests.machine import JAVA, hide_programs
-from tests.s3_server import S3Server, S3UnavailableError, server_program
-from tests.spark_versions import SparkUnavailableError, oldest_spark
-from tests.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
+from tests.brokers import KafkaUnavailableError, Oracle, kafka_jars
+from tests.brokers.tiered_broker import EXPECTED, TieredArchive, make_tiered, opened, unpack_tiered
+from tests.servers.machine import JAVA, hide_programs
+from tests.servers.s3_server import S3Server, S3UnavailableError, server_program
+from tests.servers.spark_versions import SparkUnavailableError, oldest_spark
 
 settings.register_profile("suites", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suites")
@@ -83,7 +83,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "needs(*what): skipped where the machine lacks that, see tests/machine.py"
+        "markers", "needs(*what): skipped where the machine lacks that, see tests/servers/machine.py"
     )
     if config.getoption("quick"):  # in each of pytest's processes: xdist gives them the command line alone
         wanted = f"not ({' or '.join(_NOT_QUICK)})"

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import archive, archive_survey
 from benchmarks.small_segments import make_small_segments
-from tests.archive.goings import bad_objects, gone_through
+from tests.runs.goings import bad_objects, gone_through
 
 
 def test_small_segments_are_sound(tmp_path):

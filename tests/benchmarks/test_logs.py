@@ -12,7 +12,7 @@ from benchmarks.generate import CODECS, Shape, generate, log_files
 from benchmarks.sides import drop_epochs_from
 from segfmt.compression import Codec
 from segfmt.record_batch import read_record_batch_header, walk_batches
-from tests.kafka_broker import BrokerError
+from tests.brokers.broker import BrokerError
 
 
 def headers_of(path):

@@ -23,8 +23,8 @@ from tests.faults.fork_server import Ended, ForkServer
 from tests.faults.shim import Call, Fault, read_trace
 from tests.faults.states import State
 from tests.faults.told import Cuts, ToldTwiceError, told_cuts
-from tests.recovery.driving import is_as_saved, own_leftovers, quarantine_of, valid_batches
-from tests.samples import LOCK, MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
+from tests.logs.samples import LOCK, MARKER, SAMPLE_NAMES, Sample, differences, tree_of, unpack
+from tests.runs.driving import is_as_saved, own_leftovers, quarantine_of, valid_batches
 
 CLEAN_CODES = (0, 2)
 """Exit codes of a run that has done all that there was to do."""

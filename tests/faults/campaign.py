@@ -36,14 +36,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.brokers import Oracle
 from tests.faults import crashes, full_disk, kills, shrinking, undone
 from tests.faults.bench import CLEAN_CODES, Bench, StateBench
 from tests.faults.io_faults import check_fault, check_resumed_fault, fault_points, resumed_fault_points
 from tests.faults.long_runs import LongRun
 from tests.faults.shim import Fault
 from tests.faults.states import MADE_STATES, State, find_state
-from tests.kafka import Oracle
-from tests.samples import differences
+from tests.logs.samples import differences
 
 LONG_RUN_COUNT = 100
 

@@ -11,11 +11,11 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.brokers import Oracle
 from tests.faults.bench import StateBench
 from tests.faults.crash_model import VARIANT_COUNT, CachedDisk, Disk
 from tests.faults.kills import BrokerEnd, broker_problems
 from tests.faults.shim import Action, Call, Fault, Op
-from tests.kafka import Oracle
 
 _BARRIERS = frozenset({Op.SYNC, Op.SYNC_ALL, Op.RENAME, Op.LINK, Op.UNLINK, Op.TRUNCATE})
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from recovery.plan.actions import TEMPORARY_SUFFIX
 from segfmt.filenames import RECOVERY_POINT_CHECKPOINT
+from tests.brokers import Oracle
 from tests.faults.bench import StateBench, differences_below, differences_by_file
 from tests.faults.fork_server import Ended
 from tests.faults.shim import CHANGING_OPS, Action, Call, Fault, Op
-from tests.kafka import Oracle
-from tests.samples import MARKER
+from tests.logs.samples import MARKER
 
 
 def kill_points(calls: Iterable[Call]) -> list[Fault]:

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 from tests import ROOT
-from tests.cli.command import RECOVERY
-from tests.cli.large_log_dirs import make_large
 from tests.faults.states import torn_first_segment_of
-from tests.recovery.driving import log_bytes, lost_batches, own_leftovers
-from tests.samples import differences, tree_of
+from tests.logs.large_log_dirs import make_large
+from tests.logs.samples import differences, tree_of
+from tests.runs.command import RECOVERY
+from tests.runs.driving import log_bytes, lost_batches, own_leftovers
 
 PROCESSES = ("never", "always")
 """What a killed run was is nothing to the next one: each takes one of these."""

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.build_cache import cached
+from tests.servers.build_cache import cached
 
 SOURCE = Path(__file__).with_name("shim.c")
 CONTROL_VARIABLE = "FAULTS_CONTROL"

@@ -1,4 +1,4 @@
-"""The damaged log dirs that runs are killed on, or fail on: made by hand, and by seed from tests/mutilate.py.
+"""The damaged log dirs that runs are killed on, or fail on: made by hand, and by seed from tests/damage/mutilate.py.
 
 A state is one or two log dirs with one or more partitions of a sample.
 """
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from segfmt.record_batch import walk_batches
-from tests.mutilate import CHECKPOINTS, DAMAGES, Victim, make_victim
-from tests.mutilations.derived import DERIVED_DAMAGES
-from tests.mutilations.leftovers import LEFTOVER_DAMAGES
-from tests.mutilations.logs import LOG_DAMAGES
-from tests.samples import MARKER, Sample
+from tests.damage.mutilate import CHECKPOINTS, DAMAGES, Victim, make_victim
+from tests.damage.mutilations.derived import DERIVED_DAMAGES
+from tests.damage.mutilations.leftovers import LEFTOVER_DAMAGES
+from tests.damage.mutilations.logs import LOG_DAMAGES
+from tests.logs.samples import MARKER, Sample
 
 Damaging = Callable[[Victim], object]
 

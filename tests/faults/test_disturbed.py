@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
+from tests.brokers import Oracle
 from tests.faults.bench import Bench
 from tests.faults.campaign import run_long_kills, run_state
 from tests.faults.found import FOUND
 from tests.faults.states import MADE_STATES, find_state
-from tests.kafka import Oracle
-from tests.recovery.driving import quarantine_of
+from tests.runs.driving import quarantine_of
 
 pytestmark = pytest.mark.long
 

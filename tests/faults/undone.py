@@ -11,7 +11,7 @@ from tests.faults.crashes import crash, crash_points
 from tests.faults.io_faults import fault_points, named_problems
 from tests.faults.kills import disk_points
 from tests.faults.shim import Fault
-from tests.samples import differences
+from tests.logs.samples import differences
 
 
 def undo_kill_points(bench: StateBench) -> list[Fault]:

@@ -11,9 +11,9 @@ from segfmt.crc32c import crc32c
 from segfmt.errors import FormatError
 from segfmt.java_hash_map import JavaLongMap, java_hash_map_order
 from segfmt.producer_snapshot import as_loaded, encode_producer_snapshot, read_producer_snapshot
-from tests import reference
 from tests.fuzz.choices import Choices
 from tests.fuzz.targets import Target, assert_within
+from tests.logs import reference
 
 
 def _check(check: Callable[[bytes, int], None], data: bytes, base_offset: int) -> None:

@@ -4,7 +4,7 @@
     python -m tests.fuzz.judge --replay FILE
 
 A case is a log dir of one partition made from random bytes (`tests.fuzz.log_dirs`), judged like the cases of
-`tests.campaign`, whose verdicts these are; what both have left is then loaded once more, now with a marker. One
+`tests.damage.campaign`, whose verdicts these are; what both have left is then loaded once more, now with a marker. One
 that is unexplained is made as small as it gets and written to the folder of findings.
 """
 
@@ -18,13 +18,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests import judgement
+from tests.brokers import Oracle
+from tests.damage import judgement
+from tests.damage.judgement import IDENTICAL, UNEXPLAINED
 from tests.fuzz.choices import Choices
 from tests.fuzz.log_dirs import INDEX_INTERVAL_BYTES, NOW_MS, SEGMENT_INDEX_BYTES, make_log_dir
 from tests.fuzz.minimise import minimise
-from tests.judgement import IDENTICAL, UNEXPLAINED
-from tests.kafka import Oracle
-from tests.samples import Sample
+from tests.logs.samples import Sample
 
 PROPERTIES = {
     "log.index.interval.bytes": str(INDEX_INTERVAL_BYTES),

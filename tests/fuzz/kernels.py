@@ -13,12 +13,12 @@ from native.cpu_path import CpuPath
 from native.crc32c import crc32c
 from native.log_checks import LOG_ROW_DTYPE, check_logs
 from native.segment_scan import SegmentScanner
-from tests import builders, reference
 from tests.fuzz.choices import Choices
 from tests.fuzz.guard_pages import GuardedPages
 from tests.fuzz.records import BATCHES, MESSAGES
 from tests.fuzz.seal import seal_batches
 from tests.fuzz.targets import GOLDEN, Target
+from tests.logs import builders, reference
 from tests.native.log_verify import assert_as_verified
 
 LONGEST_BYTES = 8192
@@ -150,7 +150,7 @@ def _logs() -> list[bytes]:
     return [CASE_HEADER + log for log in whole if len(log) < LONGEST_BYTES]
 
 
-_INSTRUMENTS = ("tests.reference", "native.segment_scan")
+_INSTRUMENTS = ("tests.logs.reference", "native.segment_scan")
 
 TARGETS = [
     Target(
@@ -177,7 +177,7 @@ TARGETS = [
     Target(
         name="kernel_checksum",
         run=_checksums,
-        instruments=("tests.reference",),
+        instruments=("tests.logs.reference",),
         more_seeds=lambda: [bytes(range(256)) * n for n in (1, 5, 31)],
         longest_bytes=LONGEST_BYTES,
     ),

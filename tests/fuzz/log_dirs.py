@@ -22,9 +22,9 @@ from segfmt.offset_index import encode_offset_index
 from segfmt.producer_snapshot import encode_producer_snapshot
 from segfmt.time_index import encode_time_index
 from segfmt.transaction_index import encode_transaction_index
-from tests import builders
 from tests.fuzz.choices import Choices
 from tests.fuzz.seal import seal_batches
+from tests.logs import builders
 
 NOW_MS = builders.BASE_TIMESTAMP_MS + 3_600_000
 INDEX_INTERVAL_BYTES = 200

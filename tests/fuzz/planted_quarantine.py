@@ -25,12 +25,12 @@ from recovery.saved.undo import undo
 from recovery.version import VERSION
 from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
-from tests import builders
 from tests.fuzz.choices import Choices
 from tests.fuzz.targets import Target
 from tests.fuzz.whole_dirs import recover
-from tests.recovery.driving import quarantine_of
-from tests.recovery.memory import name
+from tests.logs import builders
+from tests.recovery.load.memory import name
+from tests.runs.driving import quarantine_of
 
 _SECRET = b"a secret of root's, which nobody else is to see"
 _ACTIONS: tuple[dict[str, Any], ...] = (

@@ -54,10 +54,10 @@ from segfmt.varint import (
     read_varint,
     read_varlong,
 )
-from tests import builders, reference
 from tests.fuzz.choices import Choices
 from tests.fuzz.seal import seal_batches
 from tests.fuzz.targets import GOLDEN, Target, assert_within
+from tests.logs import builders, reference
 
 MOST_CONTENT_BYTES = 1 << 20
 BATCHES = tuple(sorted(path.name for path in GOLDEN.glob("*.bin") if not path.name.startswith("message")))
@@ -321,7 +321,7 @@ TARGETS = [
     Target(
         name="control_record",
         run=_control_record,
-        instruments=("segfmt", "tests.reference"),
+        instruments=("segfmt", "tests.logs.reference"),
         seeds=BATCHES,
         more_seeds=_marker_seeds,
         longest_bytes=512,

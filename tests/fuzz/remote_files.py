@@ -26,7 +26,7 @@ from segfmt.remote_log_metadata import encode_remote_log_metadata, read_remote_l
 from segfmt.remote_names import read_aiven_key, read_local_tiered_file, read_local_tiered_folder
 from tests.fuzz.seal import seal_batches
 from tests.fuzz.targets import GOLDEN, Target, assert_within
-from tests.memory_log import MemoryLog
+from tests.logs.memory_log import MemoryLog
 
 
 def _remote_log_metadata(data: bytes) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from tests.reference import crc32c
+from tests.logs.reference import crc32c
 
 _LEAST_BYTES = 26
 

@@ -19,10 +19,10 @@ from segfmt.errors import DecompressionError, FileNameError, FormatError
 from segfmt.filenames import read_folder_name
 from segfmt.message_set import base_offset
 from segfmt.metadata_log import read_metadata_log
-from tests import builders, reference
 from tests.fuzz.budget import Budget
 from tests.fuzz.children import in_child
 from tests.fuzz.targets import Target
+from tests.logs import builders, reference
 
 _CONTENT = bytes(200 << 20)
 

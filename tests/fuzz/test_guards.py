@@ -14,13 +14,13 @@ import pytest
 from native import cpu
 from native.cpu_path import CpuPath
 from native.segment_scan import SegmentScanner, warm_up
-from tests import builders
 from tests.fuzz.budget import Budget, BudgetExceededError
 from tests.fuzz.children import in_child
 from tests.fuzz.guard_pages import GuardedPages
 from tests.fuzz.kernels import TARGETS
 from tests.fuzz.minimise import minimise, signature
 from tests.fuzz.targets import Target
+from tests.logs import builders
 
 pytestmark = pytest.mark.long
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers import Oracle
+from tests.damage.judgement import UNEXPLAINED
 from tests.fuzz.judge import Judge
 from tests.fuzz.targets import CASES
-from tests.judgement import UNEXPLAINED
-from tests.kafka import Oracle
 
 _CASES = sorted((CASES / "judge").iterdir())
 

@@ -14,7 +14,8 @@ from recovery.load.model import LogSettings
 from tests.fuzz.choices import Choices
 from tests.fuzz.log_dirs import INDEX_INTERVAL_BYTES, MARKER, NOW_MS, SEGMENT_INDEX_BYTES, make_log_dir
 from tests.fuzz.targets import Target
-from tests.recovery.driving import (
+from tests.logs.samples import tree_of
+from tests.runs.driving import (
     footprint,
     log_bytes,
     lost_batches,
@@ -22,8 +23,7 @@ from tests.recovery.driving import (
     own_leftovers,
     quarantine_of,
 )
-from tests.recovery.engine_run import run_engine
-from tests.samples import tree_of
+from tests.runs.engine_run import run_engine
 
 _SETTINGS = LogSettings(index_interval_bytes=INDEX_INTERVAL_BYTES, segment_index_bytes=SEGMENT_INDEX_BYTES)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.documents import DOCUMENTS, FENCE, text_of
-from tests.samples import Sample, unpack
+from tests.documents.texts import DOCUMENTS, FENCE, text_of
+from tests.logs.samples import Sample, unpack
 
 PLAIN, ARCHIVE, SPARK, BOTH = "", "archive", "spark", "archive,spark"
 EXTRAS = (PLAIN, ARCHIVE, SPARK, BOTH)
@@ -45,8 +45,8 @@ RUN: dict[str, tuple[str, int]] = {
     f"{S3} recover s3://backups/kafka --output s3://backups/recovered": (BOTH, 2),
     f"{S3} verify s3://backups/kafka --logs-only --output s3://backups/checked": (BOTH, 0),
 }
-"""The extras with which a command is run, and its exit code. Buckets are folders here; tests/spark/test_s3.py has real
-ones. Exit code 2: by names alone, without the metadata topic, objects of an interrupted copy are missing."""
+"""The extras with which a command is run, and its exit code. Buckets are folders here;
+tests/recovery/spark/test_s3.py has real ones. Exit code 2: by names alone, without the metadata topic, objects of an interrupted copy are missing."""
 
 ELSEWHERE = {
     "pip install .": "the environment of the extra that it names is made by it",
@@ -58,9 +58,9 @@ ELSEWHERE = {
     "python3 dev.py test": "CI itself (.ci/run)",
     "python3 dev.py check": "CI itself (.ci/run)",
     "python3 dev.py test --quick": "CI itself (.ci/run)",
-    "python3 dev.py test tests/recovery -k SeededDamage": "a part of what CI runs",
-    ".venv/bin/python -m tests.campaign --cases 1000 --seed 7": "tests/recovery/test_differential.py; needs Kafka",
-    ".venv/bin/python -m tests.campaign --only combined-7/123": "the same",
+    "python3 dev.py test tests/kafka -k SeededDamage": "a part of what CI runs",
+    ".venv/bin/python -m tests.damage.campaign --cases 1000 --seed 7": "tests/kafka/test_differential.py",
+    ".venv/bin/python -m tests.damage.campaign --only combined-7/123": "the same",
 }
 """Commands that are not run here, and why."""
 

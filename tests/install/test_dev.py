@@ -75,7 +75,7 @@ def test_what_the_machine_lacks_is_said_before_the_tests(
     monkeypatch.setattr(dev, "make_environment", lambda: True)
     monkeypatch.setattr(dev, "python", noted)
     assert dev.main(["test"]) == 0
-    assert begun == ["tests.machine", "pytest"]
+    assert begun == ["tests.servers.machine", "pytest"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--quick"], ["tests/native", "-k", "crc"], ["-m", "not java"]])

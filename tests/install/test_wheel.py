@@ -15,6 +15,7 @@ import pytest
 
 from recovery.version import VERSION
 from tests import ROOT
+from tests.documents.test_docs import actions_of, subcommands
 from tests.install.commands import (
     ARCHIVE,
     BOTH,
@@ -29,8 +30,7 @@ from tests.install.commands import (
     synopses,
 )
 from tests.install.environment import Environment, environment, project_copy, run_pip
-from tests.samples import Sample, tree_of, unpack
-from tests.test_docs import actions_of, subcommands
+from tests.logs.samples import Sample, tree_of, unpack
 
 pytestmark = [pytest.mark.install, pytest.mark.spark]
 

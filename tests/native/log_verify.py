@@ -11,7 +11,7 @@ from recovery.check.segment import check_segment
 from recovery.check.task import Reading, SegmentResult, SegmentTask
 from recovery.read.rate_limit import RateLimit
 from segfmt.filenames import log_name
-from tests.memory_log import MemoryLog
+from tests.logs.memory_log import MemoryLog
 
 Log = tuple[bytes, int, int | None]
 """Bytes, base offset, base offset of the next one."""

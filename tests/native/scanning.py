@@ -10,8 +10,8 @@ import numpy as np
 
 from native.cpu_path import CpuPath
 from native.segment_scan import SegmentScanner
-from tests import builders, reference
-from tests.builders import data_batch, record_batch
+from tests.logs import builders, reference
+from tests.logs.builders import data_batch, record_batch
 
 T = builders.BASE_TIMESTAMP_MS
 

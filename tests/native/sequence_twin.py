@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from native.batch_headers import HEADER_ROW_DTYPE, HeaderRows
-from tests.reference import increment_sequence
+from tests.logs.reference import increment_sequence
 
 MAX_INT32 = 2**31 - 1
 EXPIRATION_MS = 1000

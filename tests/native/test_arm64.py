@@ -1,4 +1,4 @@
-"""The portable kernels as code for 64-bit Arm: generated and linked here, run where `tests.arm64` is used."""
+"""The portable kernels as code for 64-bit Arm: generated and linked here, run where `tests.native.arm64` is used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from native import kernels
-from tests import arm64
+from tests.native import arm64
 
 pytestmark = pytest.mark.long
 

@@ -16,9 +16,9 @@ from native import _gf2
 from native.cpu_path import CpuPath
 from native.crc32c import crc32c
 from segfmt.crc32c import crc32c as plain_crc32c
+from tests.logs.reference import crc32c as reference_crc32c
 from tests.native.scanning import as_array
 from tests.native.ticking import TICKS, most_ticks_within
-from tests.reference import crc32c as reference_crc32c
 
 RFC_3720_VECTORS = [
     (bytes(32), 0x8A9136AA),

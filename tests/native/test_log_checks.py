@@ -12,10 +12,10 @@ from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.log_checks import LOG_ROW_DTYPE, LogRows, check_logs
 from segfmt import layout
-from tests import builders
-from tests.builders import data_batch, marker_batch, message, recompute_crc, record_batch
+from tests.logs import builders
+from tests.logs.builders import data_batch, marker_batch, message, recompute_crc, record_batch
+from tests.logs.samples import SAMPLE_NAMES, TIERED_NAME, unpack
 from tests.native.log_verify import Log, assert_as_verified, checked_alone
-from tests.samples import SAMPLE_NAMES, TIERED_NAME, unpack
 
 _SLACK_BYTES = 256
 

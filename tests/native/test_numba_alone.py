@@ -14,7 +14,7 @@ import pytest
 
 from native import kernels
 from native.errors import UnknownKernelsError
-from tests.samples import differences, tree_of, unpack
+from tests.logs.samples import differences, tree_of, unpack
 
 QUARANTINE_RUN = r"\d{8}T\d{6}Z"
 """Named by the clock."""

@@ -17,7 +17,7 @@ from native.producer_sequences import (
     SequenceFold,
     Sequences,
 )
-from tests.kafka_jars import class_path, oracle_classes
+from tests.brokers.jars import class_path, oracle_classes
 from tests.native.sequence_twin import (
     EXPIRATION_MS,
     MAX_INT32,

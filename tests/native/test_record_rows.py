@@ -11,7 +11,7 @@ from native.batch_headers import walk_headers
 from native.cpu_path import CpuPath
 from native.record_rows import RECORD_ROW_DTYPE, UNIT_DTYPE, UnitKind, join_bytes, list_records
 from native.record_walk import RecordFault
-from tests import builders
+from tests.logs import builders
 
 
 def window_of(*batches: bytes) -> np.ndarray:

@@ -12,8 +12,8 @@ from native.cpu_path import CpuPath
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, Stop
 from native.segment_scan import scan_segment
 from segfmt import layout
-from tests import reference
-from tests.builders import data_batch, marker_batch, message
+from tests.logs import reference
+from tests.logs.builders import data_batch, marker_batch, message
 from tests.native.scanning import T, as_array, assert_same, idempotent, odd_marker
 
 # --- index errors ---------------------------------------------------------------------------------

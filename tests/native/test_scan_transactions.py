@@ -13,8 +13,8 @@ from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.raw_scan import ControlKind, Stop, TxnEventKind
 from native.segment_scan import SegmentScanner, scan_segment
-from tests import builders, reference
-from tests.builders import data_batch, marker_batch, record_batch
+from tests.logs import builders, reference
+from tests.logs.builders import data_batch, marker_batch, record_batch
 from tests.native.scanning import T, as_array, assert_same, idempotent, odd_marker
 
 # --- producers and transactions -------------------------------------------------------------------

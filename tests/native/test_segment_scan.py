@@ -17,9 +17,8 @@ from native.errors import ScanUsageError
 from native.raw_scan import ControlKind, Stop
 from native.segment_scan import SegmentScanner, scan_segment, warm_up
 from segfmt import layout
-from tests import builders
-from tests.builders import data_batch, message, record_batch
-from tests.native import strategies
+from tests.logs import builders, strategies
+from tests.logs.builders import data_batch, message, record_batch
 from tests.native.scanning import T, as_array, assert_same, scan, three_batches
 from tests.native.ticking import TICKS, most_ticks_within
 

@@ -26,8 +26,8 @@ from segfmt.compression import Codec, compress
 from segfmt.errors import FormatError, MalformedManifestError, UnsupportedManifestError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemoteSegmentState
+from tests.logs.remote_segments import OWNERS, SEGMENTS
 from tests.segfmt.golden_files import golden
-from tests.segfmt.remote_segments import OWNERS, SEGMENTS
 
 PLAIN = golden("aiven-plain.rsm-manifest")
 ZSTD = golden("aiven-zstd.rsm-manifest")

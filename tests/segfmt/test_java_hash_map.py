@@ -15,8 +15,8 @@ from segfmt.java_hash_map import (
     long_hash,
 )
 from segfmt.producer_snapshot import read_producer_snapshot
-from tests.kafka_jars import oracle_classes
-from tests.mutilations.producers import crowded_ids
+from tests.brokers.jars import oracle_classes
+from tests.damage.mutilations.producers import crowded_ids
 from tests.segfmt.golden_files import golden
 
 HISTORIES = json.loads(golden("java-hash-map.json"))

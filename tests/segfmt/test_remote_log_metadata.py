@@ -20,9 +20,9 @@ from segfmt.remote_log_metadata import (
     metadata_partition,
     read_remote_log_metadata,
 )
-from tests.remote_log_oracle import ask_kafka
+from tests.brokers.remote_log_oracle import ask_kafka
+from tests.logs.remote_segments import RECORDS, as_kafka_tells
 from tests.segfmt.golden_files import golden
-from tests.segfmt.remote_segments import RECORDS, as_kafka_tells
 
 GOLDEN = json.loads(golden("remote-log-metadata.json"))
 SEGMENT = RemoteSegment(

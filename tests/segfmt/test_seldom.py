@@ -19,7 +19,7 @@ from segfmt.metadata_log import read_metadata_log
 from segfmt.metadata_record import OtherRecord, read_metadata_record
 from segfmt.record import read_records
 from segfmt.record_batch import read_record_batch_header
-from tests import builders, reference
+from tests.logs import builders, reference
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ from recovery.errors import DamagedSegmentError
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError
 from segfmt.record_batch import read_record_batch_header, walk_batches
-from tests.archive.readings import SMALL_TASK, checksum, of_partition, read
-from tests.s3_server import S3Server, in_environment
-from tests.samples import unpack, unpack_aiven
-from tests.tiered_broker import TieredArchive
+from tests.brokers.tiered_broker import TieredArchive
+from tests.logs.samples import unpack, unpack_aiven
+from tests.runs.readings import SMALL_TASK, checksum, of_partition, read
+from tests.servers.s3_server import S3Server, in_environment
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,9 @@ from segfmt.record_batch import (
     read_record_batch_header,
     walk_batches,
 )
-from tests.archive.readings import arrow_schema
-from tests.memory_log import MemoryLog
-from tests.samples import SAMPLE_NAMES, unpack
+from tests.logs.memory_log import MemoryLog
+from tests.logs.samples import SAMPLE_NAMES, unpack
+from tests.runs.readings import arrow_schema
 
 VIEW = SegmentView(name="t-3/00.log", topic="t", partition=3, base_offset=0)
 FIRST_MS = 1_700_000_000_000

@@ -1,0 +1,17 @@
+"""The real Kafka for tests: its jars, the oracle, and whole brokers."""
+
+from tests.brokers.broker import Broker, DumpedSegments, TopicReads
+from tests.brokers.jars import KAFKA_VERSION, KafkaUnavailableError, kafka_jars, missing_commands
+from tests.brokers.oracle import Oracle, OracleOutcome
+
+__all__ = [
+    "KAFKA_VERSION",
+    "Broker",
+    "DumpedSegments",
+    "KafkaUnavailableError",
+    "Oracle",
+    "OracleOutcome",
+    "TopicReads",
+    "kafka_jars",
+    "missing_commands",
+]

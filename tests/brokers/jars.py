@@ -1,0 +1,85 @@
+"""Kafka's own jars and the project's small Java programs, fetched and compiled once into a cache.
+
+Needs Java 17 (a JDK: `java`, `javac`) and Maven. tests/servers/build_cache.py says where the cache is.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests import ROOT
+from tests.servers.build_cache import cached
+
+KAFKA_VERSION = "4.3.1"
+ORACLE_DIR = ROOT / "tests/oracle"
+_COMMANDS = ("java", "javac", "mvn")
+
+
+class KafkaUnavailableError(RuntimeError):
+    """Java, Maven, or what Maven should fetch is not there."""
+
+
+def missing_commands() -> list[str]:
+    """The commands these suites need and this machine does not have."""
+    return [command for command in _COMMANDS if shutil.which(command) is None]
+
+
+@functools.cache
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """The folder with the jars of Kafka *version*: broker, clients, tools, LocalTieredStorage, logging."""
+    pom = ORACLE_DIR / "pom.xml"
+    logging_profile = "legacy-logging" if version.startswith("3.") else "current-logging"
+
+    def fetch(into: Path) -> None:
+        command = ["mvn", "-B", "-q", "-f", str(pom), f"-P{logging_profile}", f"-Dkafka.version={version}"]
+        _run(
+            [*command, "dependency:copy-dependencies", f"-DoutputDirectory={into}", "-DincludeScope=runtime"]
+        )
+
+    return cached(f"kafka-{version}", [pom], [version], fetch)
+
+
+def class_path(version: str = KAFKA_VERSION, *, before: Sequence[Path] = ()) -> str:
+    """The class path of Kafka *version*, with the folders *before* it."""
+    return os.pathsep.join([*map(str, before), f"{kafka_jars(version)}/*"])
+
+
+@functools.cache
+def compiled(*folders: Path) -> Path:
+    """The classes of all `.java` files below *folders*, compiled against Kafka 4.3.1."""
+    sources = sorted(source for folder in folders for source in folder.rglob("*.java"))
+
+    def compile_all(into: Path) -> None:
+        options = ["-proc:none", "-implicit:none", "-Xlint:all,-options", "-d", str(into)]
+        _run(["javac", *options, "-cp", class_path(), *map(str, sources)])
+
+    return cached("classes", sources, [str(kafka_jars())], compile_all)
+
+
+def oracle_classes() -> Path:
+    """The compiled programs of tests/oracle/src."""
+    return compiled(ORACLE_DIR / "src")
+
+
+def remote_log_classes() -> Path:
+    """The compiled program of tests/oracle/remote: Kafka's own view of the metadata of tiered storage."""
+    return compiled(ORACLE_DIR / "remote")
+
+
+def clock_classes() -> Path:
+    """The clock that makes a whole broker believe it is another day (tests/oracle/clock)."""
+    return compiled(ORACLE_DIR / "clock")
+
+
+def _run(command: Sequence[str]) -> None:
+    missing = missing_commands()
+    if missing:
+        raise KafkaUnavailableError(f"Java 17 and Maven are needed, not found: {', '.join(missing)}")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise KafkaUnavailableError(f"{command[0]} failed:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")

@@ -1,0 +1,181 @@
+"""A real archive of two brokers that led in turn, one of them after an unclean election.
+
+A controller and two brokers on loopback share Kafka's LocalTieredStorage. Of topic `clean` each new leader has all
+that the one before had. Of topic `unclean` the last one is behind: it becomes the leader while the other is down, and
+archives other records at offsets of which there are segments already.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.brokers.broker import Broker, BrokerError
+from tests.brokers.jars import KAFKA_VERSION, compiled, oracle_classes
+from tests.brokers.tiered_broker import EXPECTED, TieredArchive, wait_until_still
+from tests.logs.samples import SAMPLE_DIR
+from tests.servers.s3_server import free_port
+
+CLEAN, UNCLEAN = "clean", "unclean"
+_CLUSTER_ID = "bGVhZGVyLWNoYW5nZXMtMQ"
+_TIERED = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": "FaultyTieredStorage",
+    "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "2",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+    "remote.log.manager.task.interval.ms": "250",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+    "replica.lag.time.max.ms": "2000",
+    "log.initial.task.delay.ms": "500",
+    "log.flush.start.offset.checkpoint.interval.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "500",
+}
+_TOPIC = {
+    "remote.storage.enable": "true",
+    "internal.segment.bytes": "40960",
+    "local.retention.bytes": "40960",
+    "index.interval.bytes": "1024",
+    "retention.ms": "-1",
+}
+_WAIT_SECONDS = 60.0
+
+
+class _Cluster:
+    """A controller, and brokers 2 and 3."""
+
+    def __init__(self, root: Path, stack: ExitStack) -> None:
+        work_dir = root.parent / f"{root.name}-work"
+        controller_port = free_port()
+        tiered = _TIERED | {"rsm.config.dir": str(root / "remote")}
+        plugins = [compiled(SAMPLE_DIR)]
+        self.brokers: dict[int, Broker] = {}
+        self.controller = stack.enter_context(
+            Broker(
+                [work_dir / "controller"],
+                work_dir=work_dir / "1",
+                properties=tiered | {"process.roles": "controller", "node.id": "1"},
+                heap="256m",
+                plugins=plugins,
+                ports=(0, controller_port),
+            )
+        )
+        for node in (2, 3):
+            self.brokers[node] = stack.enter_context(
+                Broker(
+                    [root / f"d{node}"],
+                    work_dir=work_dir / str(node),
+                    properties=tiered | {"process.roles": "broker", "node.id": str(node)},
+                    heap="384m",
+                    plugins=plugins,
+                    ports=(free_port(), controller_port),
+                )
+            )
+        for node in (self.controller, *self.brokers.values()):
+            node.format(_CLUSTER_ID)
+        self.controller.start()
+        for broker in self.brokers.values():
+            broker.launch()
+        for broker in self.brokers.values():
+            broker.wait_for("Initialized topic-based RLMM resources successfully")
+
+    def create(self, topic: str, **more: str) -> None:
+        """Create a topic of one partition that broker 2 leads first."""
+        configs = [word for key, value in (_TOPIC | more).items() for word in ("--config", f"{key}={value}")]
+        arguments = ["--create", "--topic", topic, "--replica-assignment", "2:3", *configs]
+        self._ask(2, "org.apache.kafka.tools.TopicCommand", *arguments)
+
+    def write(self, node: int, topic: str, records: int, *, transactional_id: str = "") -> None:
+        """Let a producer write *records* of 420 bytes by way of broker *node*."""
+        arguments = ["--topic", topic, "--num-records", str(records), "--record-size", "420"]
+        arguments += ["--throughput", "4000"]
+        if transactional_id:
+            arguments += ["--transactional-id", transactional_id, "--transaction-duration-ms", "50"]
+        printed = self._ask(node, "org.apache.kafka.tools.ProducerPerformance", *arguments)
+        if f"{records} records sent" not in printed:
+            raise BrokerError(f"not all {records} records were written to {topic}:\n{printed}")
+
+    def wait_for_leader(self, node: int, topic: str, *, replicas: int) -> None:
+        """Wait until broker *node* leads *topic*, and so many replicas are in sync."""
+        in_sync = ",".join(("2", "3") if replicas == 2 else (str(node),))
+
+        def leads() -> bool:
+            described = self._ask(node, "org.apache.kafka.tools.TopicCommand", "--describe", "--topic", topic)
+            line = next(line for line in described.splitlines() if "Leader:" in line)
+            fields = dict(one.split(": ", 1) for one in line.strip().split("\t") if ": " in one)
+            in_sync_now = ",".join(sorted(fields["Isr"].split(",")))
+            return fields["Leader"] == str(node) and in_sync_now == in_sync
+
+        self._wait_until(leads)
+
+    def prefer(self) -> None:
+        """Let broker 2 lead wherever it is in sync."""
+        election = "org.apache.kafka.tools.LeaderElectionCommand"
+        self._ask(2, election, "--election-type", "preferred", "--all-topic-partitions")
+
+    def view(self) -> str:
+        """What the brokers and their consumers say of the archive."""
+        broker = self.brokers[2]
+        servers = ",".join(one.bootstrap_servers for one in self.brokers.values())
+        return broker.run_tool("TieredView", servers, before=[oracle_classes()]).splitlines()[-1]
+
+    def stop(self) -> None:
+        """End all of them cleanly, the controller last."""
+        for node in (*self.brokers.values(), self.controller):
+            node.stop()
+
+    def _ask(self, node: int, tool: str, *arguments: str) -> str:
+        broker = self.brokers[node]
+        return broker.run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *arguments)
+
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while not holds():
+            if time.monotonic() > deadline:
+                raise BrokerError(f"the brokers did not come so far:\n{self.controller.log[-4000:]}")
+            time.sleep(0.2)
+
+
+def make_leader_changes(root: Path) -> TieredArchive:
+    """Let two brokers make an archive in the new folder *root*; their log dirs are `d2` and `d3`."""
+    root.mkdir()
+    archive = TieredArchive(root=root, log_dirs=(root / "d2", root / "d3"))
+    with ExitStack() as stack:
+        cluster = _Cluster(root, stack)
+        cluster.create(CLEAN)
+        cluster.create(UNCLEAN, **{"unclean.leader.election.enable": "true"})
+        cluster.write(2, CLEAN, 700, transactional_id="first")
+        cluster.write(2, UNCLEAN, 600)
+        wait_until_still(archive)
+        cluster.brokers[2].kill()
+        cluster.wait_for_leader(3, CLEAN, replicas=1)
+        cluster.write(3, CLEAN, 500, transactional_id="second")
+        cluster.write(3, UNCLEAN, 300)
+        cluster.brokers[2].start()
+        cluster.wait_for_leader(3, UNCLEAN, replicas=2)
+        wait_until_still(archive)
+        cluster.prefer()
+        cluster.write(2, CLEAN, 400, transactional_id="third")
+        cluster.write(2, UNCLEAN, 100)
+        cluster.brokers[3].kill()
+        cluster.wait_for_leader(2, UNCLEAN, replicas=1)
+        cluster.write(2, UNCLEAN, 700)  # of these broker 3 will know nothing
+        wait_until_still(archive)
+        cluster.brokers[2].kill()
+        cluster.brokers[3].launch()
+        cluster.brokers[3].wait_for("Kafka Server started")
+        cluster.wait_for_leader(3, UNCLEAN, replicas=1)
+        cluster.write(3, UNCLEAN, 500)
+        cluster.brokers[2].start()
+        cluster.wait_for_leader(3, UNCLEAN, replicas=2)
+        wait_until_still(archive)
+        expected = {"kafka_version": KAFKA_VERSION, **json.loads(cluster.view())}
+        cluster.stop()
+    (root / EXPECTED).write_text(json.dumps(expected, indent=1) + "\n")
+    return archive

@@ -1,0 +1,164 @@
+"""Damaged archives by seed, verified: `python -m tests.damage.archive_campaign --cases 20 --seed 7`.
+
+Takes every damage of `archive_damage` in every layout. An archive has segments of a real broker, from the sample
+`tiered`, and some that are built. What is damaged must be found as the table says; before, nothing must be found. With
+`--logs-only` what is found in the logs alone must be what a whole verify finds of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.layouts.aiven_cipher import AivenKeys, load_aiven_keys
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.stores.stores import open_store
+from recovery.check.finding import Finding
+from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.damage.archive_damage import ARCHIVE_DAMAGES, MustFind
+from tests.logs.aiven_archive import KEY_ID, write_private_key
+from tests.logs.archives import (
+    LAYOUTS,
+    SegmentCopy,
+    WrittenArchive,
+    copies_of,
+    made_copies,
+    metadata_records,
+    write_archive,
+)
+from tests.logs.metadata_topic import write_metadata
+from tests.runs.in_process import log_verdicts_of, verdicts_of
+from tests.runs.log_findings import of_logs, with_found_ends
+
+Found = list[tuple[str, Finding]]
+"""Key and finding of everything that is not as it should be."""
+
+
+class ArchiveBench:
+    """Sound archives in every layout, written once, and damaged copies of them.
+
+    Args:
+        folder: an empty one.
+        real: whose segments they have.
+    """
+
+    def __init__(self, folder: Path, real: TieredArchive) -> None:
+        self._folder = folder
+        self._real = real
+        self._sound: dict[str, WrittenArchive] = {}
+
+    @cached_property
+    def keys(self) -> AivenKeys:
+        """What encrypted segments need."""
+        return load_aiven_keys({KEY_ID: write_private_key(self._folder)})
+
+    @cached_property
+    def copies(self) -> list[SegmentCopy]:
+        """The segments."""
+        real = copies_of(self._real, "plain-0", "transactions-0", "codecs-0", most=7)
+        return [*real, *made_copies(), *made_copies(partition=1, segments=4)]
+
+    def sound(self, layout: str) -> WrittenArchive:
+        """The undamaged archive; not to be changed."""
+        if layout not in self._sound:
+            self._sound[layout] = write_archive(self._folder / f"sound {layout}", layout, self.copies)
+        return self._sound[layout]
+
+    def damaged(self, name: str, layout: str, seed: int) -> tuple[WrittenArchive, MustFind] | None:
+        """A copy with a damage, and what must be found; None where there is nothing to damage in this way."""
+        root = self._folder / "damaged"
+        shutil.rmtree(root, ignore_errors=True)
+        archive = self.sound(layout).copy(root)
+        must = ARCHIVE_DAMAGES[name](archive, random.Random(f"{name} {layout} {seed}"))
+        return None if must is None else (archive, must)
+
+    def found_in(
+        self, archive: WrittenArchive, *, is_deep: bool = False, is_logs_only: bool = False
+    ) -> Found:
+        """What the driver that all others must agree with says; tiered archives come with their metadata topic."""
+        store = open_store(str(archive.root))
+        layout = layout_of(store, keys=self.keys)
+        options = ScanOptions(
+            url=store.url, layout=layout.name, keys=self.keys, is_deep=is_deep, is_logs_only=is_logs_only
+        )
+        verdicts = log_verdicts_of if is_logs_only else verdicts_of
+        with ExitStack() as stack:
+            log_dirs = []
+            if archive.is_tiered:
+                log_dirs.append(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
+                write_metadata(Path(log_dirs[0]), metadata_records(archive.metadata), segment_batches=1000)
+            expected = open_expectations(log_dirs, stack)
+            found = survey(
+                store,
+                layout,
+                options,
+                expected=expected,
+            )
+            partitions = (one for one in found if isinstance(one, SurveyedPartition))
+            return [
+                (one.verdict.path, finding)
+                for verdict in verdicts(store, layout, partitions)
+                for one in verdict.objects
+                for finding in one.verdict.findings
+            ]
+
+
+def is_found(found: Found, must: MustFind) -> bool:
+    """Whether what must be found is among what was."""
+    fitting = [
+        finding
+        for key, finding in found
+        if key in must.keys
+        and finding.rule in must.rules
+        and (must.severity != "damage" or finding.severity == "damage")
+    ]
+    at_it = must.position is None or must.position in [finding.position for finding in fitting]
+    return bool(fitting) and at_it
+
+
+def main() -> int:
+    """Run the cases; 1 if one of them is not found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.damage.archive_campaign", description=__doc__)
+    parser.add_argument("--cases", type=int, default=10, help="of each damage in each layout")
+    parser.add_argument("--seed", type=int, default=0, help="of the first one")
+    parser.add_argument("--only", help="one damage")
+    parser.add_argument("--logs-only", action="store_true", help="the logs alone, against a whole verify")
+    arguments = parser.parse_args()
+    missed: list[str] = []
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="archive-campaign-") as scratch:
+        folder = Path(scratch)
+        bench = ArchiveBench(folder, unpack_tiered(folder))
+        for layout in LAYOUTS:
+            assert bench.found_in(bench.sound(layout), is_deep=True) == [], layout
+            for name in [arguments.only] if arguments.only else ARCHIVE_DAMAGES:
+                for seed in range(arguments.seed, arguments.seed + arguments.cases):
+                    case = bench.damaged(name, layout, seed)
+                    if case is None:
+                        continue
+                    counts[layout] += 1
+                    found = bench.found_in(case[0])
+                    if arguments.logs_only:
+                        alone = bench.found_in(case[0], is_logs_only=True)
+                        is_right = with_found_ends(of_logs(alone), of_logs(found)) == of_logs(found)
+                    else:
+                        is_right = is_found(found, case[1])
+                    if not is_right:
+                        missed.append(f"{name} / {layout} / {seed}")
+                        print(f"MISSED {missed[-1]}\n  must: {case[1]}\n  found: {found}", flush=True)
+    print(f"{counts.total()} cases ({dict(counts)}), {len(missed)} missed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""What a real broker had tiered, stored as the Aiven plugin stores it, and verified: plain, zstd, encrypted, both."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
+from recovery.archive.layouts.aiven_layout import AivenLayout
+from recovery.archive.stores.local_store import LocalStore
+from segfmt.compression import Codec, compress
+from segfmt.kafka_uuid import format_uuid
+from segfmt.remote_names import AIVEN_SUFFIXES
+from tests.brokers.tiered_broker import TieredArchive
+from tests.logs.aiven_archive import KEY_ID, encrypt_oaep, finished_segments, store_segment, write_private_key
+from tests.logs.archives import LOG, made_copies, metadata_records, write_archive
+from tests.logs.metadata_topic import write_metadata
+from tests.runs.goings import NOW_MS, bad_objects, gone_through
+from tests.runs.in_process import verdicts_of
+
+TOPICS = {"transactions", "codecs", "deleted-records"}
+MODES = {
+    "plain": {},
+    "zstd": {"is_compressed": True},
+    "aes": {"is_encrypted": True},
+    "zstd-aes": {"is_compressed": True, "is_encrypted": True},
+}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> AivenKeys:
+    return load_aiven_keys({KEY_ID: write_private_key(tmp_path_factory.mktemp("keys"))})
+
+
+@pytest.fixture(scope="module")
+def archives(stored_archive: TieredArchive, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same segments in each mode."""
+    root = tmp_path_factory.mktemp("aiven")
+    for segment, files in finished_segments(stored_archive.root, stored_archive.log_dirs, TOPICS):
+        for mode, options in MODES.items():
+            store_segment(root / mode, segment, files, seed=segment.segment_id.int % 1000, **options)
+    return {mode: root / mode for mode in MODES}
+
+
+@pytest.fixture
+def copy(archives: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Returns a copy of one partition of an archive, to be damaged."""
+
+    def make(mode: str) -> Path:
+        (folder,) = archives[mode].glob("codecs-*")
+        shutil.copytree(folder, tmp_path / folder.name)
+        return tmp_path
+
+    return make
+
+
+def verified(
+    root: Path, keys: AivenKeys = NO_KEYS, *, is_deep: bool = False, topics: set[str] = TOPICS
+) -> list[PartitionVerdict]:
+    store, layout = LocalStore(str(root)), AivenLayout(keys)
+    options = ScanOptions(url=store.url, layout=layout.name, is_deep=is_deep, now_ms=NOW_MS)
+    found = survey(store, layout, options, is_chosen=lambda where: where.topic in topics)
+    return list(verdicts_of(store, layout, (one for one in found if isinstance(one, SurveyedPartition))))
+
+
+def rules_of(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:
+    """Rules by the ends of keys: the suffix of the object."""
+    return {key[key.rindex(".") :]: rules for key, rules in bad_objects(verdicts).items()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_broker_had_archived_is_sound_in_every_mode(
+    archives: dict[str, Path], stored_archive: TieredArchive, keys: AivenKeys, mode: str
+) -> None:
+    """Batches, records, indexes, snapshots, epochs, aborted transactions: all behind the cipher agree."""
+    expected = json.loads((stored_archive.root / "expected.json").read_text())["partitions"]
+    verdicts = verified(archives[mode], keys, is_deep=True)
+    assert bad_objects(verdicts) == {}
+    assert len(verdicts) == 4
+    for verdict in verdicts:
+        where = verdict.head.where
+        told = expected[f"{where.topic}-{where.partition}"]
+        assert verdict.end_offset == told["latest_tiered_offset"] + 1
+        assert verdict.segment_count >= 10
+        assert len(verdict.objects) == 3 * verdict.segment_count
+
+
+def test_all_modes_hold_the_same(archives: dict[str, Path], keys: AivenKeys) -> None:
+    def seen(verdict: PartitionVerdict) -> tuple[object, ...]:
+        where = verdict.head.where
+        return where.topic, where.partition, verdict.batch_count, verdict.log_bytes, verdict.chain_count
+
+    plain, *others = (
+        [seen(one) for one in verified(root, keys, topics={"codecs"})] for root in archives.values()
+    )
+    assert plain
+    assert all(other == plain for other in others)
+
+
+def test_without_the_key_nothing_is_damaged_and_nothing_was_checked(archives: dict[str, Path]) -> None:
+    for verdict in verified(archives["aes"]):
+        kinds = {one.verdict.path[-4:]: one.verdict.is_valid for one in verdict.objects}
+        assert kinds[".log"] is None
+        assert all(one.verdict.is_valid is not False for one in verdict.objects)
+
+
+def test_another_key_is_noticed(copy: Callable[[str], Path], tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    other = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (tmp_path / "other.pem").write_bytes(other)
+    wrong = load_aiven_keys({KEY_ID: tmp_path / "other.pem"})
+    verdicts = verified(copy("aes"), wrong)
+    assert rules_of(verdicts)[".log"] == ["chunk"]
+    assert encrypt_oaep(b"x", bytes(64), other) != encrypt_oaep(b"x", bytes(64))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_changed_byte_of_any_object_is_found(
+    copy: Callable[[str], Path], keys: AivenKeys, mode: str
+) -> None:
+    """In ciphertext and in frames a byte is enough; of a plain copy one that a checksum or a check covers."""
+    root = copy(mode)
+    rng = random.Random(7)
+    for suffix in (".log", ".indexes"):
+        path = rng.choice(sorted(root.rglob(f"*{suffix}")))
+        data = bytearray(path.read_bytes())
+        whole = bytes(data)
+        data[len(data) // 2 if suffix == ".log" else 4] ^= 0x10
+        path.write_bytes(data)
+        bad = set(rules_of(verified(root, keys)))
+        assert bad == {".log"} if suffix == ".log" else bad and ".log" not in bad
+        path.write_bytes(whole)
+    assert bad_objects(verified(root, keys)) == {}
+
+
+@pytest.mark.parametrize("mode", ["plain", "zstd-aes"])
+def test_a_lost_manifest_leaves_a_gap_and_an_upload_that_was_broken_off_none(
+    copy: Callable[[str], Path], keys: AivenKeys, mode: str
+) -> None:
+    """By names alone they look alike: what tells them apart is whether others have the offsets."""
+    root = copy(mode)
+    paths = sorted(root.rglob("*.rsm-manifest"))
+    lost, whole = paths[3], paths[3].read_bytes()
+    twin = format_uuid(UUID(int=3))
+    for suffix in (".log", ".indexes"):
+        part = lost.with_suffix(suffix)
+        shutil.copy(part, part.with_name(f"{part.name[:21]}{twin}{suffix}"))
+    assert bad_objects(verified(root, keys)) == {}
+    paths[-1].unlink()
+    assert bad_objects(verified(root, keys)) == {}
+    lost.unlink()
+    behind = paths[4].with_suffix(".log").relative_to(root).as_posix()
+    assert bad_objects(verified(root, keys)) == {behind: ["offset-gap"]}
+    lost.write_bytes(whole)
+    assert bad_objects(verified(root, keys)) == {}
+
+
+@pytest.mark.parametrize("mode", ["plain", "zstd-aes"])
+@pytest.mark.parametrize("suffix", AIVEN_SUFFIXES)
+def test_missing_and_cut_objects_are_found(
+    copy: Callable[[str], Path], keys: AivenKeys, mode: str, suffix: str
+) -> None:
+    root = copy(mode)
+    path = sorted(root.rglob(f"*{suffix}"))[3]
+    whole = path.read_bytes()
+    cuts = [b"", whole[:-1], whole[: len(whole) // 2]]
+    for damage in cuts if suffix == ".rsm-manifest" else [None, *cuts]:
+        path.unlink() if damage is None else path.write_bytes(damage)
+        assert path.relative_to(root).as_posix() in bad_objects(verified(root, keys))
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{}", b"[1]", b"PFA1" + bytes(300), bytes(1000), b"{" * 5000])
+def test_a_garbage_manifest_is_a_finding_of_its_object(copy: Callable[[str], Path], garbage: bytes) -> None:
+    root = copy("plain")
+    path = sorted(root.rglob("*.rsm-manifest"))[0]
+    path.write_bytes(garbage)
+    found = bad_objects(verified(root))
+    assert "manifest" in found[path.relative_to(root).as_posix()]
+
+
+def test_a_bomb_in_a_chunk_is_a_finding_of_its_object(copy: Callable[[str], Path]) -> None:
+    """One whose stored size is that of the chunk, so that the manifest does not give it away."""
+    root = copy("zstd")
+    path = sorted(root.rglob("*.log"))[0]
+    manifest = json.loads(path.with_suffix(".rsm-manifest").read_text())
+    assert manifest["chunkIndex"]["originalChunkSize"] == 5000
+    data = bytearray(path.read_bytes())
+    bomb = compress(Codec.ZSTD, bytes(20 << 20))
+    assert len(bomb) < 2000
+    data[: len(bomb)] = bomb
+    path.write_bytes(data)
+    assert rules_of(verified(root)) == {".log": ["chunk"]}
+
+
+def test_a_manifest_of_another_segment_is_noticed(copy: Callable[[str], Path]) -> None:
+    root = copy("plain")
+    first, second = sorted(root.rglob("*.rsm-manifest"))[:2]
+    first.write_bytes(second.read_bytes())
+    assert bad_objects(verified(root)) != {}
+
+
+def test_every_segment_id_is_one(stored_archive: TieredArchive) -> None:
+    """What the other tests stand on: the sample has segments of transactions, with and without aborted ones."""
+    segments = list(finished_segments(stored_archive.root, stored_archive.log_dirs, TOPICS))
+    assert len({segment.segment_id for segment, _ in segments}) == len(segments) > 100
+    assert {".txnindex" in files for _, files in segments} == {True, False}
+    assert all(isinstance(segment.segment_id, UUID) for segment, _ in segments)
+
+
+def test_a_partition_that_is_gone_is_missed_where_the_plugin_would_have_it(tmp_path: Path) -> None:
+    copies = [*made_copies(segments=2), *made_copies(partition=1, segments=2)]
+    archive = write_archive(tmp_path / "archive", "aiven", copies)
+    write_metadata(tmp_path / "log-dir", metadata_records(archive.metadata), segment_batches=1000)
+    folder = archive.place(archive.copies[-1], LOG).parent
+    shutil.rmtree(folder)
+    bad = bad_objects(gone_through(archive.root, metadata=[tmp_path / "log-dir"]))
+    prefix = f"{folder.relative_to(archive.root).as_posix()}/"
+    assert bad == {f"{prefix}{copy.stem}.log": ["missing-segment"] for copy in archive.copies[-2:]}

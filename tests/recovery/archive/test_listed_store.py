@@ -1,0 +1,96 @@
+"""Archives whose objects are named by a list: the same as listed ones, and lists that cannot be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from recovery.archive.inventory.run import inventory
+from recovery.archive.options import ArchiveOptions
+from recovery.archive.stores.archived import StoredObject
+from recovery.archive.stores.stores import open_archive
+from recovery.errors import UsageError
+from tests.brokers.tiered_broker import TieredArchive
+
+
+def keys_of(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("form", ["keys", "urls", "sizes", "gzip", "inventory"])
+def test_a_list_stands_for_a_listing(form: str, stored_archive: TieredArchive, tmp_path: Path) -> None:
+    root, path = stored_archive.path, tmp_path / "list"
+    keys = keys_of(root)
+    sizes = {key: (root / key).stat().st_size for key in keys}
+    if form == "urls":
+        path.write_text("".join(f"{root}/{key}\n" for key in keys))
+    elif form == "sizes":
+        path.write_text("".join(f'{key}\t{size}\t"tag"\n' for key, size in sizes.items()))
+    elif form == "gzip":
+        path.write_bytes(gzip.compress("".join(f"{key}\n" for key in keys).encode()))
+    elif form == "inventory":
+        rows = "".join(f'"bucket","{key}","{size}","tag"\n' for key, size in sizes.items())
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "one.csv.gz").write_bytes(gzip.compress(rows.encode()))
+        path = tmp_path / "2026-11-21T00-00Z" / "manifest.json"
+        path.parent.mkdir()
+        files = [{"key": "inventory/bucket/config/data/one.csv.gz"}]
+        path.write_text(json.dumps({"fileSchema": "Bucket, Key, Size, ETag", "files": files}))
+    else:
+        path.write_text("\n".join(reversed(keys)))
+    metadata = tuple(map(str, stored_archive.log_dirs))
+    listed = inventory(ArchiveOptions(url=str(root), metadata=metadata))
+    named = inventory(ArchiveOptions(url=str(root), metadata=metadata, files_from=str(path)))
+    without_empty = {topic: one for topic, one in listed.topics.items() if one.segments}
+    assert named.topics == without_empty  # folders without files have no key
+    assert named.findings == listed.findings
+
+
+def test_what_a_list_does_not_name_is_missing(stored_archive: TieredArchive, tmp_path: Path) -> None:
+    keys = keys_of(stored_archive.path)
+    left_out = next(key for key in keys if "plain-0" in key and key.endswith(".index"))
+    (tmp_path / "list").write_text("\n".join(key for key in keys if key != left_out))
+    report = inventory(ArchiveOptions(url=str(stored_archive.path), files_from=str(tmp_path / "list")))
+    (found,) = [found for prefix, found in report.findings if prefix + found.file == left_out]
+    assert found.rule == "missing-object"
+
+
+def test_what_is_gone_since_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "here").write_bytes(b"1234")
+    (tmp_path / "list").write_text("here\ngone\n")
+    store = open_archive(str(tmp_path / "archive"), str(tmp_path / "list"))
+    (found,) = store.list_level("").objects
+    assert isinstance(found, StoredObject)
+    assert (found.key, found.size_bytes) == ("here", 4)
+
+
+def test_of_what_is_named_twice_the_last_line_counts(tmp_path: Path) -> None:
+    lines = ["a/x\t1\tone", "a/y\t5\tfive", "a/x\t2\ttwo", "z\t9\tnine"]
+    (tmp_path / "list").write_text("\n".join(lines))
+    level = open_archive(str(tmp_path), str(tmp_path / "list")).list_level("a/")
+    assert [(one.key, one.size_bytes, one.version) for one in level.objects] == [
+        ("a/x", 2, "two"),
+        ("a/y", 5, "five"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("list", "key\tmany\n", "line 1: expected a key"),
+        ("list", "a\tb\tc\td\n", "line 1: expected a key"),
+        ("manifest.json", "{}", "fileSchema"),
+        ("manifest.json", "no JSON", "Expecting value"),
+        ("manifest.json", '{"fileSchema": "Key", "files": [{"key": "nowhere"}]}', "No such file"),
+    ],
+)
+def test_a_list_that_cannot_be(name: str, text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=words):
+        open_archive(str(tmp_path), str(tmp_path / name))
+    with pytest.raises(UsageError, match="No such file"):
+        open_archive(str(tmp_path), str(tmp_path / "nowhere"))

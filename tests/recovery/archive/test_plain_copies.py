@@ -1,0 +1,91 @@
+"""A copy of a log dir is judged as the local `verify` judges the log dir itself."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recovery.check.api import verify
+from tests.logs.samples import Sample, unpack
+from tests.runs.goings import bad_objects, gone_through, log_dir_configs
+
+_OF_LOG_DIRS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "meta.properties")
+
+
+def local_words(sample: Sample) -> dict[str, list[str]]:
+    """Return what the local engine finds in partitions' folders, by path below the sample's root."""
+    report = verify(
+        [str(path) for path in sample.log_dirs],
+        config=dict(sample.properties),
+        topic_configs=log_dir_configs(sample),
+        now_ms=sample.now_ms,
+    )
+    return {
+        str(Path(file.path).relative_to(sample.root)): [str(found) for found in file.findings]
+        for file in report.files
+        if file.findings and Path(file.path).parent not in sample.log_dirs
+    }
+
+
+def archive_words(sample: Sample) -> dict[str, list[str]]:
+    """Return what is found in the same dirs as an archive."""
+    verdicts = gone_through(sample.root, topic_configs=log_dir_configs(sample), now_ms=sample.now_ms)
+    return {
+        one.verdict.path: [str(found) for found in one.verdict.findings]
+        for verdict in verdicts
+        for one in verdict.objects
+        if one.verdict.findings and not one.verdict.path.endswith(_OF_LOG_DIRS)
+    }
+
+
+@pytest.mark.parametrize("name", ["crashed", "crashed-v0-v1", "intact", "stopped"])
+def test_findings_are_those_of_the_local_engine(name: str, tmp_path: Path) -> None:
+    sample = unpack(name, tmp_path)
+    shutil.rmtree(sample.root / "remote", ignore_errors=True)  # tiered storage, which has a layout of its own
+    assert archive_words(sample) == local_words(sample)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
+def test_a_changed_byte_is_found_as_the_local_engine_finds_it(suffix: str, tmp_path: Path) -> None:
+    sample = unpack("crashed", tmp_path)
+    shutil.rmtree(sample.root / "remote", ignore_errors=True)
+    changed = 0
+    for path in sorted(sample.root.glob(f"d?/*/*{suffix}")):
+        data = bytearray(path.read_bytes())
+        if len(data) > 70 or (suffix != ".log" and data):
+            data[len(data) // 2] ^= 0x55
+            path.write_bytes(data)
+            changed += 1
+    assert changed > 3
+    found = archive_words(sample)
+    assert found == local_words(sample)
+    assert len(found) > changed // 3
+
+
+def test_swaps_are_found_as_the_local_engine_finds_them_whatever_their_names(tmp_path: Path) -> None:
+    sample = unpack("stopped", tmp_path)
+    shutil.rmtree(sample.root / "remote", ignore_errors=True)
+    log = max(sample.root.glob("d?/*-0/*.log"), key=lambda path: path.stat().st_size)
+    for name in (f"{log.name}.swap", "nothing.log.swap", f"{log.stem}.log.swap.swap"):
+        (log.parent / name).write_bytes(log.read_bytes()[:-5])
+    found = archive_words(sample)
+    assert found == local_words(sample)
+    folder = log.parent.relative_to(sample.root)
+    assert any("foreign-file" in words for words in found[str(folder / "nothing.log.swap")])
+    assert len(found[str(folder / f"{log.name}.swap")]) > 1
+
+
+def test_what_cannot_be_a_partition_is_passed_over(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    (sample.root / "d1" / "lost+found").mkdir()
+    (sample.root / "notes.txt").write_text("not Kafka's")
+    assert bad_objects(gone_through(sample.root)) == {}
+
+
+def test_a_single_partition_is_an_archive(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    (verdict,) = gone_through(sample.root / "d1" / "plain-1")
+    assert (verdict.head.where.topic, verdict.head.where.partition, verdict.segment_count) == ("plain", 1, 4)

@@ -1,0 +1,430 @@
+"""`quarantine list` and `purge` as a user runs them, on what a real recovery has saved and on what is put together."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recovery
+from recovery.cli.main import main
+from recovery.logdir.lock import LogDirLocks
+from recovery.logdir.quarantine_place import INSIDE_FOLDER
+from recovery.read import file_system
+from recovery.saved import purge
+from recovery.saved import runs as quarantine_runs
+from tests.logs.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_log_dir
+from tests.logs.samples import unpack
+from tests.recovery.saved.test_purge import begin_run
+from tests.runs.command import run
+from tests.servers.machine import OTHER_USER, OTHER_USERS, OTHERS_FILES, needs
+
+AS_ANOTHER_USER = f"""
+import contextlib, io, os, sys
+from recovery.cli.main import main
+# The interpreter may lie where that user cannot reach it: all that a run loads is loaded before.
+with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())):
+    main(sys.argv[1:])
+os.setgroups([])
+os.setgid({OTHER_USER})
+os.setuid({OTHER_USER})
+sys.exit(main(sys.argv[1:]))
+"""
+_HOLD_LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("x", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return a_log_dir(tmp_path / "d1")
+
+
+@pytest.fixture
+def runs(log_dir: Path) -> list[RunBuilder]:
+    """An old run and a new one beside the log dir."""
+    found = [RunBuilder(log_dir.with_name("d1.quarantine"), name, log_dir) for name in (OLD_RUN, NEW_RUN)]
+    found[0].save(first_offset=7)
+    found[0].save("t-0/00000000000000000000.index", b"x", derived=True, sha256=None, reason="derived")
+    found[1].save("log-dir/meta.properties", b"version=1\n", reason="overwritten by the hand-off")
+    return found
+
+
+class Ran:
+    """How the command ended, and what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
+        try:
+            self.exit_code = main(["quarantine", *map(str, arguments)])
+        except SystemExit as error:
+            self.exit_code = int(error.code or 0)
+        self.stdout, self.stderr = capsys.readouterr()
+
+    @property
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.stdout)
+        assert report["version"] == 1
+        assert report["exitCode"] == self.exit_code
+        return report
+
+
+def break_call(monkeypatch: pytest.MonkeyPatch, name: str, log_dir: Path) -> None:
+    """Let one of the looks that a listing takes fail, for what concerns *log_dir*."""
+    module = {"is_folder": file_system, "check_run": quarantine_runs}.get(name, purge)
+    genuine = getattr(module, name)
+
+    def broken(what: Any, *more: Any) -> Any:
+        if str(getattr(what, "path", what)).startswith(str(log_dir)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(log_dir))
+        return genuine(what, *more)
+
+    monkeypatch.setattr(module, name, broken)
+
+
+class TestList:
+    def test_what_is_there(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 0
+        (found,) = ran.report["logDirs"]
+        assert found["logDir"] == str(log_dir)
+        assert found["places"] == [f"{log_dir}.quarantine", f"{log_dir}/{INSIDE_FOLDER}"]
+        assert found["unfinished"] == []
+        old, new = found["runs"]
+        assert (old["run"], new["run"]) == (OLD_RUN, NEW_RUN)
+        assert old["path"] == str(runs[0].path)
+        assert old["startedMs"] == 1_767_225_600_000
+        assert old["ageMs"] == ran.report["nowMs"] - old["startedMs"]
+        assert (old["saved"], old["derived"], old["files"]) == (1, 1, 3)
+        assert old["logBytes"] == len(DATA)
+        assert old["logs"] == [
+            {
+                "partition": "t-0",
+                "bytes": len(DATA),
+                "parts": [
+                    {
+                        "file": "00000000000000000000.log",
+                        "stored": "t-0/00000000000000000000.log",
+                        "bytes": len(DATA),
+                        "firstOffset": 7,
+                        "lastOffset": None,
+                        "reason": "a batch whose CRC does not match",
+                    }
+                ],
+            }
+        ]
+        assert old["bytes"] == len(DATA) + 1 + (runs[0].path / "manifest.jsonl").stat().st_size
+        assert old["freedBytes"] >= len(DATA)
+        assert old["reasons"] == {"a batch whose CRC does not match": 1}
+        assert old["problems"] is None
+        assert new["reasons"] == {"overwritten by the hand-off": 1}
+        assert (new["logBytes"], new["logs"]) == (0, [])
+
+    def test_as_text(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        runs[1].save("t-0/odd", reason="\x1b[31m")
+        text = Ran(capsys, "list", "--log-dirs", log_dir).stdout
+        assert f"{log_dir}\n  {runs[0].path}\n    2026-01-01 00:00:00 UTC, " in text
+        assert " ago: 16.0 KiB of 1 log; 3 files, " in text
+        assert (
+            "    t-0: 16.0 KiB, offsets 7 on, a batch whose CRC does not match\n    besides: 1 derived file\n"
+            in text
+        )
+        assert " ago: nothing of a log; 3 files, " in text
+        assert "    besides: 1 x \\x1b[31m, 1 x overwritten by the hand-off" in text
+        assert "\x1b" not in text
+
+    @needs(OTHERS_FILES, OTHER_USERS)
+    def test_what_another_user_may_not_look_at_holds_up_no_other(
+        self, runs: list[RunBuilder], log_dir: Path, ram_path: Path
+    ) -> None:
+        root = ram_path / "logs"
+        shutil.copytree(log_dir.parent, root)
+        closed = a_log_dir(root / "d0")
+        os.chmod(ram_path, 0o755)
+        for path in [root, *root.rglob("*")]:
+            os.chmod(path, 0o755)
+        os.chmod(closed, 0o700)
+        arguments = (
+            "quarantine",
+            "list",
+            "--format",
+            "json",
+            "--log-dirs",
+            f"{closed},{root / log_dir.name}",
+        )
+        done = run(*arguments, command=(sys.executable, "-c", AS_ANOTHER_USER), cwd="/")
+        assert (done.exit_code, done.stderr) == (4, "")
+        refused, listed = done.report["logDirs"]
+        assert (refused["logDir"], refused["runs"], refused["unfinished"]) == (str(closed), [], [])
+        assert f"Permission denied: '{closed}/" in refused["error"]
+        assert listed["error"] is None
+        assert [one["run"] for one in listed["runs"]] == [OLD_RUN, NEW_RUN]
+
+    @pytest.mark.parametrize("format_", ["text", "json"])
+    @pytest.mark.parametrize("call", ["is_folder", "runs_of", "unfinished", "check_run"])
+    def test_an_error_of_one_log_dir_holds_up_no_other(
+        self,
+        runs: list[RunBuilder],
+        log_dir: Path,
+        tmp_path: Path,
+        call: str,
+        format_: str,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        bad = a_log_dir(tmp_path / "bad")
+        RunBuilder(bad.with_name("bad.quarantine"), OLD_RUN, bad).save()
+        break_call(monkeypatch, call, bad)
+        arguments = ("--verify", "--format", format_)
+        ran = Ran(capsys, "list", "--log-dirs", f"{bad},{log_dir}", *arguments)
+        assert (ran.exit_code, ran.stderr) == (4, "")
+        if format_ == "text":
+            assert ran.stdout.startswith(
+                f"{bad}: cannot be looked at: [Errno 5] Input/output error: '{bad}'\n"
+            )
+            assert f"\n{log_dir}\n  {runs[0].path}\n" in ran.stdout
+        else:
+            assert [one["error"] for one in ran.report["logDirs"]] == [
+                f"[Errno 5] Input/output error: '{bad}'",
+                None,
+            ]
+            assert [len(one["runs"]) for one in ran.report["logDirs"]] == [0, 2]
+        alone = Ran(capsys, "list", "--log-dirs", bad, *arguments)
+        assert alone.exit_code == 1
+        assert "[Errno 5] Input/output error" in alone.stdout
+
+    def test_nothing_there(self, log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        ran = Ran(capsys, "list", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (0, f"{log_dir}: nothing in quarantine\n")
+
+    def test_verified(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, "list", "--verify", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 0
+        assert [run["problems"] for run in ran.report["logDirs"][0]["runs"]] == [[], []]
+        (runs[0].path / "t-0" / "00000000000000000000.log").write_bytes(DATA[1:] + b"x")
+        ran = Ran(capsys, "list", "--verify", "--log-dirs", log_dir, "--format", "json")
+        assert ran.exit_code == 2
+        (problem,), none = (run["problems"] for run in ran.report["logDirs"][0]["runs"])
+        assert "SHA-256" in problem
+        assert none == []
+        text = Ran(capsys, "list", "--verify", "--log-dirs", log_dir).stdout
+        assert "    damaged: t-0/00000000000000000000.log: its SHA-256" in text
+        assert "    verified: everything is there\n" in text
+        assert Ran(capsys, "list", "--log-dirs", log_dir).exit_code == 0
+
+    def test_an_interrupted_run_is_said(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        journal = begin_run(runs[0].root, log_dir)
+        journal.close()
+        ran = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json")
+        assert ran.report["logDirs"][0]["unfinished"] == [journal.path]
+        assert journal.path in Ran(capsys, "list", "--log-dirs", log_dir).stdout
+
+    def test_it_changes_nothing(
+        self, runs: list[RunBuilder], log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def state() -> list[tuple[str, int]]:
+            return sorted((str(path), path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+
+        before = state()
+        Ran(capsys, "list", "--verify", "--log-dirs", log_dir)
+        assert state() == before
+
+
+class TestPurge:
+    def test_by_age(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        age_ms = Ran(capsys, "list", "--log-dirs", log_dir, "--format", "json").report["logDirs"][0]["runs"][
+            0
+        ]["ageMs"]
+        hours = age_ms // 3_600_000
+        for age, is_purged in ((f"{hours + 1}h", False), (f"{hours}h", True)):
+            ran = Ran(capsys, "purge", "--older-than", age, "--log-dirs", log_dir, "--format", "json")
+            assert ran.exit_code == 0
+            assert [run["run"] for run in ran.report["logDirs"][0]["runs"]] == [OLD_RUN] * is_purged
+            assert runs[0].path.exists() is not is_purged
+        assert runs[1].path.exists()
+
+    def test_by_name(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        ran = Ran(capsys, "purge", "--run", NEW_RUN, "--log-dirs", log_dir, "--format", "json")
+        (run,) = ran.report["logDirs"][0]["runs"]
+        assert (run["status"], run["files"], run["problem"]) == ("purged", 2, None)
+        assert run["freedBytes"] == ran.report["freedBytes"] > 0
+        assert [one.path.exists() for one in runs] == [True, False]
+
+    def test_a_name_that_there_is_not(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, "purge", "--run", "../d1", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert "no such run. Remedy: see quarantine list" in ran.stderr
+
+    def test_all_after_a_dry_run(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        dry = Ran(capsys, "purge", "--all", "--dry-run", "--log-dirs", log_dir, "--format", "json").report
+        assert runs[0].path.exists()
+        assert dry["dryRun"] is True
+        done = Ran(capsys, "purge", "--all", "--log-dirs", log_dir, "--format", "json").report
+        assert done == dry | {"dryRun": False}
+        assert not runs[0].root.exists()
+        assert (log_dir / "t-0" / "00000000000000000000.log").read_bytes() == DATA
+
+    def test_as_text(self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (runs[1].path / "note").write_text("mine")
+        text = Ran(capsys, "purge", "--all", "--dry-run", "--log-dirs", log_dir).stdout
+        assert text.startswith(f"would purge {runs[0].path}: 3 files, ")
+        assert text.endswith(" would be freed\n")
+        ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
+        assert ran.exit_code == 4
+        assert ran.stdout.splitlines()[1].startswith(
+            f"left    {runs[1].path}: note: not named by the manifest"
+        )
+        assert Ran(capsys, "purge", "--older-than", "52w", "--log-dirs", log_dir).stdout.startswith(
+            "nothing to purge"
+        )
+
+    def test_beside_a_broker(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A broker holds `.lock` and nothing else; its lock is as good as held by any other process."""
+        (log_dir / ".lock").touch()
+        broker = subprocess.Popen(
+            [sys.executable, "-c", _HOLD_LOCK, str(log_dir / ".lock")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert broker.stdout is not None
+            assert broker.stdout.readline() == "x\n"
+            assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 0
+        finally:
+            broker.kill()
+            broker.communicate()
+        assert not runs[0].path.exists()
+        assert (log_dir / ".lock").exists()
+
+    def test_not_beside_a_recovery(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with LogDirLocks([str(log_dir)]):
+            ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (3, "")
+        assert "works on this log dir" in ran.stderr
+        begin_run(runs[0].root, log_dir).close()
+        ran = Ran(capsys, "purge", "--all", "--log-dirs", log_dir)
+        assert (ran.exit_code, ran.stdout) == (3, "")
+        assert "recover was interrupted" in ran.stderr
+        assert runs[0].path.exists()
+
+
+@pytest.mark.parametrize("place", ["beside", "inside", "elsewhere"])
+def test_what_a_real_recovery_has_saved(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut a batch, recover, list, verify, purge: the recovered log dir does not change."""
+    sample = unpack("crashed", tmp_path)
+    log_dir = sample.root / "d1"
+    log = max((log_dir / "codec-none-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    if place == "inside":
+        access = os.access
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: path != str(log_dir.parent) and access(path, mode)
+        )
+    elsewhere = str(tmp_path / "spare") if place == "elsewhere" else None
+    report = recovery.recover([str(log_dir)], now_ms=sample.now_ms, quarantine_dir=elsewhere)
+    assert report.exit_code == 2
+    options = ["--log-dirs", log_dir, "--format", "json"] + (
+        ["--quarantine-dir", elsewhere] if elsewhere else []
+    )
+    listed = Ran(capsys, "list", "--verify", *options)
+    assert listed.exit_code == 0
+    (run,) = listed.report["logDirs"][0]["runs"]
+    assert run["path"] == report.log_dirs[0].quarantine
+    assert run["path"].startswith(
+        {
+            "beside": f"{log_dir}.quarantine/",
+            "inside": f"{log_dir}/{INSIDE_FOLDER}/",
+            "elsewhere": f"{elsewhere}/",
+        }[place]
+    )
+    assert [log["partition"] for log in run["logs"]] == ["codec-none-0"]
+    assert run["logBytes"] > 0
+    (part,) = run["logs"][0]["parts"]
+    assert part["file"] == log.name
+    assert 0 < part["firstOffset"] <= part["lastOffset"]
+    before = {
+        path: path.read_bytes()
+        for path in log_dir.rglob("*")
+        if path.is_file() and run["path"] not in str(path)
+    }
+    purged = Ran(capsys, "purge", "--all", *options)
+    assert purged.exit_code == 0, purged.stdout
+    assert not os.path.exists(run["path"])
+    assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ([], ["ACTION"]),
+            (["show"], ["show"]),
+            (["list"], ["quarantine needs", "--log-dirs"]),
+            (["list", "--log-dirs", ""], ["no log dir"]),
+            (["list", "--log-dirs", "/nowhere"], ["/nowhere", "no such log dir"]),
+            (["list", "-c", "/nowhere/x"], ["/nowhere/x"]),
+            (["purge", "--log-dirs", "/"], ["--older-than", "--run", "--all"]),
+            (["purge", "--log-dirs", "/", "--all", "--run", "x"], ["--run", "--all"]),
+            (["purge", "--log-dirs", "/", "--older-than", "30"], ["--older-than", "30d"]),
+            (["purge", "--log-dirs", "/", "--older-than", "-1d"], ["--older-than"]),
+            (["purge", "--log-dirs", "/", "--older-than", "1y"], ["--older-than", "1y"]),
+            (["purge", "--log-dirs", "/", "--al"], ["--older-than"]),
+        ],
+        ids=" ".join,
+    )
+    def test_wrong_use_is_said_in_one_line(
+        self, arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ran = Ran(capsys, *arguments)
+        assert (ran.exit_code, ran.stdout) == (1, "")
+        assert len(ran.stderr.splitlines()) == 1
+        for word in words:
+            assert word in ran.stderr
+
+    def test_log_dirs_of_a_configuration(
+        self, runs: list[RunBuilder], log_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        config = tmp_path / "server.properties"
+        config.write_text(f"log.dirs={log_dir}\n")
+        ran = Ran(capsys, "list", "-c", config, "--format", "json")
+        assert [found["logDir"] for found in ran.report["logDirs"]] == [str(log_dir)]
+        config.write_text("log.dirs=d1\n")
+        ran = Ran(capsys, "list", "-c", config)
+        assert ran.exit_code == 1
+        assert "relative path" in ran.stderr
+
+    def test_a_log_dir_that_is_gone_may_have_its_quarantine(
+        self, runs: list[RunBuilder], log_dir: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        log_dir.rename(log_dir.with_name("away"))
+        assert Ran(capsys, "purge", "--all", "--log-dirs", log_dir).exit_code == 0
+        assert not runs[0].root.exists()

@@ -1,0 +1,365 @@
+"""Wrong use: exit code 1, one line on standard error that says what to do, no result, nothing touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.logs.samples import Sample, unpack
+from tests.runs.command import RECOVERY, Done, assert_one_line, recover, run
+from tests.runs.driving import footprint
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    return unpack("intact", tmp_path_factory.mktemp("usage"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], ["COMMAND"]),
+        (["restore"], ["restore", "recover"]),
+        (["recover"], ["--config", "--log-dirs"]),
+        (["recover", "--log-dirs", ""], ["log dir"]),
+        (["recover", "--log-dirs", "/", "--thread", "2"], ["--thread"]),
+        (["recover", "--log-dirs", "/", "--threads", "0"], ["--threads", "0", "from 1"]),
+        (["recover", "--log-dirs", "/", "--threads", "two"], ["--threads", "two"]),
+        (["recover", "--log-dirs", "/", "--now", "yesterday"], ["--now", "yesterday"]),
+        (["recover", "--log-dirs", "/", "--now", "99999999999999999999"], ["--now"]),
+        (["recover", "--log-dirs", "/", "--metrics-port", "65536"], ["--metrics-port", "65536"]),
+        (["recover", "--log-dirs", "/", "--handoff", "marker"], ["--handoff", "marker", "recovery-point"]),
+        (["recover", "--log-dirs", "/", "--progress", "dots"], ["--progress", "dots"]),
+        (["recover", "--log-dirs", "/", "--format", "xml"], ["--format", "xml"]),
+        (["recover", "--log-dirs", "/", "--format"], ["--format"]),
+        (["recover", "-c", "/nowhere/server.properties"], ["/nowhere/server.properties", "No such file"]),
+        (["recover", "-c", "/"], ["--config /", "directory"]),
+        (["recover", "--log-dirs", "/nowhere/data"], ["/nowhere/data", "no such log dir"]),
+    ],
+    ids=" ".join,
+)
+def test_wrong_options_are_said_in_one_line(arguments: list[str], words: list[str]) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 1
+    assert_one_line(done, *words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--topic-config", "{plain"], ["--topic-config", "JSON"]),
+        (["--topic-config", "[1]"], ["--topic-config", "[1]"]),
+        (["--topic-config", '{"plain": 7}'], ["--topic-config", "plain"]),
+        (["--topic-config", '{"plain": {"segment.index.byte": 1}}'], ["segment.index.bytes is meant"[:19]]),
+        (["--topic-config", '{"plain": {"index.interval.bytes": "often"}}'], ["plain", "often"]),
+        (["--property", "log.index.interval.bytes"], ["--property", "KEY=VALUE"]),
+        (["--property", "log.index.interval.bytes=-1"], ["--property", "-1"]),
+        (["--property", "num.recovery.threads.per.data.dir=0"], ["--property", "per.data.dir=0"]),
+        (["--property", "log.dirs=data"], ["log.dirs", "data", "relative"]),
+        (["--property", "metadata.log.dir=meta"], ["metadata.log.dir", "meta", "relative"]),
+        (["--property", "log.dirs=${file:/x:dirs}"], ["log.dirs", "${file:/x:dirs}", "a placeholder"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_wrong_settings_are_said_in_one_line(sample: Sample, arguments: list[str], words: list[str]) -> None:
+    found = footprint(sample.log_dirs[1])
+    done = recover(sample, *arguments)
+    assert done.exit_code == 1
+    assert_one_line(done, *words)
+    assert {path: at for path, at in footprint(sample.log_dirs[1]).items() if path != "."} == {
+        path: at for path, at in found.items() if path != "."
+    }
+
+
+def test_a_wrong_value_is_said_with_the_place_it_comes_from(sample: Sample, tmp_path: Path) -> None:
+    config = tmp_path / "broken.properties"
+    config.write_text(sample.config.read_text() + "\nlog.preallocate=perhaps\n")
+    done = run("recover", "-c", config)
+    assert done.exit_code == 1
+    assert_one_line(done, str(config), "log.preallocate=perhaps")
+
+
+def test_relative_log_dirs_of_a_configuration_are_refused(sample: Sample, tmp_path: Path) -> None:
+    config = tmp_path / "relative.properties"
+    config.write_text(sample.config.read_text().replace(f"{sample.root}/", ""))
+    done = run("recover", "-c", config, cwd=sample.root)
+    assert done.exit_code == 1
+    assert_one_line(done, "log.dirs: d1", "relative")
+
+
+def test_relative_log_dirs_of_the_command_line_are_those_of_the_shell(sample: Sample) -> None:
+    done = run(
+        "recover",
+        "--log-dirs",
+        "d1,d2",
+        "--dry-run",
+        "--progress",
+        "none",
+        "--format",
+        "json",
+        cwd=sample.root,
+    )
+    assert done.exit_code == 0
+    assert [log_dir["logDir"] for log_dir in done.report["logDirs"]] == [
+        str(path) for path in sample.log_dirs
+    ]
+
+
+@pytest.mark.parametrize("how", ["link", "dot"])
+def test_a_log_dir_that_is_named_twice_is_refused(how: str, sample: Sample, tmp_path: Path) -> None:
+    other = tmp_path / "link"
+    other.symlink_to(sample.log_dirs[0])
+    again = other if how == "link" else f"{sample.log_dirs[0]}/."
+    found = footprint(sample.root)
+    done = run("recover", "--log-dirs", f"{sample.log_dirs[0]},{sample.log_dirs[1]},{again}")
+    assert done.exit_code == 1
+    assert_one_line(done, str(sample.log_dirs[0]), str(again), "same folder")
+    assert footprint(sample.root) == found
+
+
+def test_a_quarantine_inside_a_log_dir_is_refused(sample: Sample) -> None:
+    found = footprint(sample.root)
+    done = recover(sample, "--quarantine-dir", sample.log_dirs[1] / "saved")
+    assert done.exit_code == 1
+    assert_one_line(done, "--quarantine-dir", str(sample.log_dirs[1]))
+    assert footprint(sample.root) == found
+
+
+@pytest.mark.parametrize(
+    "command", [("recover",), ("undo",), ("quarantine", "list"), ("quarantine", "purge", "--all")]
+)
+def test_a_quarantine_without_a_name_is_refused(command: tuple[str, ...], sample: Sample) -> None:
+    found = footprint(sample.root)
+    done = run(*command, "-c", sample.config, "--quarantine-dir", "")
+    assert done.exit_code == 1
+    assert_one_line(done, "--quarantine-dir", "empty")
+    assert footprint(sample.root) == found
+
+
+def test_a_port_in_use_is_said_in_one_line(sample: Sample) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = footprint(sample.root)
+        done = recover(sample, "--metrics-port", str(port))
+        assert done.exit_code == 1
+        assert_one_line(done, str(port), "--metrics-port")
+        assert footprint(sample.root) == found
+
+
+def test_one_log_dir_that_cannot_be_locked_is_offline_and_the_other_is_done(tmp_path: Path) -> None:
+    sample = unpack("crashed-v0-v1", tmp_path)
+    (sample.log_dirs[1] / ".lock").unlink(missing_ok=True)
+    (sample.log_dirs[1] / ".lock").mkdir()  # an I/O error that root meets, too
+    done = recover(sample)
+    assert done.exit_code == 4
+    first, second = done.report["logDirs"]
+    assert (first["status"], second["status"]) == ("recovered", "offline")
+    assert ".lock" in second["error"]
+    (sample.log_dirs[0] / ".lock").mkdir()
+    nothing = recover(sample)
+    assert nothing.exit_code == 1
+    assert {log_dir["status"] for log_dir in nothing.report["logDirs"]} == {"offline"}
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_folder_that_is_no_log_dir_is_left_alone(is_empty: bool, sample: Sample, tmp_path: Path) -> None:
+    folder = tmp_path / "mnt"
+    folder.mkdir()
+    if not is_empty:
+        (folder / "package-1").mkdir()
+        (folder / "package-1" / "notes").write_text("mine")
+    found = footprint(tmp_path)
+    done = run("recover", "--log-dirs", f"{sample.log_dirs[0]},{folder}", "--progress", "none")
+    assert done.exit_code == 3
+    assert_one_line(done, str(folder), "not the log dir of a broker", "Nothing was changed")
+    assert footprint(tmp_path) == found
+
+
+def test_a_metadata_log_dir_that_cannot_be_locked_makes_the_run_unsafe(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    metadata_dir = tmp_path / "metadata"
+    (metadata_dir / ".lock").mkdir(parents=True)
+    found = footprint(sample.root)
+    done = recover(sample, "--property", f"metadata.log.dir={metadata_dir}")
+    assert done.exit_code == 3
+    assert_one_line(done, str(metadata_dir), "Nothing was changed")
+    assert {path: at for path, at in footprint(sample.root).items() if path not in ("d1", "d2")} == {
+        path: at for path, at in found.items() if path not in ("d1", "d2")
+    }
+
+
+class TestFoldersThatNoTopicCanHave:
+    @pytest.mark.parametrize("name", [b"\xff-0", b"two words-0", b"line\nfeed-0"])
+    def test_they_are_refused_and_the_rest_is_done(self, name: bytes, tmp_path: Path) -> None:
+        sample = unpack("crashed-v0-v1", tmp_path)
+        folder = os.fsencode(sample.log_dirs[0]) + b"/" + name
+        os.mkdir(folder)
+        done = run("recover", "--log-dirs", f"{sample.log_dirs[0]},{sample.log_dirs[1]}", "--progress", "log")
+        assert done.exit_code == 4
+        assert "Traceback" not in done.stderr
+        assert "no topic can have this name" in done.stdout
+        assert "\nfeed-0: refused" not in done.stdout  # a name cannot forge a line of the report
+        assert os.listdir(folder) == []
+        assert not (sample.log_dirs[0] / ".kafka_cleanshutdown").exists()
+        assert (sample.log_dirs[1] / ".kafka_cleanshutdown").exists()
+
+
+class TestStreamsThatAreGone:
+    def arguments(self, sample: Sample) -> list[str]:
+        return [*RECOVERY, "recover", "--log-dirs", str(sample.log_dirs[0]), "--dry-run"]
+
+    def shell(self, sample: Sample, redirections: str) -> Done:
+        done = subprocess.run(
+            ["sh", "-c", f'"$@" {redirections}', "sh", *self.arguments(sample)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Done(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    @pytest.mark.parametrize("redirections", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full", "| :"])
+    def test_they_do_not_change_the_outcome(self, redirections: str, sample: Sample) -> None:
+        done = self.shell(sample, redirections)
+        assert done.exit_code == 0
+        assert "Traceback" not in done.stderr
+
+    @pytest.mark.parametrize("closed", [False, True])
+    def test_the_null_device_is_opened_where_one_is_missing_and_else_may_be_forbidden(
+        self, closed: bool
+    ) -> None:
+        """In some containers a broker's user may not write to it."""
+        program = (
+            "import os, sys; from recovery.cli.main import main\n"
+            "original = os.open\n"
+            "def guarded(path, *rest, **more):\n"
+            "    if path == os.devnull: raise PermissionError(13, 'denied', path)\n"
+            "    return original(path, *rest, **more)\n"
+            "os.open = guarded\n"
+            "sys.exit(main(['quarantine', 'list', '--log-dirs', '/']))"
+        )
+        redirection = ">&-" if closed else ""
+        done = run(command=("sh", "-c", f'"$0" -c "$1" {redirection}', sys.executable, program))
+        assert done.exit_code == closed, done.stderr
+        assert ("denied" in done.stderr) == closed
+        assert "Traceback" not in done.stderr
+
+    def test_a_report_that_cannot_be_written_is_an_error(self, sample: Sample) -> None:
+        done = self.shell(sample, "--progress none >/dev/full")
+        assert done.exit_code == 1
+        assert_one_line(done, "report", "No space left")
+
+
+def test_an_error_in_the_tool_itself_is_one_line_and_a_traceback_on_request() -> None:
+    program = (
+        "import sys, recovery.engine.api; from recovery.cli.main import main\n"
+        "def recover(*_, **__): raise ZeroDivisionError('why')\n"
+        "recovery.engine.api.recover = recover\n"
+        "sys.exit(main(['recover', '--log-dirs', '/', '--progress', 'none']))"
+    )
+    command = (sys.executable, "-c", program)
+    done = run(command=command)
+    assert done.exit_code == 1
+    assert_one_line(done, "ZeroDivisionError", "KAFKA_LOG_RECOVERY_TRACEBACK=1")
+    shown = run(command=command, env=os.environ | {"KAFKA_LOG_RECOVERY_TRACEBACK": "1"})
+    assert "Traceback" in shown.stderr
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom recovery.cli.main import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    assert ended.code == 0\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    for arguments in (["--help"], ["recover", "--help"]):
+        done = run(*arguments, command=(sys.executable, "-c", program))
+        assert done.exit_code == 0, done.stderr
+        assert "recover" in done.stdout
+        imported = set(done.stderr.strip(" []\n").replace("'", "").split(", "))
+        assert "recovery" in imported
+        assert not imported & {
+            "numpy",
+            "numba",
+            "llvmlite",
+            "rich",
+            "structlog",
+            "prometheus_client",
+            "cramjam",
+            "native",
+        }
+
+
+def test_a_process_starts_no_thread_of_numpys_and_ends_without_a_last_collection() -> None:
+    program = (
+        "import atexit, gc, os\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "from recovery.cli.main import main\n"
+        "try: main(['--version'])\n"
+        "except SystemExit: pass\n"
+        "import numpy\n"
+        "print(len(os.listdir('/proc/self/task')), os.environ['OPENBLAS_NUM_THREADS'])\n"
+    )
+    for own, expected in ((None, "1"), ("2", "2")):
+        environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+        shown = subprocess.run(
+            [sys.executable, "-c", program],
+            env=environment if own is None else environment | {"OPENBLAS_NUM_THREADS": own},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.splitlines()
+        assert shown[1].split()[1] == expected
+        assert own is not None or shown[1].split()[0] == "1"
+        assert shown[2] == "True"
+
+
+@pytest.mark.parametrize("options", [(), ("--quarantine-dir", "/elsewhere")])
+def test_an_undo_that_finds_nothing_says_where_it_has_looked(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    sample = unpack("intact", tmp_path)
+    done = run("undo", "-c", sample.config, *options)
+    assert done.exit_code == 0
+    where = (
+        "in /elsewhere alone"
+        if options
+        else "beside it and inside it; a recovery with --quarantine-dir needs"
+    )
+    for line, log_dir in zip(done.stdout.splitlines(), sample.log_dirs, strict=True):
+        assert line.startswith(f"{log_dir}: nothing to take back (looked {where}")
+
+
+@pytest.mark.parametrize("command", [("recover",), ("recover", "--dry-run"), ("undo",)])
+def test_places_where_no_quarantine_can_be(tmp_path: Path, command: tuple[str, ...]) -> None:
+    sample = unpack("intact", tmp_path)
+    (tmp_path / "file").write_text("mine")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "pipe", "link"):
+        done = run(*command, "-c", sample.config, "--quarantine-dir", tmp_path / name)
+        assert done.exit_code == 1
+        assert_one_line(done, f"--quarantine-dir {tmp_path / name}: not a folder. Remedy: ")
+    deep = tmp_path.joinpath(*["log-dirs-of-a-broker"] * 12)
+    deep.mkdir(parents=True)
+    shutil.move(sample.log_dirs[0], deep / "d1")
+    done = run(*command, "--log-dirs", deep / "d1", "--quarantine-dir", tmp_path / "quarantine")
+    assert done.exit_code == 1
+    assert_one_line(done, "would have a name of more than 255 bytes. Remedy: leave the option out")
+    beside = deep / "d1.quarantine"
+    shutil.copytree(deep / "d1", beside)
+    done = run(*command, "--log-dirs", f"{deep / 'd1'},{beside}")
+    assert done.exit_code == 1
+    assert_one_line(done, "where the quarantine of ", "is a log dir itself", "--quarantine-dir")
+
+
+def test_a_zero_byte_in_a_path(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("log.dirs=/x\\u0000y\n")
+    for command in ("recover", "verify", "undo"):
+        done = run(command, "-c", tmp_path / "server.properties")
+        assert done.exit_code == 1
+        assert_one_line(done, "no path can have a zero byte")

@@ -1,0 +1,110 @@
+"""Whose log dirs these are, and what is not touched because it is somebody else's."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recovery.logdir.identity import identify
+from tests.logs.samples import unpack
+from tests.runs.command import recover
+from tests.runs.driving import footprint
+
+IDS = ("AAAAAAAAAAAAAAAAAAAAAg", "AAAAAAAAAAAAAAAAAAAAAw")
+
+
+@pytest.fixture
+def dirs(tmp_path: Path) -> list[Path]:
+    found = [tmp_path / name for name in "ab"]
+    for path, directory_id in zip(found, IDS, strict=True):
+        path.mkdir()
+        write(path, directory_id=directory_id)
+    return found
+
+
+def write(path: Path, *, cluster: str = "one", node: int = 1, directory_id: str) -> None:
+    text = f"version=1\ncluster.id={cluster}\nnode.id={node}\ndirectory.id={directory_id}\n"
+    (path / "meta.properties").write_text(text)
+
+
+def rules(dirs: list[Path], **options: object) -> dict[str, str]:
+    problems = identify([str(path) for path in dirs], **options).problems
+    return {Path(path).name: "; ".join(map(str, found)) for path, found in problems.items()}
+
+
+def test_dirs_of_one_node(dirs: list[Path]) -> None:
+    found = identify([str(path) for path in dirs], node_id=1, metadata_log_dir=str(dirs[0]))
+    assert (found.node_id, found.problems, found.notes) == (1, {}, [])
+
+
+def test_the_dir_of_another_node_by_the_configuration(dirs: list[Path]) -> None:
+    write(dirs[1], node=2, directory_id=IDS[1])
+    assert list(rules(dirs, node_id=1)) == ["b"]
+    assert "node.id is 2, but the configuration says 1" in rules(dirs, node_id=1)["b"]
+    assert list(rules(dirs, node_id=3)) == ["a", "b"]
+
+
+def test_without_a_configuration_nobody_knows_which_one_is_wrong(dirs: list[Path]) -> None:
+    write(dirs[1], node=2, directory_id=IDS[1])
+    found = rules(dirs)
+    assert f"node.id is 1, but 2 in {dirs[1]}" in found["a"]
+    assert f"node.id is 2, but 1 in {dirs[0]}" in found["b"]
+
+
+def test_another_cluster(dirs: list[Path]) -> None:
+    write(dirs[1], cluster="two", directory_id=IDS[1])
+    assert sorted(rules(dirs, node_id=1)) == ["a", "b"]
+
+
+def test_a_copy_of_a_log_dir(dirs: list[Path]) -> None:
+    write(dirs[1], directory_id=IDS[0])
+    found = rules(dirs)
+    assert f"directory.id is also that of {dirs[0]}" in found["b"]
+    assert "decide which one is right" in found["a"]
+
+
+@pytest.mark.parametrize(
+    "text", ["version=2\n", "version=1\nnode.id=1\n", "node.id=x\nversion=1\ncluster.id=c\n"]
+)
+def test_a_malformed_file(text: str, dirs: list[Path]) -> None:
+    (dirs[1] / "meta.properties").write_text(text)
+    assert list(rules(dirs)) == ["b"]
+
+
+def test_a_pipe_is_not_waited_for(dirs: list[Path]) -> None:
+    (dirs[1] / "meta.properties").unlink()
+    os.mkfifo(dirs[1] / "meta.properties")
+    assert "a pipe" in rules(dirs)["b"]
+
+
+def test_a_dir_without_the_file_is_noted(dirs: list[Path]) -> None:
+    (dirs[1] / "meta.properties").unlink()
+    (note,) = identify([str(path) for path in dirs]).notes
+    assert note.startswith(f"{dirs[1]} has no meta.properties")
+
+
+def test_a_metadata_log_outside_of_its_place_is_noted(dirs: list[Path], tmp_path: Path) -> None:
+    (dirs[1] / "__cluster_metadata-0").mkdir()
+    paths = [str(path) for path in dirs]
+    (note,) = identify(paths, metadata_log_dir=paths[0]).notes
+    assert "is not in metadata.log.dir" in note
+    (tmp_path / "link").symlink_to(dirs[1])
+    assert identify(paths, metadata_log_dir=str(tmp_path / "link")).notes == []
+    assert identify(paths).notes == []
+
+
+def test_the_log_dir_of_another_node_is_not_touched(ram_path: Path) -> None:
+    sample = unpack("crashed-v0-v1", ram_path)
+    meta = sample.log_dirs[1] / "meta.properties"
+    meta.write_text(meta.read_text().replace("node.id=1", "node.id=7").replace("broker.id=1", "broker.id=7"))
+    assert "=7" in meta.read_text()
+    found = {path: at for path, at in footprint(sample.log_dirs[1]).items() if path != "."}
+    done = recover(sample, "--repair")
+    assert done.exit_code == 4
+    first, second = done.report["logDirs"]
+    assert (first["status"], second["status"]) == ("recovered", "offline")
+    (problem,) = second["problems"]
+    assert (problem["file"], problem["repairable"]) == ("meta.properties", False)
+    assert {path: at for path, at in footprint(sample.log_dirs[1]).items() if path != "."} == found

@@ -1,0 +1,252 @@
+"""The same verdicts and the same bytes from every kind of Spark as from one process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from recovery.archive.check.options import CheckOptions
+from recovery.archive.check.packing import pack
+from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.check.verdict_rows import object_row
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.stores.stores import open_store
+from recovery.errors import UsageError
+from recovery.stop_request import StopRequest
+from recovery.watch.events import BytesScanned, Event, Observer
+from recovery.watch.gauges import Gauges
+from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
+from tests.recovery.spark.conftest import opened
+from tests.runs.goings import NOW_MS, gone_through
+from tests.servers.spark_cluster import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+TASK_BYTES = 4 << 20
+"""A dozen of the sample's segments: neighbouring ones of a partition lie in several tasks."""
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> TieredArchive:
+    """The sample with some damage of every kind."""
+    archive = unpack_tiered(tmp_path_factory.mktemp("tiered"))
+    for place, suffix in enumerate(
+        (".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".leader_epoch_checkpoint")
+    ):
+        paths = [path for path in sorted(archive.path.rglob(f"*{suffix}")) if path.stat().st_size]
+        paths[2 + place].unlink()
+        changed = paths[-1 - place]
+        data = bytearray(changed.read_bytes())
+        data[len(data) // 2] ^= 0x5A
+        changed.write_bytes(data)
+    return archive
+
+
+@pytest.fixture(scope="module")
+def topic_configs(tiered: TieredArchive) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads((tiered.root / "topic-configs.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(
+    tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[PartitionVerdict], Path]:
+    output = tmp_path_factory.mktemp("expected")
+    return gone_through(tiered.path, output, topic_configs=topic_configs), output / "recovered"
+
+
+def run(
+    spark: SparkSession,
+    url: Path | str,
+    output: Path | str | None,
+    topic_configs: dict[str, dict[str, str]],
+    *,
+    is_in_place: bool = False,
+    task_bytes: int = TASK_BYTES,
+    observers: Sequence[Observer] = (),
+    stop: StopRequest | None = None,
+) -> Any:
+    from recovery.spark.jobs import ArchiveRun
+
+    options = CheckOptions(
+        url=str(url),
+        output=None if output is None else str(output),
+        rebuilds=output is not None,
+        is_in_place=is_in_place,
+        topic_configs=topic_configs,
+        cores=2,
+        task_bytes=task_bytes,
+        now_ms=NOW_MS,
+    )
+    return ArchiveRun(spark, options, observers=observers, stop=stop).run()
+
+
+def bad_rows(verdicts: list[PartitionVerdict]) -> list[dict[str, Any]]:
+    rows = [object_row(verdict, one) for verdict in verdicts for one in verdict.objects]
+    return sorted(
+        (row for row in rows if row["valid"] is not True or row["rebuilt"] is not None),
+        key=lambda row: row["key"],
+    )
+
+
+def tree_of(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_partition_is_split_over_tasks(tiered: TieredArchive) -> None:
+    """What the tests here depend on: eight tasks at least, and transactions open where one ends and the next begins."""
+    store = open_store(str(tiered.path))
+    layout = layout_of(store)
+    with SurveySpool() as spool:
+        for one in survey(store, layout, ScanOptions(url=store.url, layout=layout.name)):
+            assert isinstance(one, SurveyedPartition)
+            spool.add(one)
+        tasks = list(pack(spool, task_bytes=TASK_BYTES))
+    assert len(tasks) >= 8
+    shares = [sum(works.prefix.startswith("transactions-0") for works in task.works) for task in tasks]
+    assert sum(share > 0 for share in shares) >= 3
+
+
+@pytest.mark.every_spark
+def test_spark_finds_and_rebuilds_what_one_process_does(
+    spark: SparkSession,
+    tiered: TieredArchive,
+    topic_configs: dict[str, dict[str, str]],
+    expected: tuple[list[PartitionVerdict], Path],
+    tmp_path: Path,
+) -> None:
+    verdicts, recovered = expected
+    output = tmp_path / "output"
+    report = run(spark, tiered.path, output, topic_configs)
+    assert report.objects == bad_rows(verdicts)
+    assert tree_of(output / "recovered") == tree_of(recovered)
+    assert report.tally.segments == sum(verdict.segment_count for verdict in verdicts)
+    assert report.exit_code == 2
+
+
+def test_without_an_output_everything_goes_through_spark(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]]
+) -> None:
+    found = run(local_spark, tiered.path, None, topic_configs)
+    verdicts = gone_through(tiered.path, topic_configs=topic_configs)
+    assert found.objects == bad_rows(verdicts)
+
+
+def test_a_second_run_reads_what_is_new_alone(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    archive = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
+    output = tmp_path / "output"
+    first = run(local_spark, archive, output, topic_configs)
+    changed = sorted(archive.rglob("plain-0-*/*.log"))[2]
+    data = bytearray(changed.read_bytes())
+    data[-1] ^= 1
+    changed.write_bytes(data)
+    second = run(local_spark, archive, output, topic_configs)
+    assert second.known_segments == first.tally.segments - 1
+    new = [row["key"] for row in second.objects if row not in first.objects]
+    assert new == [str(changed.relative_to(archive))]
+    objects = pq.read_table(output / "verdicts" / second.run / "objects", filters=[("kind", "=", "log")])
+    assert objects.num_rows == first.tally.segments
+    assert (output / "verdicts" / first.run / "summary.json").exists()
+
+
+def test_in_place_everything_is_kept(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    archive = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
+    before, output = tree_of(archive), tmp_path / "output"
+    report = run(local_spark, archive, output, topic_configs, is_in_place=True)
+    rebuilt = {row["rebuilt"] for row in report.objects if row["rebuilt"] is not None}
+    after = tree_of(archive)
+    changed = {key for key in after if after[key] != before.get(key)}
+    assert changed == rebuilt
+    assert len(rebuilt) > 5
+    assert tree_of(output / "quarantine" / report.run) == {key: before[key] for key in changed & set(before)}
+    again = run(local_spark, archive, output, topic_configs, is_in_place=True)
+    assert {row["key"] for row in again.objects} == {
+        row["key"] for row in report.objects if row["rebuilt"] is None and row["valid"] is not True
+    }
+    assert again.tally.rebuilt == 0
+    assert tree_of(archive) == after
+
+
+def test_gauges_fall_to_nothing(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]]
+) -> None:
+    gauges = Gauges()
+    seen: list[tuple[int, int]] = []
+
+    def look(event: Event) -> None:
+        gauges(event)
+        if isinstance(event, BytesScanned):
+            (archive,) = gauges.values().log_dirs
+            seen.append((archive.remaining_logs or 0, archive.remaining_bytes))
+
+    run(local_spark, tiered.path, None, topic_configs, observers=[look])
+    assert len(seen) >= 8  # a task at a time
+    assert seen == sorted(seen, reverse=True)
+    values = gauges.values()
+    assert (values.state, values.exit_code) == ("complete", 2)
+    (archive,) = values.log_dirs
+    assert archive.remaining_bytes == 0
+    assert archive.finished_logs == archive.log_count == 13
+    assert archive.finished_segments == archive.segment_count == 206
+    assert archive.scanned_bytes == archive.bytes_total
+
+
+def test_a_signal_ends_it_and_the_next_run_goes_on(
+    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
+    stop, output = StopRequest(), tmp_path / "output"
+
+    def stop_soon(event: Event) -> None:
+        if isinstance(event, BytesScanned):
+            stop.request(15)
+
+    first = run(local_spark, tiered.path, output, topic_configs, observers=[stop_soon], stop=stop)
+    assert first.exit_code == 143
+    assert not (output / "verdicts" / first.run).exists()
+    second = run(local_spark, tiered.path, output, topic_configs)
+    assert second.exit_code == 2
+    assert second.known_segments > 0
+
+
+def test_an_executor_without_the_package_is_told_so(
+    tiered: TieredArchive, bare_python: Path, tmp_path: Path
+) -> None:
+    with (
+        opened(settings(tmp_path / "spark") | {"spark.master": "local[2]"}, python=str(bare_python)) as spark,
+        pytest.raises(UsageError, match="executors have no kafka-log-recovery: install it in their Python"),
+    ):
+        run(spark, tiered.path, tmp_path / "out", {})
+    assert not list((tmp_path / "out").rglob("*.parquet"))  # nothing is said of what nobody has looked at
+
+
+def test_what_others_have_put_there_is_refused(tmp_path: Path) -> None:
+    """What somebody else puts among the kept scans is not executed."""
+    import pickle
+
+    from recovery.archive.check.pickling import from_pickle
+
+    class Harm:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return Path.touch, (tmp_path / "harm",)
+
+    with pytest.raises(pickle.UnpicklingError, match="not ours"):
+        from_pickle(pickle.dumps(Harm()))
+    assert not (tmp_path / "harm").exists()

@@ -1,0 +1,184 @@
+"""What a scraper sees: names, labels, life of the gauges, and an HTTP server that is up in time."""
+
+import socket
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from recovery.errors import UsageError
+from recovery.watch.events import RunFinished
+from recovery.watch.gauges import Gauges
+from recovery.watch.metrics_http import GaugeCollector, serve_metrics
+from tests.runs.event_streams import (
+    START_MS,
+    A,
+    B,
+    at,
+    dir_started,
+    log_finished,
+    log_started,
+    one_of_each,
+    run_started,
+    scanned,
+    segment_recovered,
+)
+
+LOGS = "kafka_log_logmanager_remaininglogstorecover"
+SEGMENTS = "kafka_log_logmanager_remainingsegmentstorecover"
+
+
+def text_of(*stream, monotonic_s=1000.0):
+    gauges = Gauges()
+    for event in stream:
+        gauges(event)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(GaugeCollector(gauges, lambda: monotonic_s))
+    return generate_latest(registry).decode("utf-8")
+
+
+def samples(text):
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def get(port, path="/metrics"):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as response:
+        return response.headers["Content-Type"], response.read().decode("utf-8")
+
+
+def test_kafkas_gauges_have_their_names_and_labels():
+    lines = text_of(run_started(), dir_started(), dir_started(B, log_count=7), log_started()).splitlines()
+    assert [line for line in lines if line.startswith("kafka_log_logmanager")] == [
+        f'{LOGS}{{dir="/data/a"}} 2.0',
+        f'{LOGS}{{dir="/data/b"}} 7.0',
+        f'{SEGMENTS}{{dir="/data/a",threadNum="0"}} 3.0',
+        f'{SEGMENTS}{{dir="/data/a",threadNum="1"}} 0.0',
+        f'{SEGMENTS}{{dir="/data/b",threadNum="0"}} 0.0',
+        f'{SEGMENTS}{{dir="/data/b",threadNum="1"}} 0.0',
+    ]
+    assert f"# TYPE {LOGS} gauge" in lines
+    assert f"# TYPE {SEGMENTS} gauge" in lines
+
+
+def test_kafkas_gauges_go_at_the_end_and_our_own_stay():
+    text = text_of(*one_of_each())
+    assert "logmanager" not in text
+    found = samples(text)
+    assert found["kafka_log_recovery_truncated_bytes_total", (("dir", A),)] == 477 + 71
+    assert found["kafka_log_recovery_truncated_batches_total", (("dir", A),)] == 4 + 1
+    assert found["kafka_log_recovery_recovered_bytes_total", (("dir", A),)] == 423
+    assert found["kafka_log_recovery_exit_code", ()] == 4
+    assert found["kafka_log_recovery_log_dir_offline", (("dir", B),)] == 1
+    assert found["kafka_log_recovery_finished_logs_total", (("dir", A), ("status", "refused"))] == 1
+    assert found["kafka_log_recovery_last_progress_timestamp_seconds", ()] == (START_MS + 800) / 1000
+
+
+def test_run_state_is_one_of_its_names():
+    states = {
+        labels[0][1]: value
+        for (name, labels), value in samples(text_of(run_started(), dir_started())).items()
+        if name == "kafka_log_recovery_run_state"
+    }
+    assert sum(states.values()) == states["recovering"] == 1
+    assert set(states) == {
+        "waiting",
+        "listing",
+        "recovering",
+        "verifying",
+        "complete",
+        "incomplete",
+        "interrupted",
+        "failed",
+    }
+
+
+def test_figures_that_are_not_known_have_no_sample():
+    text = text_of(run_started(), dir_started())
+    assert "eta_seconds" not in text
+    assert "exit_code" not in text
+    assert "last_progress" not in text
+    assert "kafka_log_recovery_bytes_per_second" not in text
+
+
+def test_bytes_segments_and_eta_of_a_run_in_the_middle():
+    stream = [run_started(log_dirs=(A,)), dir_started(log_count=1, bytes_total=400 << 20)]
+    stream += [log_started(recover_bytes=400 << 20)]
+    stream += [scanned(10 << 20, **at(i)) for i in range(1, 21)]
+    stream += [segment_recovered(2, size_bytes=1, valid_bytes=1, **at(20))]
+    found = samples(text_of(*stream, monotonic_s=1020.0))
+    of_a = (("dir", A),)
+    assert found["kafka_log_recovery_bytes", of_a] == 400 << 20
+    assert found["kafka_log_recovery_remaining_bytes", of_a] == 200 << 20
+    assert found["kafka_log_recovery_scanned_bytes_total", of_a] == 200 << 20
+    assert found["kafka_log_recovery_bytes_per_second", of_a] == pytest.approx(10 << 20)
+    assert found["kafka_log_recovery_eta_seconds", of_a] == pytest.approx(20.8)
+    assert found["kafka_log_recovery_run_eta_seconds", ()] == pytest.approx(20.8)
+    assert found["kafka_log_recovery_remaining_segments", of_a] == 3
+    assert found["kafka_log_recovery_elapsed_seconds", ()] == 20
+    assert found["kafka_log_recovery_start_timestamp_seconds", ()] == START_MS / 1000
+
+
+def test_rate_falls_while_nothing_moves_between_events():
+    stream = [run_started(log_dirs=(A,)), dir_started(), *(scanned(10, **at(i)) for i in range(1, 11))]
+    rate = ("kafka_log_recovery_bytes_per_second", (("dir", A),))
+    assert samples(text_of(*stream, monotonic_s=1010.0))[rate] == 10
+    assert samples(text_of(*stream, monotonic_s=1100.0))[rate] == 0
+
+
+def test_paths_of_any_bytes_can_be_scraped():
+    odd = '/data/"q"\\\n\udcff'
+    found = samples(text_of(run_started(log_dirs=(odd,)), dir_started(odd)))
+    assert found[LOGS, (("dir", '/data/"q"\\\n\N{REPLACEMENT CHARACTER}'),)] == 2
+
+
+def test_served_before_the_first_event_and_until_the_context_ends():
+    gauges = Gauges()
+    with serve_metrics(gauges, 0) as port:
+        content_type, text = get(port)
+        assert content_type.startswith("text/plain")
+        assert 'kafka_log_recovery_run_state{state="waiting"} 1.0' in text
+        assert LOGS not in text
+        for event in (run_started(), dir_started()):
+            gauges(event)
+        assert f'{LOGS}{{dir="/data/a"}} 2.0' in get(port)[1]
+        gauges(log_finished())
+        assert f'{LOGS}{{dir="/data/a"}} 1.0' in get(port, "/")[1]
+        gauges(RunFinished(exit_code=0, **at(1)))
+        assert LOGS not in get(port)[1]
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+
+
+def test_listens_on_loopback_only():
+    with serve_metrics(Gauges(), 0) as port:
+        # Another process may have the port at another loopback address; at all addresses nobody beside us can.
+        assert "0100007F" in (found := _listening_addresses(port))
+        assert not any(set(address) == {"0"} for address in found)
+
+
+def _listening_addresses(port: int) -> set[str]:
+    """Return the addresses at which somebody listens on *port*, as the kernel writes them."""
+    listening = "0A"
+    rows = [
+        line.split()
+        for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6")
+        for line in Path(table).read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in rows if row[3] == listening and row[1].endswith(f":{port:04X}")}
+
+
+def test_port_in_use_is_a_usage_error_that_names_it():
+    with serve_metrics(Gauges(), 0) as port, pytest.raises(UsageError, match=f"127.0.0.1 port {port}"):
+        serve_metrics(Gauges(), port).__enter__()
+
+
+def test_port_that_cannot_exist_is_a_usage_error():
+    with pytest.raises(UsageError, match="port 70000"):
+        serve_metrics(Gauges(), 70000).__enter__()
