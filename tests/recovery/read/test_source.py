@@ -150,6 +150,27 @@ class TestMappedAndRead:
         scan = files.read.scan(request(files.path.stat().st_size))
         assert (scan.stop, scan.batch_count) == (Stop.END, 2)
 
+    @pytest.mark.parametrize("longest", ["read", "mapped"])
+    def test_a_batch_that_is_longer_than_may_be_read_is_mapped(
+        self, tmp_path: Path, longest: str, monkeypatch
+    ) -> None:
+        first, long = segment(7), data_batch(0, value_bytes=100_000)
+        files = Files(tmp_path, first + long + data_batch(1) + b"more")
+        part = Original(file=LOG, size_bytes=len(long + data_batch(1)), origin_position=len(first))
+        expected = files.read.scan(ScanRequest(part=part, base_offset=0))
+        mapped: list[int] = []
+
+        class Counted(MappedFile):
+            def __init__(self, descriptor: int, size_bytes: int) -> None:
+                mapped.append(size_bytes)
+                super().__init__(descriptor, size_bytes)
+
+        monkeypatch.setattr(module, "MappedFile", Counted)
+        monkeypatch.setattr(windows, "WINDOW_BYTES", 1000)
+        monkeypatch.setattr(module, "MOST_READ_BATCH_BYTES", len(long) - (longest == "mapped"))
+        assert same(files.read.scan(ScanRequest(part=part, base_offset=0)), expected)
+        assert (expected.stop, expected.batch_count, len(mapped)) == (Stop.END, 2, longest == "mapped")
+
     def test_whoever_wants_to_stop_says_so_between_windows(self, tmp_path: Path) -> None:
         data = segment()
         (tmp_path / LOG).write_bytes(data)
@@ -215,6 +236,10 @@ class TestFilesThatChange:
         expected = files.read.scan(request(size))
 
         class Faulty(MappedFile):
+            @property
+            def view(self) -> np.ndarray:
+                return np.zeros(size, np.uint8)
+
             @property
             def has_faulted(self) -> bool:
                 return True
