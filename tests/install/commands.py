@@ -46,7 +46,8 @@ RUN: dict[str, tuple[str, int]] = {
     f"{S3} verify s3://backups/kafka --logs-only --output s3://backups/checked": (BOTH, 0),
 }
 """The extras with which a command is run, and its exit code. Buckets are folders here;
-tests/recovery/spark/test_s3.py has real ones. Exit code 2: by names alone, without the metadata topic, objects of an interrupted copy are missing."""
+tests/recovery/spark/test_s3.py has real ones. Exit code 2: by names alone, without the metadata topic, objects of an
+interrupted copy are missing."""
 
 ELSEWHERE = {
     "pip install .": "the environment of the extra that it names is made by it",
