@@ -54,7 +54,7 @@ class Stop(enum.IntEnum):
     """Only without CRC check: a record batch's header reaches beyond the file (total bytes, bytes there are).
     Kafka: KafkaException(EOFException) from FileChannelRecordBatch.loadBatchHeader."""
     CONTROL_PAUSED = 13
-    """Only from `scan_segment`: a control batch needs the caller's decision (producer id, base offset)."""
+    """A control batch needs the caller's decision (producer id, base offset)."""
 
 
 class ControlKind(enum.IntEnum):

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from native.segment_scan import scan_segment
 from segfmt import layout
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
 from segfmt.filenames import format_offset
@@ -25,6 +24,7 @@ from segfmt.transaction_index import encode_transaction_index
 from tests.fuzz.choices import Choices
 from tests.fuzz.seal import seal_batches
 from tests.logs import builders
+from tests.native.scanning import scan_segment
 
 NOW_MS = builders.BASE_TIMESTAMP_MS + 3_600_000
 INDEX_INTERVAL_BYTES = 200

@@ -10,11 +10,10 @@ import pytest
 
 from native.cpu_path import CpuPath
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, Stop
-from native.segment_scan import scan_segment
 from segfmt import layout
 from tests.logs import reference
 from tests.logs.builders import data_batch, marker_batch, message
-from tests.native.scanning import T, as_array, assert_same, idempotent, odd_marker
+from tests.native.scanning import T, as_array, assert_same, idempotent, odd_marker, scan_segment
 
 # --- index errors ---------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.raw_scan import ControlKind, Stop, TxnEventKind
-from native.segment_scan import SegmentScanner, scan_segment
+from native.segment_scan import SegmentScanner
 from tests.logs import builders, reference
 from tests.logs.builders import data_batch, marker_batch, record_batch
-from tests.native.scanning import T, as_array, assert_same, idempotent, odd_marker
+from tests.native.scanning import T, as_array, assert_same, idempotent, odd_marker, scan_segment
 
 # --- producers and transactions -------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ from native import cpu
 from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.raw_scan import ControlKind, Stop
-from native.segment_scan import SegmentScanner, scan_segment, warm_up
+from native.segment_scan import SegmentScanner, warm_up
 from segfmt import layout
 from tests.logs import builders, strategies
 from tests.logs.builders import data_batch, message, record_batch
-from tests.native.scanning import T, as_array, assert_same, scan, three_batches
+from tests.native.scanning import T, as_array, assert_same, scan, scan_segment, three_batches
 from tests.native.ticking import TICKS, most_ticks_within
 
 # --- the scan is its twin -------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from native.batch_headers import HEADER_ROW_DTYPE
-from native.segment_scan import scan_segment
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles, LocalFolder, read_folder
 from recovery.check.partition import PartitionFacts
@@ -30,6 +29,7 @@ from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.logs.builders import data_batch, marker_batch
+from tests.native.scanning import scan_segment
 
 LOG = "00000000000000000100.log"
 

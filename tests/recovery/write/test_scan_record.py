@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from native.raw_scan import RawScan, TxnEventKind
-from native.segment_scan import scan_segment
 from recovery.load.model import FileStat, Original, ScanMode, ScanRequest
 from recovery.write.journal_format import decode_json, encode_json
 from recovery.write.scan_record import ARRAYS, decode_scan, encode_scan, is_scan_key, scan_key
 from tests.logs.scan_strategies import assert_same_scan, requests, scans
 from tests.logs.strategies import segments
+from tests.native.scanning import scan_segment
 
 REQUEST = ScanRequest(part=Original(file="a.log", size_bytes=1000), base_offset=5)
 
