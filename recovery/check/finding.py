@@ -14,7 +14,84 @@ _RESTORE = "copy the partition from another replica, or restore the file from a 
 _NEXT_RECOVERY = "none by hand: `recover`, or the broker's own recovery, cuts it"
 _REBUILD = "stop the broker, remove the file and the clean-shutdown marker, and run `recover`: it is rebuilt"
 
-REMEDIES = {
+Rule = Literal[
+    "checksum",
+    "batch-length",
+    "torn-batch",
+    "trailing-bytes",
+    "lying-marker",
+    "unclean-tail",
+    "magic",
+    "codec",
+    "record-count",
+    "producer-fields",
+    "offset-range",
+    "offset-order",
+    "offset-gap",
+    "segment-overlap",
+    "cut-end",
+    "late-end",
+    "no-segment",
+    "leader-epoch",
+    "control-record",
+    "transaction-state",
+    "sequence-gap",
+    "producer-epoch",
+    "record",
+    "compression",
+    "too-large",
+    "missing-index",
+    "orphan-index",
+    "index-size",
+    "index-entry",
+    "index-order",
+    "index-sparse",
+    "transaction-index-entry",
+    "transaction-index-missing",
+    "snapshot",
+    "snapshot-content",
+    "missing-snapshot",
+    "epoch-checkpoint",
+    "epoch-content",
+    "missing-epochs",
+    "topic-id",
+    "swap",
+    "leftover",
+    "missing-object",
+    "metadata",
+    "manifest",
+    "missing-key",
+    "object-size",
+    "chunk",
+    "empty-log",
+    "missing-segment",
+    "archive-gap",
+    "orphan",
+    "interrupted-copy",
+    "unfinished-delete",
+    "undeleted",
+    "below-log-start",
+    "outside-lineage",
+    "duplicate",
+    "metadata-topic",
+    "overlap",
+    "checkpoint",
+    "recovery-point",
+    "log-start",
+    "high-watermark",
+    "marker",
+    "meta-properties",
+    "another-node",
+    "foreign-folder",
+    "foreign-file",
+    "file-type",
+    "duplicate-partition",
+    "unreadable",
+    "changing",
+]
+"""What a file can go against. Each rule has its remedy here, and its line in docs/verify.md or docs/archive.md."""
+
+REMEDIES: dict[Rule, str] = {
     # logs
     "checksum": _RESTORE,
     "batch-length": _RESTORE,
@@ -104,7 +181,6 @@ class Finding:
     Attributes:
         file: name in the partition's folder, or in the log dir.
         position: byte position in the file, None where the whole file is meant.
-        rule: one of `REMEDIES`.
         detail: what is wrong, in words and figures.
         severity: damage; unchecked (could not be looked at); note (worth knowing, no damage).
         is_flushed: False for what lies behind the recovery point of a log dir that was not shut down cleanly.
@@ -112,7 +188,7 @@ class Finding:
 
     file: str
     position: int | None
-    rule: str
+    rule: Rule
     detail: str
     severity: Severity = "damage"
     is_flushed: bool = True
@@ -123,7 +199,7 @@ class Finding:
         return REMEDIES[self.rule]
 
     @property
-    def identity(self) -> tuple[str, int | None, str]:
+    def identity(self) -> tuple[str, int | None, Rule]:
         """What must be the same for a finding to be the same at a second look."""
         return self.file, self.position, self.rule
 

@@ -11,7 +11,7 @@ from typing import Protocol
 from uuid import UUID
 
 from native.crc32c import crc32c_of_bytes
-from recovery.check.finding import Finding, Severity
+from recovery.check.finding import Finding, Rule, Severity
 from recovery.load.model import FileStat
 from recovery.logdir.listing import file_stat, is_of_type, other_kind
 from recovery.read.file_system import is_there, open_file
@@ -301,7 +301,13 @@ class _FolderReader:
         return data
 
     def _find(
-        self, name: str, rule: str, detail: str, position: int | None = None, *, severity: Severity = "damage"
+        self,
+        name: str,
+        rule: Rule,
+        detail: str,
+        position: int | None = None,
+        *,
+        severity: Severity = "damage",
     ) -> None:
         self._files.findings.append(
             Finding(

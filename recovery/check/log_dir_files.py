@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from recovery.logdir.listing import other_kind
 from recovery.read.file_system import is_folder, is_link, open_file
 from segfmt.checkpoint import read_offset_checkpoint
@@ -197,7 +197,7 @@ def _unreadable(name: str, error: OSError) -> Finding:
 def _add(
     found: LogDirFiles,
     name: str,
-    rule: str,
+    rule: Rule,
     detail: str,
     position: int | None = None,
     *,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from native.producer_sequences import Sequences
 from recovery.check.facts import PartitionFacts
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from recovery.check.folder_files import FolderFiles
 from recovery.check.rules.epochs import check_epochs
 from recovery.check.rules.indexes import check_transaction_index
@@ -336,7 +336,7 @@ class PartitionCheck:
         return last.task.base_offset if last.last_offset is None else last.last_offset + 1
 
     def _add(
-        self, file: str, rule: str, detail: str, *, is_note: bool = False, is_flushed: bool = True
+        self, file: str, rule: Rule, detail: str, *, is_note: bool = False, is_flushed: bool = True
     ) -> None:
         self.findings.append(
             Finding(

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from native.batch_headers import HEADER_ROW_DTYPE, HeaderRows, HeaderWalk, WalkEnd, walk_headers
 from native.raw_scan import RawScan, Stop
 from native.segment_scan import SegmentScanner
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from recovery.check.rules.batches import BatchChecks
 from recovery.check.rules.indexes import (
     OffsetIndexChecks,
@@ -285,7 +285,7 @@ class _SegmentCheck:
             behind = self._pass_over(walk.position, words, "batch-length", walk.rows[:0])
         return None if behind < 0 else behind
 
-    def _pass_over(self, position: int, words: str, rule: str, rest: HeaderRows) -> int:
+    def _pass_over(self, position: int, words: str, rule: Rule, rest: HeaderRows) -> int:
         """Note damage at *position*; return where a sound batch follows, -1 for nowhere."""
         behind = self._sound.find(
             position,
@@ -312,7 +312,7 @@ class _SegmentCheck:
         if self._records is not None:
             self._records.skip()
 
-    def _find_tail(self, position: int, words: str, rule: str, *, is_short: bool = False) -> None:
+    def _find_tail(self, position: int, words: str, rule: Rule, *, is_short: bool = False) -> None:
         """Note damage with nothing sound behind it, as what it means at this end of the log."""
         tail = self._task.tail
         left = self._end - position
@@ -344,7 +344,7 @@ class _SegmentCheck:
     def _find(
         self,
         position: int | None,
-        rule: str,
+        rule: Rule,
         detail: str,
         *,
         file: str | None = None,
@@ -370,9 +370,9 @@ def _stop_words(scan: RawScan) -> str:
     return f"{scan.stop.name.lower().replace('_', ' ')} ({first}, {second})"
 
 
-def _skipped_words(scan: RawScan) -> tuple[str, str]:
+def _skipped_words(scan: RawScan) -> tuple[Rule, str]:
     """Return rule and words for a batch that is read and passed over, INVALID_TXN, INVALID_CONTROL or CONTROL_FATAL."""
-    rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
+    rule: Rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
     words = {
         Stop.INVALID_TXN: "a batch outside a transaction while its producer has one open",
         Stop.INVALID_CONTROL: "a control batch that cannot be read: a recovery cuts the log behind it",

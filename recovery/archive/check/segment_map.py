@@ -16,7 +16,7 @@ from recovery.archive.check.scanned import ScannedSegment, SegmentWork
 from recovery.archive.layouts.layout import ArchivedFiles, Layout, kafka_name, part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.stores.store import Store
-from recovery.check.finding import Finding, Severity
+from recovery.check.finding import Finding, Rule, Severity
 from recovery.check.rules.epochs import check_epochs
 from recovery.check.segment import check_segment
 from recovery.check.task import Reading
@@ -160,7 +160,7 @@ class SegmentMap:
             except DecryptionError as error:
                 _find(scanned, name, "chunk", str(error))
             except FormatError as error:
-                rule = "snapshot" if kind is PartKind.SNAPSHOT else "epoch-checkpoint"
+                rule: Rule = "snapshot" if kind is PartKind.SNAPSHOT else "epoch-checkpoint"
                 _find(scanned, name, rule, str(error), position=error.position or None)
             except OSError as error:
                 _find(scanned, name, "unreadable", str(error), severity="unchecked")
@@ -283,7 +283,7 @@ def _check_description(
 def _find(
     scanned: ScannedSegment,
     file: str,
-    rule: str,
+    rule: Rule,
     detail: str,
     *,
     position: int | None = None,

@@ -7,7 +7,7 @@ place in the lineage (`lineage`). Segments on their way are no damage: a broker 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
@@ -32,7 +32,7 @@ from recovery.archive.remote.lineage import (
 from recovery.archive.remote.remote_cache import RemoteLogCache
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable, parts_in
-from recovery.check.finding import Finding, Severity
+from recovery.check.finding import Finding, Rule, Severity
 from segfmt.errors import FormatError
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
@@ -241,11 +241,12 @@ class _Comparison:
 
     def _tell_of(self, lineage: Lineage) -> None:
         """Report what the lineage shows."""
-        for segments, rule, words in (
+        unread: tuple[tuple[Sequence[RemoteSegment], Rule, str], ...] = (
             (lineage.below, "below-log-start", "ends below the log start offset: a broker deletes it"),
             (lineage.outside, "outside-lineage", "is of leader epochs that were cut off: no broker reads it"),
             (lineage.superseded, "duplicate", "later copies have its offsets: no broker reads it"),
-        ):
+        )
+        for segments, rule, words in unread:
             for one in segments:
                 self._find(
                     _named(one),
@@ -284,7 +285,7 @@ class _Comparison:
         below = [OffsetRange(start_offset=0, end_offset=start - 1)] if start else []
         return tuple(merge_ranges([*self._deleted(), *below]))
 
-    def _find(self, segment: _Listed, rule: str, words: str, *, severity: Severity = "damage") -> None:
+    def _find(self, segment: _Listed, rule: Rule, words: str, *, severity: Severity = "damage") -> None:
         self._findings.append(_finding(self._layout, segment, rule, words, severity=severity))
 
 
@@ -294,7 +295,7 @@ _STATUS = {
     RemoteSegmentState.DELETE_SEGMENT_STARTED: SegmentStatus.DELETE_STARTED,
     RemoteSegmentState.DELETE_SEGMENT_FINISHED: SegmentStatus.DELETED,
 }
-_ON_ITS_WAY = {
+_ON_ITS_WAY: dict[SegmentStatus, tuple[Rule, str]] = {
     SegmentStatus.COPY_STARTED: ("interrupted-copy", "its copy was begun and not finished"),
     SegmentStatus.DELETE_STARTED: ("unfinished-delete", "its deletion was begun and not finished"),
     SegmentStatus.DELETED: ("undeleted", "its deletion is said to be finished"),
@@ -354,7 +355,7 @@ def _missing_parts(
 
 
 def _finding(
-    layout: Layout, segment: _Listed, rule: str, words: str, *, severity: Severity = "damage"
+    layout: Layout, segment: _Listed, rule: Rule, words: str, *, severity: Severity = "damage"
 ) -> Finding:
     name = _name(layout, segment, PartKind.LOG)
     return Finding(file=name, position=None, rule=rule, detail=words, severity=severity)

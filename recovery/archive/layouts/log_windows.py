@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from native.batch_checksums import compare_checksums
 from native.batch_headers import HeaderRows, HeaderWalk, WalkEnd, walk_headers
+from recovery.check.finding import Rule
 from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Window, Windows
@@ -45,13 +46,12 @@ class BadStretch:
     """Bytes in which no batch can be told.
 
     Attributes:
-        rule: one of `recovery.check.finding.REMEDIES`.
         is_damage: False for what a killed broker leaves at the end of the last segment.
     """
 
     position: int
     end_position: int
-    rule: str
+    rule: Rule
     detail: str
     is_damage: bool = True
 
@@ -152,7 +152,7 @@ class LogWindows:
             return self._search(position, "torn-batch", "the batch reaches beyond the end of the log")
         return self._search(position, "batch-length", "a batch length that cannot be")
 
-    def _search(self, position: int, rule: str, words: str, rest: HeaderRows | None = None) -> int:
+    def _search(self, position: int, rule: Rule, words: str, rest: HeaderRows | None = None) -> int:
         """Note damage at *position*, and return where the next sound batch begins; the end without one."""
         sound = self._sound.find(position, rest, self._index_positions, base_offset=self._base_offset)
         behind = self._end if sound is None else sound

@@ -26,7 +26,7 @@ from recovery.archive.records.arrow_rows import CHECKSUM_FAULT, ArrowRows
 from recovery.archive.records.batch_heads import BatchHeads, Flags
 from recovery.archive.records.record_schema import Include, column_called
 from recovery.archive.records.record_units import MOST_HEADERS, BadBatch, ListedRecords, open_batches
-from recovery.check.finding import REMEDIES
+from recovery.check.finding import REMEDIES, Rule
 from recovery.errors import DamagedSegmentError
 from recovery.read.opened_log import OpenedLog
 from segfmt import layout
@@ -109,7 +109,7 @@ class LeftOut:
     name: str
     position: int
     size_bytes: int
-    rule: str
+    rule: Rule
     detail: str
     is_damage: bool = True
 
@@ -254,7 +254,7 @@ class _SegmentRows:
         corrupt = self._options.corrupt
         if not heads.is_valid.all() and corrupt is not Corrupt.INCLUDE:
             for place in np.flatnonzero(~heads.is_valid).tolist():
-                self._leave_out_batch(heads.at(slice(place, place + 1)), CHECKSUM_FAULT)
+                self._leave_out_batch(heads.at(slice(place, place + 1)), "checksum", CHECKSUM_FAULT)
         visible = self._visible(heads)
         if corrupt is Corrupt.INCLUDE:
             is_empty = heads.is_v2 & (heads.rows["record_count"] == 0) & ~heads.is_valid
@@ -336,7 +336,7 @@ class _SegmentRows:
         if not bad.heads.is_valid[0]:
             fault = f"{CHECKSUM_FAULT}; {fault}"
         if self._options.corrupt is not Corrupt.INCLUDE:
-            self._leave_out_batch(bad.heads, fault)
+            self._leave_out_batch(bad.heads, bad.rule if bad.heads.is_valid[0] else "checksum", fault)
             return
         yield self._placeholder(bad.heads, fault)
 
@@ -344,14 +344,13 @@ class _SegmentRows:
         row = head.rows[0]
         return self._rows.placeholder(head, int(row["position"]), int(row["size_bytes"]), fault)
 
-    def _leave_out_batch(self, head: BatchHeads, fault: str) -> None:
+    def _leave_out_batch(self, head: BatchHeads, rule: Rule, fault: str) -> None:
         row = head.rows[0]
-        rule, _, detail = fault.partition(": ")
-        words = f"batch at offset {row['base_offset']}: {detail}"
+        words = f"batch at offset {row['base_offset']}: {fault.removeprefix(f'{rule}: ')}"
         self._leave_out(self._left_out(int(row["position"]), int(row["size_bytes"]), rule, words))
 
     def _left_out(
-        self, position: int, size_bytes: int, rule: str, detail: str, is_damage: bool = True
+        self, position: int, size_bytes: int, rule: Rule, detail: str, is_damage: bool = True
     ) -> LeftOut:
         return LeftOut(
             name=self._view.name,

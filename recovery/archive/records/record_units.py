@@ -15,6 +15,7 @@ from native.address import address_of
 from native.record_rows import UNIT_DTYPE, Rows, UnitKind, list_records
 from native.record_walk import RecordFault
 from recovery.archive.records.batch_heads import BatchHeads
+from recovery.check.finding import Rule
 from segfmt import layout
 from segfmt.compression import Codec, codec_of, decompress
 from segfmt.errors import (
@@ -54,11 +55,10 @@ class BadBatch:
 
     Attributes:
         heads: of it alone.
-        rule: one of `recovery.check.finding.REMEDIES`.
     """
 
     heads: BatchHeads
-    rule: str
+    rule: Rule
     detail: str
 
 
@@ -182,7 +182,7 @@ def _list(units: Rows, heads: BatchHeads, most_headers: int | None) -> Iterator[
             yield BadBatch(bad, "record", _FAULT_WORDS[part.fault])
 
 
-def _rule_of(error: FormatError) -> str:
+def _rule_of(error: FormatError) -> Rule:
     if isinstance(error, ContentTooLargeError):
         return "too-large"
     if isinstance(error, UnsupportedCodecError):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from native.crc32c import crc32c_of_bytes
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Windows
 from segfmt import layout
@@ -108,7 +108,7 @@ def read_batches(
         OSError: it cannot be read.
     """
 
-    def tell(position: int, rule: str, detail: str) -> None:
+    def tell(position: int, rule: Rule, detail: str) -> None:
         report(Finding(file=name, position=position, rule=rule, detail=detail))
 
     windows = Windows(log, most_batch_bytes=MOST_BATCH_BYTES, may_shrink=True)
@@ -135,7 +135,7 @@ def read_batches(
             return
 
 
-def _checked(data: bytes, position: int, tell: Callable[[int, str, str], None]) -> LoggedBatch | None:
+def _checked(data: bytes, position: int, tell: Callable[[int, Rule, str], None]) -> LoggedBatch | None:
     if len(data) >= layout.RECORD_BATCH_OVERHEAD_BYTES:
         base_offset, _, _, magic, crc, attributes, delta = _HEADER.unpack_from(data)
         is_sound = magic >= layout.MAGIC_V2 and crc32c_of_bytes(data[layout.ATTRIBUTES_POSITION :]) == crc

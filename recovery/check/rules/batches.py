@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
 from native.producer_sequences import SequenceFold
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from segfmt import layout
 from segfmt.java_text import LONG_MIN
 
@@ -202,7 +202,7 @@ class BatchChecks:
         self,
         rows: HeaderRows,
         is_bad: npt.NDArray[np.bool_],
-        rule: str,
+        rule: Rule,
         words: Callable[[np.void], str],
     ) -> None:
         """Note the first row where *is_bad*, once a rule and segment."""

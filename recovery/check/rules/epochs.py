@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from recovery.check.rules.batches import EpochRun
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT
@@ -115,5 +115,5 @@ def _epoch_at(starts: list[int], entries: Sequence[LeaderEpochEntry], offset: in
     return entries[place - 1].epoch if place else None
 
 
-def _of_file(rule: str, detail: str) -> Finding:
+def _of_file(rule: Rule, detail: str) -> Finding:
     return Finding(file=LEADER_EPOCH_CHECKPOINT, position=None, rule=rule, detail=detail)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from segfmt import layout
 
 Entries = npt.NDArray[np.void]
@@ -102,7 +102,7 @@ class _IndexChecks:
         """Judge no more than the first *count* entries."""
         self._offsets, self._values = self._offsets[:count], self._values[:count]
 
-    def _add(self, entry: int, rule: str, detail: str) -> None:
+    def _add(self, entry: int, rule: Rule, detail: str) -> None:
         position = entry * self.DTYPE.itemsize
         self.findings.append(Finding(file=self.file, position=position, rule=rule, detail=detail))
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from recovery.check.task import SegmentResult
 from segfmt.filenames import log_name, offset_index_name, snapshot_name, time_index_name, txn_index_name
 
@@ -132,7 +132,7 @@ def _size(result: SegmentResult) -> int:
     return result.checked_bytes.get(result.task.log, 0)
 
 
-def _finding(result: SegmentResult, rule: str, words: str, *, position: int | None = None) -> Finding:
+def _finding(result: SegmentResult, rule: Rule, words: str, *, position: int | None = None) -> Finding:
     return Finding(
         file=result.task.log,
         position=position,

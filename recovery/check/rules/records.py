@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
 from native.record_walk import RecordFault, RecordWalk, walk_plain_batches, walk_records
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from segfmt import layout
 from segfmt.compression import Codec, decompress
 from segfmt.control_record import ControlType, read_control_type
@@ -82,7 +82,7 @@ class RecordChecks:
                 else:
                     self._take_compressed(batch, row)
             except FormatError as error:
-                rule = "compression" if isinstance(error, DecompressionError) else "record"
+                rule: Rule = "compression" if isinstance(error, DecompressionError) else "record"
                 self._add(row, rule, str(error))
         self._last_offset = int(rows["last_offset"][-1])
 
@@ -178,7 +178,7 @@ class RecordChecks:
     def _add_fault(self, row: np.void, walk: RecordWalk) -> None:
         self._add(row, "record", f"record {walk.number} of {row['record_count']} {_FAULT_WORDS[walk.fault]}")
 
-    def _add(self, row: np.void, rule: str, detail: str, *, is_unchecked: bool = False) -> None:
+    def _add(self, row: np.void, rule: Rule, detail: str, *, is_unchecked: bool = False) -> None:
         if any(found.rule == rule for found in self.findings):
             return
         self.findings.append(

@@ -16,14 +16,17 @@ from dataclasses import replace
 import numpy as np
 
 from native.producer_sequences import BREAK_DTYPE, SequenceBreak, SequenceFold
-from recovery.check.finding import Finding
+from recovery.check.finding import Finding, Rule
 from recovery.check.task import SegmentResult, SegmentTask
 from segfmt.layout import NO_SEQUENCE
 
 _WHY = "records may be missing, or the broker had forgotten the producer"
 
 
-_RULES = {SequenceBreak.SEQUENCE: "sequence-gap", SequenceBreak.EPOCH: "producer-epoch"}
+_RULES: dict[SequenceBreak, Rule] = {
+    SequenceBreak.SEQUENCE: "sequence-gap",
+    SequenceBreak.EPOCH: "producer-epoch",
+}
 
 
 def fold_of(task: SegmentTask) -> SequenceFold | None:

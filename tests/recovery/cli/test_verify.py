@@ -8,10 +8,11 @@ import re
 import shutil
 import signal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from recovery.check.finding import REMEDIES
+from recovery.check.finding import REMEDIES, Rule
 from recovery.cli.arguments import byte_rate
 from tests import ROOT
 from tests.documents.json_schema import violations
@@ -70,7 +71,11 @@ def test_the_rules_are_those_of_the_document() -> None:
     )
     table = DOCUMENT.partition("## Rules")[2].partition("## JSON")[0] + of_archives
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-    assert {rule for row in rows for rule in re.findall(r"`([a-z-]+)`", row)} == set(REMEDIES)
+    assert (
+        {rule for row in rows for rule in re.findall(r"`([a-z-]+)`", row)}
+        == set(REMEDIES)
+        == set(get_args(Rule))
+    )
 
 
 def test_the_options_are_those_of_the_document() -> None:
