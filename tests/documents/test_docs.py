@@ -169,7 +169,8 @@ def test_commands_of_a_fresh_machine_are_those_of_dev_py() -> None:
 
 
 def test_exit_codes_are_those_of_the_errors_and_the_help() -> None:
-    table = set(re.findall(r"^\| (\d+)(?:, (\d+))? \|", text_of(ROOT / "README.md"), re.MULTILINE))
+    section = text_of(ROOT / "docs/cli.md").partition("## Exit codes")[2].partition("\n## ")[0]
+    table = set(re.findall(r"^\| (\d+)(?:, (\d+))? \|", section, re.MULTILINE))
     documented = {int(code) for row in table for code in row if code}
     in_help = {int(code) for code in re.findall(r"^  (\d+)(?=[, ])", help_of("recover"), re.MULTILINE)}
     assert documented == {0, 1, 2, 3, 4, 130, 143}
