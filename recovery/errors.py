@@ -1,8 +1,8 @@
 """Errors of a recovery, each with the exit code that the command line gives for it.
 
-Damage met while scanning is a value, never one of these. These are what ends a partition
-(`PartitionRefusedError`), a log dir (`LogDirOfflineError`) or the run (the others). Messages say what, where
-(file, position), which rule, and what to do.
+Damage found by a scan is a value, never one of these. These end a partition
+(`PartitionRefusedError`), a log dir (`LogDirOfflineError`) or the run (the others). A message says what is wrong,
+where (file, position), by which rule, and what to do.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class LogDirLockedError(RecoveryError):
 
 
 class UnsafeError(RecoveryError):
-    """What is on disk may not be touched: it is in use, or it is not what the caller thinks. Nothing was changed."""
+    """What is on disk must not be touched: it is in use, or is not what the caller expects. Nothing was changed."""
 
     exit_code = 3
 
 
 class JournalError(RecoveryError):
-    """The journal of a run cannot be gone on with: it is not ours, of another version, or of another run.
+    """A run cannot be resumed from its journal: it is not ours, or belongs to another version or another run.
 
     Nothing was changed.
     """
@@ -50,14 +50,14 @@ class JournalError(RecoveryError):
 
 
 class WorkerError(RecoveryError):
-    """A worker process failed by a defect of this tool; its traceback is in the message."""
+    """A worker process failed because of a defect in this tool; its traceback is in the message."""
 
 
 class LogDirOfflineError(RecoveryError):
-    """An I/O error concerns one log dir, or a broker would not load it: it goes offline, the others go on.
+    """One log dir has an I/O error, or a broker would not load it: it goes offline, the others continue.
 
     Attributes:
-        problems: all that is wrong with the dir, where that is more than an I/O error.
+        problems: everything that is wrong with the dir, if that is more than an I/O error.
 
     Kafka: LogDirFailureChannel.
     """
@@ -74,7 +74,7 @@ class LogDirOfflineError(RecoveryError):
 
 
 class PartitionRefusedError(RecoveryError):
-    """A 4.3.1 broker would halt on this partition, or this version cannot recover it: it is left untouched.
+    """A 4.3.1 broker would halt at this partition, or this version cannot recover it: it is left untouched.
 
     Attributes:
         problems: the reasons, at least one.
@@ -114,13 +114,13 @@ class PartitionRefusedError(RecoveryError):
 
 
 class DamagedSegmentError(RecoveryError):
-    """Records were asked for, and a segment has bytes that give none; how to go on without them is in the message."""
+    """Records were requested, but some bytes of a segment hold none; the message says how to continue without them."""
 
 
 class InterruptedRecoveryError(RecoveryError):
-    """SIGTERM or SIGINT: what was begun is finished, the rest is for the next run."""
+    """SIGTERM or SIGINT: what was begun is finished, the rest is left to the next run."""
 
-    def __init__(self, signal_number: int, words: str = "start again to go on") -> None:
+    def __init__(self, signal_number: int, words: str = "start again to resume") -> None:
         super().__init__(f"interrupted by signal {signal_number}: {words}")
         self.signal_number = signal_number
 

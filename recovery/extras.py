@@ -1,4 +1,4 @@
-"""Packages that a plain install leaves out: what is said where one is missing, in one place for all of them."""
+"""Optional packages, which a plain install leaves out: the one place that says what to do when one is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recovery.version import VERSION
 
 ARCHIVE: Final = "archive"
 SPARK: Final = "archive,spark"
-"""Extras of pyproject.toml, as pip takes them. Spark is of use for archives alone, so its remedies name both."""
+"""Extras of pyproject.toml, as pip takes them. Spark serves only archives, so its remedies name both."""
 
 
 def load(use: str, *modules: str, extras: str) -> None:
@@ -21,7 +21,7 @@ def load(use: str, *modules: str, extras: str) -> None:
     Args:
         use: the option, the command or the URL that needs them, as the user knows it.
         modules: their names.
-        extras: which bring them, one of the above.
+        extras: those that install them, one of the above.
 
     Raises:
         UsageError: one is missing, or cannot be loaded.
@@ -33,15 +33,15 @@ def load(use: str, *modules: str, extras: str) -> None:
 
 @contextmanager
 def needed_for(use: str, *, extras: str) -> Iterator[None]:
-    """Turn a failing import into an error that says what it was for, what is missing and what brings it.
+    """Turn a failing import into an error that says what it was for, what is missing and how to install it.
 
     Raises:
-        UsageError: something within could not be imported.
+        UsageError: something in the block could not be imported.
     """
     try:
         yield
     except ImportError as error:
-        # Spark's own checks say in words what they want, and in which version.
+        # Spark's own checks say what they need, and in which version.
         missing = f"the package {error.name}, which is not installed" if _is_absent(error) else str(error)
         raise UsageError(f"{use} needs {missing}. Remedy: {_remedy(extras)}") from error
 

@@ -1,4 +1,4 @@
-"""What a process does that is ours alone, a command or a worker; a library must not."""
+"""Settings of a process of our own, a command or a worker; a library must not make them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import os
 import sys
 
 _NEW_OBJECTS_A_COLLECTION = 50_000
-"""Python looks for cycles after every 700 new objects. Nearly all that a start and a run make stays, and making
-modules is a fifth slower for looking through it again and again."""
+"""By default Python looks for cycles after every 700 new objects. Nearly all objects of a start and a run stay, and
+scanning them again and again makes importing modules a fifth slower."""
 
 
 def search_path() -> list[str]:
-    """Return where a Python process of ours is to look for modules: where this one does.
+    """Return where a Python process of ours looks for modules: where this one does.
 
-    Not in the working folder, which may be anybody's, unless this package itself is there.
+    Not in the working folder, which may be anyone's, unless this package itself is there.
     """
-    own, here = own_folder(), os.getcwd()
-    found = [path or here for path in sys.path if path or here == own]
-    return found if own in found else [*found, own]
+    package_folder, working_folder = own_folder(), os.getcwd()
+    paths = [path or working_folder for path in sys.path if path or working_folder == package_folder]
+    return paths if package_folder in paths else [*paths, package_folder]
 
 
 def own_folder() -> str:
@@ -28,9 +28,9 @@ def own_folder() -> str:
 
 
 def prepare_process() -> None:
-    """Spare this process what costs a short run time and is of use to none."""
+    """Turn off what costs a short run time and serves no purpose in it."""
     gc.set_threshold(_NEW_OBJECTS_A_COLLECTION)
-    # The process ends with the run, and everything is closed: there is no point in looking through all objects then.
+    # The process ends with the run, and everything is closed: a last look through all objects is wasted.
     atexit.register(gc.freeze)
-    # numpy brings OpenBLAS, which starts a thread for each CPU when it is loaded. No matrix is multiplied here.
+    # numpy loads OpenBLAS, which starts a thread for each CPU. No matrix is multiplied here.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

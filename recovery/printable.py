@@ -1,4 +1,4 @@
-"""Text that is safe to print: names on disk may hold any byte, a terminal obeys some of them."""
+"""Text that is safe to print: names on disk may hold any byte, and a terminal obeys some of them."""
 
 
 def printable(text: str) -> str:

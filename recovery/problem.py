@@ -1,7 +1,7 @@
-"""What keeps a broker from loading a log, or a log dir: a value that says where, by which rule, and what to do.
+"""What keeps a broker from loading a log or a log dir: a value that says where, by which rule, and what to do.
 
-A `Problem` is found by looking, before anything is touched. Some have a `Repair`: files or folders that can be moved
-away without losing a batch, after which the broker loads what is left. A `Note` keeps nobody from anything.
+A `Problem` is found before anything is touched. Some have a `Repair`: files or folders that can be moved away
+without losing a batch, after which the broker loads what is left. A `Note` prevents nothing.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A remedy that is safe: all of *names* go to quarantine, in this order.
+    """A safe remedy: all of *names* go to quarantine, in this order.
 
     Attributes:
-        names: of files or folders, in the folder that the problem is about.
+        names: files or folders in the folder that the problem is about.
     """
 
     names: tuple[str, ...]
@@ -23,14 +23,14 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One reason why a partition is left alone, or a log dir.
+    """One reason why a partition or a log dir is left alone.
 
     Attributes:
         file: name of the file in the partition's folder or the log dir, or of the folder itself.
-        position: byte position in the file, or None where the whole file is meant.
+        position: byte position in the file, None for the whole file.
         rule: what is violated, in words that name Kafka's behaviour.
         remedy: what the operator can do.
-        repair: what `--repair` does, None where that is not safe.
+        repair: what `--repair` does, None if nothing is safe.
     """
 
     file: str
@@ -59,8 +59,8 @@ class Note:
     """What was assumed, ignored or missing: it changes no outcome by itself, but the operator should know.
 
     Attributes:
-        level: warning where something is to be done, else info.
-        text: one sentence, with a remedy where there is one.
+        level: "warning" if something is to be done, else "info".
+        text: one sentence, with a remedy if there is one.
     """
 
     level: Literal["info", "warning", "error"] = "warning"

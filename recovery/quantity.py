@@ -1,4 +1,4 @@
-"""Bytes, rates and times as people read them. Text only, for displays; reports carry plain numbers."""
+"""Bytes, rates and times as text for people. For displays only; reports carry plain numbers."""
 
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -17,18 +17,18 @@ def bytes_text(size_bytes: float) -> str:
 
 
 def rate_text(bytes_per_second: float | None) -> str:
-    """Return a rate as "1.20 GiB/s"; a dash where it is not known."""
+    """Return a rate as "1.20 GiB/s"; a dash if it is unknown."""
     return "-" if bytes_per_second is None else f"{bytes_text(bytes_per_second)}/s"
 
 
 def duration_text(seconds: float) -> str:
     """Return a time as "12s", "3m 05s", "1h 02m", "2d 03h": rounded up, so that "0s" means none."""
-    whole = max(int(-(-seconds // 1)), 0)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    minutes = whole // 60
+    whole_seconds = max(int(-(-seconds // 1)), 0)
+    if whole_seconds < 60:
+        return f"{whole_seconds}s"
+    if whole_seconds < 3600:
+        return f"{whole_seconds // 60}m {whole_seconds % 60:02d}s"
+    minutes = whole_seconds // 60
     if minutes < 24 * 60:
         return f"{minutes // 60}h {minutes % 60:02d}m"
     return f"{minutes // (24 * 60)}d {minutes // 60 % 24:02d}h"

@@ -1,4 +1,4 @@
-"""How often threads take turns at the interpreter while a run is on."""
+"""How often threads take turns at the interpreter during a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SWITCH_S = 0.0005
-"""How long a thread that comes out of a kernel waits for one in Python; its own 5 ms are a window's scan."""
+"""How long a thread that leaves a kernel waits for one in Python; Python's default, 5 ms, is a window's scan."""
 
 
 @contextmanager
 def quick_switches() -> Iterator[None]:
-    """Let threads take turns often in the block; what the program has set is set again behind it."""
+    """Let threads take turns often in the block; the program's own setting is restored after it."""
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(min(before_s, _SWITCH_S))
     try:

@@ -1,4 +1,4 @@
-"""How a run is asked to end early: by a signal, from outside."""
+"""A request that a run end early, made by a signal or a caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads where the system may allow no more of them (`ulimit -u`, a cgroup's `pids.max`): fewer do the same work."""
+"""Threads where the system limits them (`ulimit -u`, a cgroup's `pids.max`): fewer do the same work."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import ParamSpec, TypeVar
 from recovery.errors import UsageError, WorkerError
 
 MORE_THREADS = "allow more threads (ulimit -u, pids.max)"
-"""The remedy where there are too few."""
+"""The remedy if there are too few."""
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
 def refuse_wrong_thread_count(thread_count: int | None) -> None:
-    """Raise UsageError where so many threads are none; None leaves the number to somebody else."""
+    """Raise UsageError for fewer than one thread; None leaves the number to the caller's settings."""
     if thread_count is not None and thread_count < 1:
         raise UsageError(f"--threads {thread_count}: expected at least 1")
 
 
 def is_started(thread: threading.Thread) -> bool:
-    """Start *thread*; return False where the system allows no more of them."""
+    """Start *thread*; return False if the system allows no more."""
     try:
         thread.start()
     except RuntimeError:  # can't start new thread
@@ -53,7 +53,7 @@ class ThreadPool(ThreadPoolExecutor):
 
 
 class PoolAhead(ThreadPool):
-    """A pool for what is done ahead of time: where there is no thread, it is done by whoever submits it."""
+    """A pool for work done ahead of time: if no thread can be started, the submitting thread does it."""
 
     _has_threads: bool | None = None
 
@@ -62,7 +62,7 @@ class PoolAhead(ThreadPool):
     ) -> Future[_Result]:
         """Begin *fn*, or do it now."""
         if self._has_threads is None:
-            # What was submitted stays in the pool when no thread can be started: this is nothing to do twice.
+            # If no thread can be started, what was submitted stays in the pool: so submit something harmless first.
             try:
                 super().submit(_do_nothing)
             except WorkerError:
@@ -71,12 +71,12 @@ class PoolAhead(ThreadPool):
                 self._has_threads = True
         if self._has_threads:
             return super().submit(fn, *args, **kwargs)
-        done: Future[_Result] = Future()
+        future: Future[_Result] = Future()
         try:
-            done.set_result(fn(*args, **kwargs))
+            future.set_result(fn(*args, **kwargs))
         except Exception as error:
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
 
 def _do_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The version of this tool. Looking for it in what is installed takes longer than a small dir does."""
+"""The version of this tool. Reading it from the installed metadata would take longer than recovering a small dir."""
 
 from __future__ import annotations
 
