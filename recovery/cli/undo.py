@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _EPILOG = """\
 exit codes:
   0  done, or nothing to take back
-  1  usage or I/O error; after an I/O error start again to go on
+  1  usage or I/O error; after an I/O error start again to resume
   3  a log dir is locked, or has changed since its recovery; nothing was changed
-  130, 143  interrupted; start again to go on
+  130, 143  interrupted; start again to resume
 """
 
 

@@ -1,4 +1,4 @@
-"""`recovery.recover`: the local run as a library call. Settings and locks are made ready here."""
+"""`recovery.recover`: the local run as a library call. Settings are read and locks are taken here."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ def recover(
     Args:
         log_dirs: paths; None for those in the options' `config`.
         options: None for the defaults.
-        observers: told of all progress, from the threads that make it.
-        stop: lets somebody else end the run at the next safe place.
+        observers: notified of all progress, from the threads that make it.
+        stop: lets another thread end the run at the next safe place.
         changes: fields of `RecoverOptions` that differ from *options*: `recover(dirs, dry_run=True)`.
 
     Returns:
-        What became of every partition; `exit_code` says it in a number.
+        What became of every partition; `exit_code` sums it up as a number.
 
     Raises:
         UsageError: settings that Kafka does not accept, or no log dir.
-        LogDirLockedError: a broker runs, or another recovery; nothing was changed.
+        LogDirLockedError: a broker or another recovery is running; nothing was changed.
         UnsafeError: a folder is not a broker's, a separate metadata.log.dir cannot be locked, or an interrupted run
             had another configuration; nothing was changed.
     """
@@ -68,7 +68,7 @@ def recover(
     config = options.config or {}
     dirs = find_broker_dirs(log_dirs, config, quarantine_dir=options.quarantine_dir)
     options = replace(options, quarantine_dir=dirs.quarantine_dir)
-    # Locked before the metadata log is read: a broker would still write to it.
+    # Locked before the metadata log is read: a running broker would still write to it.
     with LogDirLocks(dirs.locked_dirs, dry_run=options.dry_run) as locks:
         broker = _broker_facts(
             dirs, options, is_place_configured=log_dirs is None, offline=locks.offline.keys()
@@ -79,23 +79,23 @@ def recover(
 def _broker_facts(
     dirs: BrokerDirs, options: RecoverOptions, *, is_place_configured: bool, offline: Collection[str]
 ) -> BrokerFacts:
-    """Return what is known of the broker, by its properties, its metadata log and what lies in its log dirs.
+    """Return what is known of the broker from its properties, its metadata log and the contents of its log dirs.
 
     Args:
         is_place_configured: whether the log dirs, and the metadata log's, are those of the properties.
         offline: log dirs that cannot be read.
     """
     config, topic_configs = options.config or {}, options.topic_configs
-    place = absolute(dirs.broker.metadata_log_dir)
-    metadata_first = tuple(dict.fromkeys((place, *dirs.log_dirs)))
-    known_place = dirs.broker.metadata_log_dir if is_place_configured else None
-    identity = identify(metadata_first, node_id=dirs.broker.node_id, metadata_log_dir=known_place)
+    metadata_log_dir = absolute(dirs.broker.metadata_log_dir)
+    metadata_first = tuple(dict.fromkeys((metadata_log_dir, *dirs.log_dirs)))
+    configured_log_dir = dirs.broker.metadata_log_dir if is_place_configured else None
+    identity = identify(metadata_first, node_id=dirs.broker.node_id, metadata_log_dir=configured_log_dir)
     remarks = _warnings(*options.config_notes, *dirs.notes, *identity.notes)
-    # Settings must not depend on an I/O error: where the metadata log's place is known, it is asked in any case.
-    needed = {place} if is_place_configured and topic_configs is None else set()
-    asked = (log_dir for log_dir in metadata_first if log_dir in needed or log_dir not in offline)
+    # Settings must not depend on an I/O error: if the metadata log's place is known, it is read in any case.
+    required = {metadata_log_dir} if is_place_configured and topic_configs is None else set()
+    searched = (log_dir for log_dir in metadata_first if log_dir in required or log_dir not in offline)
     topics_here = topics_in(dirs.log_dirs)
-    metadata = _metadata(asked, topic_configs, topics_here=topics_here, remarks=remarks)
+    metadata = _metadata(searched, topic_configs, topics_here=topics_here, remarks=remarks)
     is_complete = options.is_config_complete
     broker, topics = _settings(
         dirs.broker,
@@ -127,21 +127,21 @@ def _problems(
     *,
     force: bool,
 ) -> dict[str, tuple[Problem, ...]]:
-    """Return, by log dir, why it may not be touched: whose it is, and where quarantine would lie."""
+    """Return, by log dir, why it must not be touched: because of its owner, or of the place of its quarantine."""
     older = older_version(metadata, identity.node_id, config)
-    places = place_problems(dirs.log_dirs, older) if dirs.quarantine_dir is None else {}
+    misplaced = place_problems(dirs.log_dirs, older) if dirs.quarantine_dir is None else {}
     return {
-        one: (
-            *identity.problems.get(one, ()),
-            *places.get(one, ()),
-            *_quarantine_problems(one, dirs.quarantine_dir, force=force),
+        log_dir: (
+            *identity.problems.get(log_dir, ()),
+            *misplaced.get(log_dir, ()),
+            *_quarantine_problems(log_dir, dirs.quarantine_dir, force=force),
         )
-        for one in dirs.log_dirs
+        for log_dir in dirs.log_dirs
     }
 
 
 def _quarantine_problems(log_dir: str, quarantine_dir: str | None, *, force: bool) -> Iterator[Problem]:
-    """Yield why nothing of a log dir can be saved; in one with a marker there is most likely nothing to save."""
+    """Yield why nothing of a log dir can be saved; if it has a marker, there is most likely nothing to save."""
     with suppress(OSError):  # it goes offline for that
         if force or not is_there(os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)):
             problem = write_problem(log_dir, quarantine_dir)
@@ -159,41 +159,43 @@ def _settings(
     is_config_complete: bool,
     remarks: list[Remark],
 ) -> tuple[BrokerConfig, TopicConfigs]:
-    """Return the broker's settings with the dynamic ones, and those of the topics.
+    """Return the broker's settings, the dynamic ones included, and those of the topics.
 
-    Whether the broker knows tiered storage is said by all of its properties or by this one setting, and by no
-    other. Where it is not said, a topic that asks for it is taken for tiered: to take its log for a plain one would
-    forget where it starts.
+    Only the complete properties of the broker, or this one setting, say whether it uses tiered storage. If neither is
+    given, a topic that enables tiered storage is assumed to have it: treating its log as a plain one would lose its
+    log start offset.
     """
     if metadata is None and topic_configs is None and is_config_complete:
         _refuse_missing_metadata_dir(broker)
     is_said = is_config_complete or any(
         REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name in layer.values for layer in broker.layers
     )
-    known = ClusterMetadata() if metadata is None else metadata
-    tiered = [] if is_said else _tiered_topics(known.topic_configs, topic_configs or {})
+    known_metadata = ClusterMetadata() if metadata is None else metadata
+    tiered = [] if is_said else _tiered_topics(known_metadata.topic_configs, topic_configs or {})
     key = REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name
     if tiered:
         broker = BrokerConfig.from_layers((Layer("assumed", {key: "true"}), *broker.layers))
     remarks += _warnings(*without_effect(topic_configs or {}, topics_here))
     if not is_config_complete:
-        dynamic = (known.cluster_default, known.broker(node_id))
+        dynamic = (known_metadata.cluster_default, known_metadata.broker(node_id))
         assumed = assumed_defaults(*(layer.values for layer in broker.layers), *dynamic)
-        words = f"no configuration of the broker (-c): Kafka's defaults stand for {', '.join(assumed)}"
-        remarks += [Remark(text=words)] if assumed else []
-    broker = broker.with_dynamic(cluster_default=known.cluster_default, broker=known.broker(node_id))
+        text = f"no configuration of the broker (-c): Kafka's defaults stand for {', '.join(assumed)}"
+        remarks += [Remark(text=text)] if assumed else []
+    broker = broker.with_dynamic(
+        cluster_default=known_metadata.cluster_default, broker=known_metadata.broker(node_id)
+    )
     topics = TopicConfigs(
         broker=broker,
-        records=known.topic_configs,
+        records=known_metadata.topic_configs,
         overrides=topic_configs or {},
         known_topics=None if metadata is None else frozenset(metadata.topic_ids),
         is_remote_storage_known=is_said,
         is_config_complete=is_config_complete,
     )
-    if here := [
+    if assumed_here := [
         topic for topic in tiered if topic in topics_here and topics.settings_of(topic).remote_log_enabled
     ]:
-        text = f"{', '.join(here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
+        text = f"{', '.join(assumed_here)}: {REMOTE_STORAGE_ENABLE.name}=true, so {key}=true is assumed"
         remarks.append(Remark(text=text, level="warning"))
     return broker, topics
 
@@ -201,14 +203,19 @@ def _settings(
 def _tiered_topics(
     records: Mapping[str, Mapping[str, str]], overrides: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
-    """Return the topics whose own settings ask for tiered storage."""
+    """Return the topics whose own settings enable tiered storage."""
     name, kind = REMOTE_STORAGE_ENABLE.name, REMOTE_STORAGE_ENABLE.kind
-    texts = {topic: own[name] for of in (records, overrides) for topic, own in of.items() if name in own}
+    texts = {
+        topic: config[name]
+        for configs in (records, overrides)
+        for topic, config in configs.items()
+        if name in config
+    }
     return sorted(topic for topic, text in texts.items() if kind.read(text))
 
 
 def _refuse_missing_metadata_dir(broker: BrokerConfig) -> None:
-    """Refuse where the metadata log has a place of its own and is not there: a disk that is not mounted, say."""
+    """Refuse to run if the metadata log has a place of its own and is not there: its disk may not be mounted."""
     if broker.metadata_log_dir not in broker.log_dirs:
         raise UsageError(
             f"metadata.log.dir {broker.metadata_log_dir}: no {CLUSTER_METADATA_FOLDER} there, which has the topics' "
@@ -218,11 +225,11 @@ def _refuse_missing_metadata_dir(broker: BrokerConfig) -> None:
 
 
 def _missing_metadata(topics: list[str]) -> Remark:
-    """Return what is assumed without a metadata log, of *topics*, or of all."""
+    """Return what is assumed of *topics*, or of all topics if there are none, without a metadata log."""
     named = ", ".join(topics[:_MOST_NAMED])
-    more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
+    and_more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
     return Remark(
-        text=f"no __cluster_metadata-0 in the log dirs: {f'topics {named}{more}' if topics else 'topics'} get the "
+        text=f"no __cluster_metadata-0 in the log dirs: {f'topics {named}{and_more}' if topics else 'topics'} get the "
         "broker's default settings. If some have their own index.interval.bytes or segment.index.bytes, "
         f"give them with {TOPIC_CONFIG_OPTION}",
         level="warning",
@@ -236,18 +243,18 @@ def _metadata(
     topics_here: frozenset[str],
     remarks: list[Remark],
 ) -> ClusterMetadata | None:
-    """Return what the metadata log says, None where there is none, or none that can be read."""
+    """Return what the metadata log says, None if there is none, or none that can be read."""
     try:
         folder = find_metadata_folder(dirs)
     except OSError as error:
         raise UsageError(
-            f"{error}: the topics' settings are in the metadata log, and it cannot be looked at. "
+            f"{error}: the topics' settings are in the metadata log, which cannot be read. "
             f"Remedy: give them with {TOPIC_CONFIG_OPTION} ('{{}}' for the broker's defaults)"
         ) from error
     if folder is None:
-        others = sorted(topics_here - set(topic_configs or {}) - {CLUSTER_METADATA_TOPIC})
-        if others or not topic_configs:
-            remarks.append(_missing_metadata(others if topic_configs else []))
+        without_config = sorted(topics_here - set(topic_configs or {}) - {CLUSTER_METADATA_TOPIC})
+        if without_config or not topic_configs:
+            remarks.append(_missing_metadata(without_config if topic_configs else []))
         return None
     try:
         metadata = load_cluster_metadata(folder)

@@ -1,6 +1,6 @@
-"""Work in the background, one piece after another: while one group is brought to disk, the next is read.
+"""Work in the background, one piece after another: while one group is written to disk, the next is read.
 
-Where the system allows no more threads, it is done by whoever submits it.
+If the system allows no more threads, the submitting thread does it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from recovery.threads import is_started
 
 
 class Committer:
-    """One piece of work at a time, each in a thread of its own.
+    """Does one piece of work at a time, each in a thread of its own.
 
     Args:
         name: of its threads.

@@ -17,10 +17,10 @@ class RunContext:
 
     Attributes:
         notify: tells the observers.
-        phases: where the time is counted.
+        phases: count the time.
         stop: ends the work early; threads look at it between windows and between partitions.
-        limit: on reads of `.log` files, over all threads together.
-        space: what plans have set aside on each file system.
+        limit: on the reads of `.log` files by all threads together.
+        space: what plans have reserved on each file system.
     """
 
     notify: Observer

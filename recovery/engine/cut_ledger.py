@@ -1,17 +1,17 @@
-"""Losses that nobody has been told of: what a run has cut or found missing, until a report that says so was printed.
+"""Losses not reported yet: what a run has cut or found missing, until a report that says so has been printed.
 
 A run that is killed, or whose report nobody gets, has cut all the same, and the next one finds a sound log. So each
-cut is entered in a file of the log dir before it is made, and leaves it when a run over the log dir has ended and was
-heard. It lies there, and not in quarantine, because the next run may have another quarantine and no journal. A broker
-passes over it: LogManager.loadLogs looks at folders alone.
+cut is entered in a file of the log dir before it is made, and removed once a run over the log dir has ended and its
+report was read. The file is in the log dir and not in quarantine, because the next run may have another quarantine
+and no journal. A broker ignores it: LogManager.loadLogs looks only at folders.
 
     {"version": 1, "partition": "orders-3", "time_ms": 1795267859045, "quarantine": "/data/...", "cuts": [...]}
     {"version": 1, "partition": "orders-3", "is_made": true}
 
-The second line says that the cut is made. Without it, a kill came before or just behind the cut, and files that are
-still the same, by inode and length, were not cut. Missing offsets (`"holes"`) are entered before the hand-over: the
-next run reads nothing then, and finds none. So is what `--repair` moves away (`"moved"`), which the next run does not
-see either.
+The second line says that the cut was made. Without it, the kill came before or just after the cut, and files that are
+still the same, by inode and length, were not cut. Missing offsets (`"holes"`) are entered before the hand-over, after
+which the next run reads nothing and would not find them. So is what `--repair` moves away (`"moved"`), which the next
+run does not see either.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class CutLedger:
         self._lock = Lock()
 
     def entries(self) -> tuple[EarlierCut, ...]:
-        """Return what is in the file; what is no line of this tool stands for a cut of which nothing is known.
+        """Return what is in the file; a line that is not this tool's stands for a cut of which nothing is known.
 
-        A torn last line is of a run that was killed before it cut anything.
+        A torn last line comes from a run that was killed before it cut anything.
 
         Raises:
             OSError: it cannot be read.
@@ -81,9 +81,9 @@ class CutLedger:
         return _entries(self._read())
 
     def settle(self, *, dry_run: bool = False) -> tuple[EarlierCut, ...]:
-        """Strike out what was entered and not cut before a kill, and return what is left.
+        """Remove what was entered but not cut before a kill, and return what is left.
 
-        Only before the next run cuts anything do the files tell one from the other.
+        The files tell these apart only until the next run cuts anything.
 
         Raises:
             OSError: it cannot be read or written, or a file cannot be looked at.
@@ -91,23 +91,23 @@ class CutLedger:
         with self._lock:
             data = self._read()
             entries, entered = _entries(data), _moves(data)
-            moves = tuple(one._replace(is_made=True) for one in self._made_of(entered))
-            left = tuple(replace(one, is_made=True) for one in _made(self._log_dir, entries))
-            if not dry_run and (left != entries or not left or moves != entered):
-                self._write(left, moves)
-        return left
+            moves = tuple(move._replace(is_made=True) for move in self._made_of(entered))
+            settled = tuple(replace(entry, is_made=True) for entry in _made(self._log_dir, entries))
+            if not dry_run and (settled != entries or not settled or moves != entered):
+                self._write(settled, moves)
+        return settled
 
     def moves(self) -> tuple[EarlierMove, ...]:
-        """Return what repairs have moved away, in the order in which they have; not what a kill has left in its place.
+        """Return what repairs have moved away, in their order; not what a kill has left in its place.
 
         Raises:
-            OSError: it cannot be read, or a place cannot be looked at.
+            OSError: it cannot be read, or the place of a move cannot be looked at.
         """
         return self._made_of(_moves(self._read()))
 
     def _made_of(self, entered: Iterable[EarlierMove]) -> tuple[EarlierMove, ...]:
         return tuple(
-            one for one in entered if one.is_made or not is_there(os.path.join(self._log_dir, one.path))
+            move for move in entered if move.is_made or not is_there(os.path.join(self._log_dir, move.path))
         )
 
     def add_move(self, path: str, reason: str, quarantine: str) -> None:
@@ -121,7 +121,7 @@ class CutLedger:
             self._append(_move_line(move))
 
     def note_moved(self, path: str) -> None:
-        """Enter that *path* is moved; without that, what is in its place tells.
+        """Enter that *path* was moved; without this, what is at *path* shows it.
 
         Raises:
             OSError: it cannot be written.
@@ -130,56 +130,56 @@ class CutLedger:
             self._append(_to_line({"moved": path, "is_made": True}), is_waited_for=False)
 
     def forget_moves(self, paths: Collection[str] | None = None) -> None:
-        """Remove what was moved away, durably: those *paths*, moved back; of None all, told.
+        """Remove the entries of what was moved away, durably: of *paths*, which were moved back; of all, if None.
 
         Raises:
-            OSError: it cannot be written; they may be told again.
+            OSError: it cannot be written; they may be reported again.
         """
         with self._lock:
             moves = self.moves()
-            left = [one for one in moves if paths is not None and one.path not in paths]
-            if len(left) < len(moves):
-                self._write(self.entries(), left)
+            kept = [move for move in moves if paths is not None and move.path not in paths]
+            if len(kept) < len(moves):
+                self._write(self.entries(), kept)
 
     def add(self, report: PartitionReport) -> None:
-        """Enter what a partition's recovery is about to cut, durably, as far as it is not there.
+        """Enter what a partition's recovery is about to cut, durably, unless it has been entered.
 
         Raises:
             OSError: it cannot be written; nothing may be cut then.
         """
         quarantine = _run_folder(report)
         with self._lock:
-            known = {
+            entered = {
                 cut
-                for one in self.entries()
-                if (one.partition, one.quarantine) == (report.folder, quarantine)
-                for cut in one.cuts
+                for entry in self.entries()
+                if (entry.partition, entry.quarantine) == (report.folder, quarantine)
+                for cut in entry.cuts
             }
-            cuts = tuple(cut for cut in report.losses if cut not in known)
+            cuts = tuple(cut for cut in report.losses if cut not in entered)
             if cuts:
                 before = _files_of(cuts, os.path.join(self._log_dir, report.folder))
                 self._append(_line(_entry(report.folder, quarantine, cuts=cuts, before=before)))
 
     def add_holes(self, reports: Iterable[PartitionReport], quarantine: str | None) -> None:
-        """Enter what is missing in partitions of a log dir that is about to be handed over, as far as it is not there.
+        """Enter what is missing in partitions of a log dir that is about to be handed over, unless it has been entered.
 
         Args:
-            quarantine: the folder of this run, None where it saved nothing: what is taken back is not told.
+            quarantine: the folder of this run, None if it saved nothing; an `undo` removes the run's entries by it.
 
         Raises:
             OSError: it cannot be written; the log dir may not be handed over then.
         """
         with self._lock:
-            known = {(one.partition, hole) for one in self.entries() for hole in one.holes}
+            entered = {(entry.partition, hole) for entry in self.entries() for hole in entry.holes}
             for report in reports:
-                holes = tuple(hole for hole in report.holes if (report.folder, hole) not in known)
+                holes = tuple(hole for hole in report.holes if (report.folder, hole) not in entered)
                 if holes:
                     self._append(_line(_entry(report.folder, quarantine, holes=holes)))
 
     def note_made(self, report: PartitionReport) -> None:
-        """Enter that what a partition's recovery was about to cut is cut.
+        """Enter that what a partition's recovery was about to cut has been cut.
 
-        It need not be on disk when this returns: without it the files tell.
+        It need not be on disk when this returns: without it, the files show the cut.
 
         Raises:
             OSError: it cannot be written.
@@ -192,19 +192,19 @@ class CutLedger:
         """Remove entries, durably, and the file with the last of them.
 
         Raises:
-            OSError: it cannot be written; they may be told again.
+            OSError: it cannot be written; they may be reported again.
         """
         with self._lock:
-            entries, told = self.entries(), list(gone)
-            left = [one for one in entries if one not in told]
-            if len(left) < len(entries) or not left:
-                self._write(left, self.moves())
+            entries, forgotten = self.entries(), list(gone)
+            kept = [entry for entry in entries if entry not in forgotten]
+            if len(kept) < len(entries) or not kept:
+                self._write(kept, self.moves())
 
     def _write(self, entries: Collection[EarlierCut], moves: Collection[EarlierMove]) -> None:
-        """Let the file hold this; of nothing it is gone, and so is what a kill has left of it, empty or half made."""
+        """Write this to the file; if there is nothing, remove it, and any half-made copy that a kill has left."""
         temporary = self._path + TEMPORARY_SUFFIX
         if entries or moves:
-            lines = [*map(_line, entries), *(_move_line(one._replace(is_made=True)) for one in moves)]
+            lines = [*map(_line, entries), *(_move_line(move._replace(is_made=True)) for move in moves)]
             write_new(temporary, b"".join(lines), like=self._path)
             sync(temporary)
             os.rename(temporary, self._path)
@@ -237,10 +237,10 @@ class CutLedger:
 
 
 def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport]) -> tuple[EarlierCut, ...]:
-    """Return what of *entries* the reports of this run do not tell of anyway.
+    """Return the losses in *entries* that the reports of this run do not mention.
 
-    A run that goes on with one that was killed tells of what that one has cut of a partition as well. One that has
-    quarantine of its own has made its cuts itself, even one that is like an earlier one: a broker was there between.
+    A run that resumes one that was killed also reports what that one has cut. A run with a quarantine of its own has
+    made its cuts itself, even one that equals an earlier one: a broker ran in between.
     """
     reports = {report.folder: report for report in partitions}
 
@@ -256,16 +256,18 @@ def untold(entries: Collection[EarlierCut], partitions: Iterable[PartitionReport
 
 
 def _run_folder(report: PartitionReport) -> str | None:
-    """Return the folder of the run that has saved what was cut of a partition, None where nothing was saved."""
+    """Return the folder of the run that has saved what was cut from a partition, None if nothing was saved."""
     return os.path.dirname(os.path.dirname(report.quarantined[0])) if report.quarantined else None
 
 
-def _is_same_run(folder: str | None, other: str | None) -> bool:
-    return folder == other or (folder is not None and other is not None and is_same(folder, other))
+def _is_same_run(folder: str | None, other_folder: str | None) -> bool:
+    return folder == other_folder or (
+        folder is not None and other_folder is not None and is_same(folder, other_folder)
+    )
 
 
 def _made(log_dir: str, entries: Collection[EarlierCut]) -> tuple[EarlierCut, ...]:
-    """Return what of *entries* was cut, and what was missing.
+    """Return the losses in *entries* that are real: what was cut, and what was missing.
 
     Raises:
         OSError: a file cannot be looked at.
@@ -276,41 +278,43 @@ def _made(log_dir: str, entries: Collection[EarlierCut]) -> tuple[EarlierCut, ..
 def _each_with(
     entries: Collection[EarlierCut], keeps: Callable[[EarlierCut, Cut | Hole], bool]
 ) -> tuple[EarlierCut, ...]:
-    """Return *entries* with those losses that are kept, and without entries of which none is: one of nothing stays."""
-    left = (
+    """Return *entries* with only the losses kept, without those that lose all of them; an entry of no loss stays."""
+    reduced = (
         replace(
-            one,
-            cuts=tuple(cut for cut in one.cuts if keeps(one, cut)),
-            holes=tuple(hole for hole in one.holes if keeps(one, hole)),
+            entry,
+            cuts=tuple(cut for cut in entry.cuts if keeps(entry, cut)),
+            holes=tuple(hole for hole in entry.holes if keeps(entry, hole)),
         )
-        for one in entries
+        for entry in entries
     )
     return tuple(
-        one
-        for one, before in zip(left, entries, strict=True)
-        if one.cuts or one.holes or not (before.cuts or before.holes)
+        entry
+        for entry, before in zip(reduced, entries, strict=True)
+        if entry.cuts or entry.holes or not (before.cuts or before.holes)
     )
 
 
 def _is_as_before(log_dir: str, entry: EarlierCut, loss: Cut | Hole) -> bool:
-    """Whether the file is there as it was before the cut: a `.swap` may be live by its new name."""
+    """Whether the file is there as it was before the cut: a `.swap` may be live under its new name."""
     if isinstance(loss, Hole):
         return False
-    known = {before.file: before for before in entry.before}.get(loss.file)
-    if known is None:
+    file_before = {before.file: before for before in entry.before}.get(loss.file)
+    if file_before is None:
         if loss.is_scattered:
-            return False  # of a version that did not enter it
-        known = FileBefore(loss.file, loss.position + loss.size_bytes)
+            return False  # from a version that did not enter it
+        file_before = FileBefore(loss.file, loss.position + loss.size_bytes)
     names = {loss.file, loss.file.removesuffix(SWAP_SUFFIX)}
     stats = (look_at(os.path.join(log_dir, entry.partition, name)) for name in names)
     return any(
-        stat is not None and stat.st_size == known.size_bytes and known.inode in (None, stat.st_ino)
+        stat is not None
+        and stat.st_size == file_before.size_bytes
+        and file_before.inode in (None, stat.st_ino)
         for stat in stats
     )
 
 
 def _files_of(cuts: Collection[Cut], folder: str) -> tuple[FileBefore, ...]:
-    """Return the files that are about to be cut, as they are."""
+    """Return the files that are about to be cut, as they are now."""
     has_inodes = keeps_inodes(folder)
     stats = {cut.file: look_at(os.path.join(folder, cut.file)) for cut in cuts}
     return tuple(
@@ -321,16 +325,16 @@ def _files_of(cuts: Collection[Cut], folder: str) -> tuple[FileBefore, ...]:
 
 
 def untold_in(log_dir: str) -> tuple[EarlierCut, ...]:
-    """Return what a log dir has in its ledger, as far as that can be read: it goes offline for another reason."""
+    """Return what the ledger of a log dir holds, as far as it can be read: the dir is going offline anyway."""
     with contextlib.suppress(OSError):
         return CutLedger(log_dir).settle(dry_run=True)
     return ()
 
 
 def acknowledge(report: RecoveryReport, *, is_locked: bool = False) -> None:
-    """Take note that *report* has been heard: the log dirs whose recovery has ended need not tell of its cuts again.
+    """Note that *report* has been read: the cuts in log dirs whose recovery has ended need not be reported again.
 
-    Where another process is at work there by now, or nothing can be written, they are told once more.
+    If another process is at work there by now, or nothing can be written, they are reported once more.
 
     Args:
         is_locked: whether the caller holds the log dirs.
@@ -347,10 +351,12 @@ def acknowledge(report: RecoveryReport, *, is_locked: bool = False) -> None:
 def _forget_told(report: LogDirReport) -> None:
     ledger = CutLedger(report.log_dir)
     entries = ledger.entries()
-    told = {_key(one) for one in report.earlier_cuts}
-    left = {_key(one) for one in _made(report.log_dir, untold(entries, report.partitions))} - told
+    reported = {_key(entry) for entry in report.earlier_cuts}
+    unreported = {
+        _key(entry) for entry in _made(report.log_dir, untold(entries, report.partitions))
+    } - reported
     ledger.forget_moves()
-    ledger.forget(one for one in entries if _key(one) not in left)
+    ledger.forget(entry for entry in entries if _key(entry) not in unreported)
 
 
 def _key(entry: EarlierCut) -> tuple[str, int, str | None]:
@@ -358,18 +364,20 @@ def _key(entry: EarlierCut) -> tuple[str, int, str | None]:
 
 
 def forget_run(log_dir: str, root: str, run: str) -> None:
-    """Forget the losses of the run *run* whose quarantine is in the folder *root*: they are taken back.
+    """Forget the losses of the run *run* whose quarantine is in the folder *root*: they have been taken back.
 
     Two runs with quarantine in two places may have begun in the same second.
     """
     ledger = CutLedger(log_dir)
-    ledger.forget(one for one in ledger.entries() if one.quarantine and _is_of(one.quarantine, root, run))
+    ledger.forget(
+        entry for entry in ledger.entries() if entry.quarantine and _is_of(entry.quarantine, root, run)
+    )
 
 
 def _is_of(quarantine: str, root: str, run: str) -> bool:
-    """Whether *quarantine* is the folder *run* in *root*, by whatever name; it need not be there any more."""
-    place, name = os.path.split(quarantine)
-    return name == run and (place == root or is_same(place, root))
+    """Whether *quarantine* is the folder *run* in *root*, by whatever name; it may be gone by now."""
+    parent, name = os.path.split(quarantine)
+    return name == run and (parent == root or is_same(parent, root))
 
 
 def _entry(
@@ -380,7 +388,7 @@ def _entry(
     holes: tuple[Hole, ...] = (),
     before: tuple[FileBefore, ...] = (),
 ) -> EarlierCut:
-    """Return an entry of now."""
+    """Return an entry with the present time."""
     return EarlierCut(
         partition=folder,
         time_ms=time.time_ns() // 1_000_000,
@@ -419,7 +427,7 @@ def _move_line(move: EarlierMove) -> bytes:
 
 
 def _moves(data: bytes) -> tuple[EarlierMove, ...]:
-    """Return what is entered as moved; a line that cannot be read stands for a cut."""
+    """Return what is entered as moved; an unreadable line counts as a cut, not as a move."""
     moves: list[EarlierMove] = []
     for line in data.split(b"\n")[:-1]:
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
@@ -428,7 +436,7 @@ def _moves(data: bytes) -> tuple[EarlierMove, ...]:
             if "time_ms" in document:
                 moves.append(_read_move(path, document))
             elif is_made:
-                moves = [one._replace(is_made=True) if one.path == path else one for one in moves]
+                moves = [move._replace(is_made=True) if move.path == path else move for move in moves]
     return tuple(moves)
 
 
@@ -440,7 +448,7 @@ def _read_move(path: str, document: Mapping[str, Any]) -> EarlierMove:
 
 
 def _read_path(path: object) -> str:
-    """Return *path*, of a file or folder of the log dir, or of a file in a folder of it."""
+    """Return *path*, which is a file or folder of the log dir, or a file in a folder of it."""
     if not isinstance(path, str) or path.count("/") > 1:
         raise TypeError
     return "/".join(map(plain_name, path.split("/")))
@@ -450,7 +458,7 @@ def _read_time(time_ms: object) -> int:
     if type(time_ms) is not int:
         raise TypeError
     if not 0 <= time_ms <= _LATEST_MS:
-        raise ValueError(f"{time_ms} ms is no time")
+        raise ValueError(f"{time_ms} ms is not a valid time")
     return time_ms
 
 
@@ -472,7 +480,8 @@ def _entries(data: bytes) -> tuple[EarlierCut, ...]:
                 entries.append(_read_entry(partition, document))
             elif document["is_made"]:
                 entries = [
-                    replace(one, is_made=True) if one.partition == partition else one for one in entries
+                    replace(entry, is_made=True) if entry.partition == partition else entry
+                    for entry in entries
                 ]
         except (ValueError, KeyError, TypeError, RecursionError):
             entries.append(EarlierCut(partition="", time_ms=0, quarantine=None, cuts=(), is_made=True))
@@ -492,7 +501,7 @@ def _read_entry(partition: str, document: Mapping[str, Any]) -> EarlierCut:
         cuts=tuple(Cut(**cut) for cut in cuts),
         holes=tuple(Hole(**hole) for hole in holes),
         is_made=document.get("is_made") is True,
-        before=tuple(_read_before(*one) for one in document.get("before", ())),
+        before=tuple(_read_before(*fields) for fields in document.get("before", ())),
     )
 
 
@@ -503,9 +512,9 @@ def _read_before(file: str, size_bytes: int, inode: int | None) -> FileBefore:
 def _read_loss(
     document: Mapping[str, Any], fields: Mapping[str, Callable[[Any], Any]], file: str
 ) -> dict[str, Any]:
-    """Return the *fields* of a cut or a hole; the one of them called *file* is a name."""
-    found = {name: kind(document[name]) for name, kind in fields.items()}
-    plain_name(found[file])
-    if min(found.get("position", 0), found.get("size_bytes", 0), found.get("batch_count", 0)) < 0:
-        raise ValueError(f"{found} is no loss")
-    return found
+    """Return the *fields* of a cut or a hole; the field called *file* is a file name."""
+    values = {name: kind(document[name]) for name, kind in fields.items()}
+    plain_name(values[file])
+    if min(values.get("position", 0), values.get("size_bytes", 0), values.get("batch_count", 0)) < 0:
+        raise ValueError(f"{values} is not a loss")
+    return values

@@ -1,4 +1,4 @@
-"""What a recovery will most likely read, and what of it an interrupted run has read already."""
+"""What a recovery will most likely read, less what an interrupted run has read already."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from recovery.load.fold import unflushed_segments
 from recovery.load.model import FileStat, Original, PartitionTask, ScanRequest
 
 LEAST_KEPT_SCAN_BYTES = 1 << 20
-"""Of a smaller segment the scan is not entered in the journal: to read it again costs less than the entry."""
+"""The scan of a smaller segment is not entered in the journal: reading it again costs less than the entry."""
 
 
 def bytes_to_scan(task: PartitionTask, journal: RunJournal) -> int:
@@ -33,12 +33,12 @@ def segments_to_recover(task: PartitionTask, journal: RunJournal) -> int:
 
 
 def recovery_request(file: str, base_offset: int, size_bytes: int) -> ScanRequest:
-    """Return what a recovery asks for of a segment."""
+    """Return the scan that a recovery requests of a segment."""
     return ScanRequest(part=Original(file=file, size_bytes=size_bytes), base_offset=base_offset)
 
 
 def is_kept(request: ScanRequest, stat: FileStat | None) -> bool:
-    """Whether the scan that *request* asks for is worth a place in the journal: of a whole, large file."""
+    """Whether the scan that *request* asks for belongs in the journal: it is of a whole, large file."""
     is_large = request.part.size_bytes >= LEAST_KEPT_SCAN_BYTES
     return is_large and stat is not None and request.recovers_whole_file(stat.size_bytes)
 

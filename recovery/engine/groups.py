@@ -1,9 +1,9 @@
-"""Partitions that are brought to disk together.
+"""Partitions that are written to disk together.
 
-What is to be waited for is a constant for each partition, however small it is: what is staged and saved, the commit,
+Each partition, however small, has to wait for the disk as often: for what is staged and saved, for the commit, for
 the names. In a log dir of ten thousand small partitions these waits are most of the work. So partitions in which
 nothing is cut or renamed are staged one after another, and then share each wait: one for all that was staged and
-saved, one for all commits, one for each step of publishing. Each of them goes through the same states as by itself.
+saved, one for all commits, one for each step of publishing. Each goes through the same states as it would alone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MOST_PARTITIONS = 64
 _MOST_READ_BYTES = 32 << 20
 _MOST_MADE_BYTES = 4 << 20
 _MOST_S = 1.0
-"""A kill costs the work on a group that is not committed."""
+"""A kill loses the work on a group that is not committed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Ready:
-    """Partitions that are staged, by path of the folder, and what must be on disk before they are committed."""
+    """Staged partitions, by path of the folder, and what must be on disk before they are committed."""
 
     commits: dict[str, tuple[Commit, PartitionResult]] = field(default_factory=dict)
     unsynced: list[str] = field(default_factory=list)
@@ -40,7 +40,7 @@ class _Ready:
 
 
 class CommitGroup:
-    """The partitions of one thread that are staged and not committed."""
+    """The partitions of one thread that are staged but not committed."""
 
     def __init__(self, quarantine: Quarantine, journal: RunJournal) -> None:
         self._quarantine = quarantine
@@ -49,12 +49,12 @@ class CommitGroup:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The folders that wait."""
+        """The paths of the folders that wait."""
         return tuple(self._ready.commits)
 
     @property
     def is_full(self) -> bool:
-        """Whether what waits is enough."""
+        """Whether enough waits to be committed."""
         ready = self._ready
         return bool(ready.commits) and (
             len(ready.commits) >= _MOST_PARTITIONS
@@ -64,9 +64,9 @@ class CommitGroup:
         )
 
     def split_off(self) -> CommitGroup:
-        """Return a group of its own with all that waits, which somebody else may finish; nothing waits here then.
+        """Return a new group with all that waits, which another thread may finish; nothing waits here then.
 
-        This one stays what a partition in hand is staged in, whatever is committed meanwhile to make room for it.
+        A partition in hand is still staged in this one, whatever is committed meanwhile to make room for it.
         """
         group = CommitGroup(self._quarantine, self._journal)
         group._ready, self._ready = self._ready, group._ready
@@ -79,11 +79,11 @@ class CommitGroup:
         files: Mapping[str, FileStat],
         result: Callable[[list[str]], PartitionResult],
     ) -> None:
-        """Save and stage what *plan* does in the folder *path*, or enter that there is nothing to do.
+        """Save and stage what *plan* does in the folder *path*, or note that there is nothing to do.
 
         Args:
-            files: what lies there; nothing that an earlier run has staged.
-            result: returns how it ends, given the paths that hold what is lost from the log.
+            files: what lies there, without what an earlier run has staged.
+            result: returns how the partition ended, given the paths that hold what was cut from the log.
         """
         if not self._ready.commits:
             self._ready = _Ready()
@@ -99,16 +99,18 @@ class CommitGroup:
                 bring_to_disk=self._ready.unsynced.extend,
                 is_tidy=True,
             )
-        ended = result(saved)
-        self._ready.commits[path] = commit, ended
-        self._ready.read_bytes += ended.report.scanned_bytes
-        self._ready.made_bytes += sum(len(one.data) for one in plan.actions if isinstance(one, WriteFile))
+        partition_result = result(saved)
+        self._ready.commits[path] = commit, partition_result
+        self._ready.read_bytes += partition_result.report.scanned_bytes
+        self._ready.made_bytes += sum(
+            len(action.data) for action in plan.actions if isinstance(action, WriteFile)
+        )
 
     def finish(self) -> list[PartitionResult]:
         """Commit and publish what waits; return how it ended.
 
         Raises:
-            OSError: up to the commit everything is as it was; behind it the next run goes on.
+            OSError: up to the commit everything is as it was; after it, the next run finishes the rest.
         """
         ready, self._ready = self._ready, _Ready()
         changed = {path: commit for path, (commit, _) in ready.commits.items() if commit.actions}
@@ -119,14 +121,14 @@ class CommitGroup:
             _unstage_all(changed)
             raise
         if ready.commits:
-            self._journal.commit(ready.commits.values())  # where it fails, it may count all the same
-        found = publish_staged(changed)
-        self._quarantine.note_changes((commit, found[path]) for path, commit in changed.items())
+            self._journal.commit(ready.commits.values())  # even if it fails, it may count
+        files_by_path = publish_staged(changed)
+        self._quarantine.note_changes((commit, files_by_path[path]) for path, commit in changed.items())
         return [result for _, result in ready.commits.values()]
 
 
 def may_share(plan: PartitionPlan) -> bool:
-    """Whether what *plan* does can wait for that of others: files are made, and derived ones removed, no more."""
+    """Whether *plan* can be committed with others: it only makes files and removes derived ones."""
     return all(
         isinstance(action, WriteFile)
         or (isinstance(action, RemoveFile) and action.kind is RemovalKind.DERIVED)

@@ -32,20 +32,20 @@ def plan_handoff(
 ) -> PartitionPlan:
     """Return what to write into the log dir once its partitions are done: the marker is last.
 
-    Nothing where all of them were refused or failed: the dir then stays as it is, its checkpoints byte for byte.
+    Nothing if all of them were refused or failed: the dir then stays as it is, its checkpoints byte for byte.
 
     Args:
         logs: by folder, of the partitions that were neither refused nor failed.
-        is_complete: whether that is all of them; without it there is no marker.
-        is_changed: whether anything in the dir was changed, so that a marker of its own was taken away.
+        is_complete: whether these are all partitions; if not, no marker is written.
+        is_changed: whether anything in the dir was changed, so that a marker that was there has been removed.
     """
     is_left_alone = not logs and bool(inventory.tasks or inventory.refused)
     if handoff == "none" or is_left_alone:
         return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
     refused = _refused_keys(inventory, logs)
-    recovery_points = {key: at for key, at in inventory.recovery_points.items() if key in refused}
-    log_start_offsets = {key: at for key, at in inventory.log_start_offsets.items() if key in refused}
-    # A future log has the key of its current one, and comes behind it: of two in one dir a broker writes that line.
+    recovery_points = {key: offset for key, offset in inventory.recovery_points.items() if key in refused}
+    log_start_offsets = {key: offset for key, offset in inventory.log_start_offsets.items() if key in refused}
+    # A future log has the key of its current log and comes after it: of two in one dir, a broker writes its line.
     for task, bounds in sorted(logs.values(), key=lambda log: (log[0].is_future_folder, log[0].folder)):
         key = (task.topic_partition.topic, task.topic_partition.partition)
         if bounds.is_loaded and key not in refused:
@@ -72,13 +72,13 @@ def has_marker(log_dir: str) -> bool:
     """Return whether the clean-shutdown marker is there. Kafka: CleanShutdownFileHandler.exists.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     return look_at(os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)) is not None
 
 
 def reported_marker(log_dir: str) -> bool | None:
-    """Return whether the marker is there, for the report on a log dir that is offline; None where it cannot be told."""
+    """Return whether the marker is there, for the report on an offline log dir; None if it cannot be determined."""
     try:
         return has_marker(log_dir)
     except OSError:
@@ -86,7 +86,7 @@ def reported_marker(log_dir: str) -> bool | None:
 
 
 def plan_unmarking(log_dir: str) -> PartitionPlan:
-    """Return how the marker of a clean log dir goes, which is then unclean. Kafka: LogManager.loadLogs."""
+    """Return how to remove the marker of a clean log dir, which makes it unclean. Kafka: LogManager.loadLogs."""
     path = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
     if not has_marker(log_dir):
         return PartitionPlan(folder=LOG_DIR_ITSELF, saves=(), actions=())
@@ -125,7 +125,7 @@ def _plan(log_dir: str, writes: Mapping[str, bytes]) -> PartitionPlan:
 
 
 def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
-    """Yield what a broker that was killed while it wrote a checkpoint has left: the next one writes over it."""
+    """Yield what a broker that was killed while writing a checkpoint has left: the next one overwrites it."""
     for name in TEMPORARY_CHECKPOINTS:
         path = os.path.join(log_dir, name)
         if is_file(path) and not is_link(path):
@@ -135,7 +135,7 @@ def _removed_temporary_files(log_dir: str) -> Iterator[RemoveFile]:
 def _refused_keys(
     inventory: LogDirInventory, logs: Mapping[str, tuple[PartitionTask, LogBounds]]
 ) -> set[tuple[str, int]]:
-    """Return topic and number of the partitions that were left alone: their lines stay as the broker knew them."""
+    """Return topic and number of the partitions that were left alone: their lines in the checkpoints stay."""
     return {_key_of_folder(refusal.folder) for refusal in inventory.refused} | {
         (task.topic_partition.topic, task.topic_partition.partition)
         for task in inventory.tasks
@@ -149,10 +149,10 @@ def _key_of_folder(folder: str) -> tuple[str, int]:
 
 
 def _changed_checkpoint(log_dir: str, name: str, offsets: Mapping[tuple[str, int], int]) -> bytes | None:
-    """Return the checkpoint that is to be written, None where it is there with these lines in any order."""
+    """Return the checkpoint to write, None if it is there with the same lines in any order."""
     data = encode_offset_checkpoint(dict(sorted(offsets.items())))
     path = os.path.join(log_dir, name)
     if not is_file(path):  # a dry run may find there what a repair would have moved away
         return data
-    found = read_small(path)
-    return None if sorted(found.splitlines()) == sorted(data.splitlines()) else data
+    current = read_small(path)
+    return None if sorted(current.splitlines()) == sorted(data.splitlines()) else data

@@ -1,6 +1,6 @@
-"""All log dirs of a run looked at together: repaired if that is asked for, what may be touched told from what may not.
+"""The inventories of all log dirs of a run together: repaired on request, and offline if they must not be touched.
 
-Two copies of a partition are seen only where all dirs are; so no dir is repaired before all are listed.
+Two copies of a partition are only found among all dirs; so no dir is repaired before all are listed.
 
 Kafka: LogManager.loadLogs.
 """
@@ -19,7 +19,7 @@ from recovery.problem import Problem
 from recovery.write.quarantine import Quarantine
 
 Listing = Callable[..., LogDirInventory]
-"""`list_log_dir` with all but the log dir and `without` settled."""
+"""`list_log_dir` with all arguments bound but the log dir and `without`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Inventories:
     """What lies in the log dirs.
 
     Attributes:
-        ready: of the dirs that can be worked on.
-        offline: why the others cannot be.
-        repairs: what was moved away, or would be, in words, by log dir.
+        ready: those of the dirs that can be recovered.
+        offline: why the others cannot be, by log dir.
+        repairs: what was moved away, or would be, as text, by log dir.
     """
 
     ready: list[LogDirInventory] = field(default_factory=list)
@@ -50,23 +50,23 @@ def list_log_dirs(
 
     Args:
         known: problems of log dirs that were found before.
-        repair_into: the quarantine of a log dir, for a repair; None for none.
-        before_repair: may raise where a log dir must not be touched.
+        repair_into: returns the quarantine of a log dir for its repair; None for no repair.
+        before_repair: raises if a log dir must not be touched.
         dry_run: leave everything where it is, and return what would be there after a repair.
     """
     inventories = Inventories()
     listing = _with_known(listing, known or {})
-    found = _list(log_dirs, listing, inventories)
+    inventories_found = _list(log_dirs, listing, inventories)
     if repair_into is not None:
-        for inventory in found:
+        for inventory in inventories_found:
             before_repair(inventory)
-        found = [
+        inventories_found = [
             repaired
-            for one in refuse_duplicates(found)
-            if (repaired := _repaired(one, listing, inventories, repair_into(one.log_dir), dry_run))
+            for listed in refuse_duplicates(inventories_found)
+            if (repaired := _repaired(listed, listing, inventories, repair_into(listed.log_dir), dry_run))
             is not None
         ]
-    for inventory in refuse_duplicates(found):
+    for inventory in refuse_duplicates(inventories_found):
         if inventory.problems:
             error = LogDirOfflineError(inventory.log_dir, problems=inventory.all_problems)
             inventories.offline[inventory.log_dir] = error
@@ -84,13 +84,13 @@ def _with_known(listing: Listing, known: Mapping[str, tuple[Problem, ...]]) -> L
 
 
 def _list(log_dirs: Iterable[str], listing: Listing, inventories: Inventories) -> list[LogDirInventory]:
-    found = []
+    listed = []
     for log_dir in log_dirs:
         try:
-            found.append(listing(log_dir))
+            listed.append(listing(log_dir))
         except LogDirOfflineError as error:
             inventories.offline[log_dir] = error
-    return found
+    return listed
 
 
 def _repaired(
@@ -103,7 +103,7 @@ def _repaired(
     log_dir = inventory.log_dir
     try:
         repaired = repair_log_dir(
-            inventory, lambda gone: listing(log_dir, without=gone), quarantine, dry_run=dry_run
+            inventory, lambda without: listing(log_dir, without=without), quarantine, dry_run=dry_run
         )
     except LogDirOfflineError as error:
         inventories.offline[log_dir] = error

@@ -1,4 +1,4 @@
-"""What is to be done with one log dir, as a value: all that a run on it must know, in whatever process it is."""
+"""What is to be done with one log dir, as a value: all that a run on it needs to know, in whatever process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class LogDirJob:
 
     Attributes:
         options: of the run; `quarantine_dir` is absolute.
-        configuration: all that decides about bytes, by name: an interrupted run is resumed under the same alone.
+        configuration: all that decides about bytes, by name: an interrupted run is resumed only under the same.
         now_ms: the clock by which producers expire.
-        goes_on: whether a run was interrupted here that this one goes on with.
+        goes_on: whether this run resumes one that was interrupted here.
         thread_count: `num.recovery.threads.per.data.dir`.
-        quarantine_run: name of this run's folder in quarantine, None where nothing is in it yet.
-        repairs: what was repaired before, in words.
-        earlier_cuts: what earlier runs have cut and not told.
+        quarantine_run: name of this run's folder in quarantine, None if it holds nothing yet.
+        repairs: what was repaired before, as text.
+        earlier_cuts: what earlier runs have cut and not reported.
     """
 
     inventory: LogDirInventory
@@ -37,5 +37,5 @@ class LogDirJob:
 
     @property
     def log_dir(self) -> str:
-        """Its absolute path."""
+        """The absolute path of the log dir."""
         return self.inventory.log_dir

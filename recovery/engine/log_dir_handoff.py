@@ -1,4 +1,4 @@
-"""The log dir's own files are written, or what an interrupted run had left of that is done.
+"""Writes the log dir's own files, or finishes what an interrupted run has left of that.
 
 Kafka: LogManager.shutdown.
 """
@@ -15,13 +15,13 @@ from recovery.write.quarantine import Quarantine
 def write_handoff(
     log_dir: str, plan: PartitionPlan, journal: RunJournal, quarantine: Quarantine, *, is_changed: bool
 ) -> None:
-    """Write the log dir's own files; what they vouch for is on disk before.
+    """Write the log dir's own files, after all that they vouch for is on disk.
 
     Args:
         is_changed: whether anything in a partition's folder was changed.
 
     Raises:
-        OSError: the log dir goes offline; the next run goes on.
+        OSError: the log dir goes offline; the next run finishes the rest.
     """
     if is_changed or not plan.is_empty:
         sync_below(log_dir)
@@ -40,7 +40,7 @@ def write_handoff(
 
 
 def finish_handoff(log_dir: str, journal: RunJournal, quarantine: Quarantine) -> bool:
-    """Do what is left of a hand-off that was interrupted; return whether there was one."""
+    """Finish a hand-off that was interrupted; return whether there was one."""
     commit = journal.handoff()
     if commit is None:
         return False

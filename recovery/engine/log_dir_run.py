@@ -1,7 +1,7 @@
 """One log dir: a pool of recovery threads, its partitions as jobs, and the hand-off at the end.
 
 Pools belong to log dirs, as in a broker: a slow or failing disk does not hold up the others. An I/O error
-takes the dir offline: its other partitions are not begun, nothing is handed over, and the run goes on with
+takes the dir offline: its other partitions are not begun, nothing is handed over, and the run continues with
 the other dirs.
 
 Kafka: LogManager.loadLogs, LogManager.shutdown.
@@ -125,12 +125,14 @@ class LogDirRun:
         if isinstance(error, OSError):
             return self._offline(error)
         if isinstance(error, InterruptedRecoveryError):
-            done, total = len(self._queue.results), len(self._inventory.tasks)
-            return self._ended_early("interrupted", f"{error}; {done} of {total} logs done so far")
+            done_count, total_count = len(self._queue.results), len(self._inventory.tasks)
+            return self._ended_early(
+                "interrupted", f"{error}; {done_count} of {total_count} logs done so far"
+            )
         raise error
 
     def wait(self) -> None:
-        """Wait until no thread is at work; where none could be started, do the work."""
+        """Wait until no thread is at work; if none could be started, do the work."""
         if self._works_itself:
             self._works_itself = False
             self._work(0)
@@ -157,13 +159,13 @@ class LogDirRun:
             self._changed.notify_all()
 
     def _commit_later(self) -> None:
-        """Let the partitions of this thread that wait for that be brought to disk, while it goes on."""
+        """Have the waiting partitions of this thread written to disk in the background."""
         group: CommitGroup = self._numbers.group
         if group.paths:
             self._committer.submit(partial(self._commit, group.split_off(), self._numbers.value))
 
     def _commit_all(self) -> None:
-        """Bring them to disk, and wait for all that were to be before."""
+        """Write them to disk, and wait for these and all earlier ones."""
         self._commit_later()
         self._committer.drain()
 
@@ -187,7 +189,7 @@ class LogDirRun:
             self._notify(self._finished(result.report, result.bounds))
 
     def _next_run(self) -> PartitionRun | None:
-        """Return the next partition; help with the scans of others while there is none; None at the end."""
+        """Return the next partition; help with the scans of others while there is none; return None at the end."""
         while True:
             self._context.stop.check()
             if self._numbers.group.is_full or not self._queue.tasks:
@@ -249,7 +251,7 @@ class LogDirRun:
         )
 
     def _refuse_folders(self) -> None:
-        """Tell of the folders that were refused before anything was read."""
+        """Report the folders that were refused before anything was read."""
         for report in refused_reports(self._inventory):
             started = PartitionStarted(
                 log_dir=report.log_dir, partition=report.folder, thread_num=0, unflushed_segment_count=None
@@ -258,7 +260,7 @@ class LogDirRun:
             self._notify(self._finished(report, None))
 
     def _begin_journal(self) -> None:
-        """Begin a journal. Where there is no room for one, the run goes on: then it cannot be gone on with."""
+        """Begin a journal. If there is no room for one, the run continues, but could not be resumed."""
         with self._changed:
             if self._is_journal_tried:
                 return
@@ -271,14 +273,14 @@ class LogDirRun:
                 self._note(f"no journal ({error}): if this run is interrupted, the next one begins anew")
 
     def _note(self, text: str) -> None:
-        """Tell the observers, and the report."""
+        """Notify the observers, and add a note to the report."""
         self._notify(Remark(text=text, level="warning", log_dir=self._inventory.log_dir))
         self._notes.append(Note(text=text))
 
     def _before_change(self) -> None:
-        """Take the marker of a clean dir away before anything in it changes: a kill must leave it unclean.
+        """Remove the marker of a clean dir before anything in it changes: a kill must leave it unclean.
 
-        Kafka: LogManager.loadLogs deletes it first of all.
+        Kafka: LogManager.loadLogs deletes it first.
         """
         self._begin_journal()
         with self._changed:
@@ -303,7 +305,9 @@ class LogDirRun:
         is_changed = any(result.is_changed for result in results.values())
         if not self._dry_run:
             reports = (result.report for result in results.values())
-            CutLedger(log_dir).add_holes(reports, self._quarantine.run_folder)  # nobody finds them again
+            CutLedger(log_dir).add_holes(
+                reports, self._quarantine.run_folder
+            )  # the next run would not find them
         is_handed_over = not self._dry_run and finish_handoff(log_dir, self._journal, self._quarantine)
         plan = plan_handoff(
             self._inventory,
@@ -335,22 +339,22 @@ class LogDirRun:
         )
 
     def _untold_cuts(self) -> tuple[EarlierCut, ...]:
-        """Tell of what earlier runs have cut and nobody knows of, and return it."""
+        """Notify observers of what earlier runs have cut without reporting it, and return it."""
         reports = (result.report for result in self._queue.results.values())
-        found = untold(self._job.earlier_cuts, reports)
-        for cut in found:
+        cuts = untold(self._job.earlier_cuts, reports)
+        for cut in cuts:
             self._notify(_earlier_cut_event(self._inventory.log_dir, cut))
-        return found
+        return cuts
 
     def _offline(self, error: OSError) -> LogDirReport:
         self._notify(LogDirOffline(log_dir=self._inventory.log_dir, error=str(error)))
-        others = failed_reports(self._inventory, self._queue.results, error)
-        return self._ended_early("offline", str(error), others)
+        failed = failed_reports(self._inventory, self._queue.results, error)
+        return self._ended_early("offline", str(error), failed)
 
     def _ended_early(
         self, status: Literal["offline", "interrupted"], error: str, others: Iterable[PartitionReport] = ()
     ) -> LogDirReport:
-        """Return the report of a dir that is not handed over: what is done, and *others*."""
+        """Return the report of a dir that is not handed over: the finished partitions, and *others*."""
         return self._report(
             status=status,
             marker=reported_marker(self._inventory.log_dir),
@@ -360,8 +364,8 @@ class LogDirRun:
             earlier_cuts=self._untold_cuts(),
         )
 
-    def _report(self, **more: Any) -> LogDirReport:  # noqa: ANN401 - handed on
-        """Return the report of the dir: what is known of it in any case, and *more*."""
+    def _report(self, **fields: Any) -> LogDirReport:  # noqa: ANN401 - handed on
+        """Return the report of the dir: what is always known of it, and *fields*."""
         return LogDirReport(
             log_dir=self._inventory.log_dir,
             had_clean_shutdown=self._inventory.had_clean_shutdown,
@@ -369,35 +373,35 @@ class LogDirRun:
             passed_over=self._inventory.passed_over,
             warnings=tuple(map(str, self._inventory.notes)),
             notes=tuple(self._notes),
-            **more,
+            **fields,
         )
 
     def _partition_reports(self, others: Iterable[PartitionReport] = ()) -> tuple[PartitionReport, ...]:
-        done = (result.report for result in self._queue.results.values())
-        reports = [*refused_reports(self._inventory), *done, *others]
+        finished = (result.report for result in self._queue.results.values())
+        reports = [*refused_reports(self._inventory), *finished, *others]
         return tuple(sorted(reports, key=lambda report: report.folder))
 
 
 def _refuse_lost(inventory: LogDirInventory, done: Collection[str]) -> None:
-    """Make sure that each partition has ended in a result: none may be missing from the report without a word.
+    """Make sure that each partition has a result: none may silently be missing from the report.
 
     Args:
-        done: the folders of those that have.
+        done: the folders of those that have one.
 
     Raises:
-        OSError: one has not. The dir is not handed over then.
+        OSError: one has none. The dir is not handed over then.
     """
-    lost = [task.folder for task in inventory.tasks if task.folder not in done]
-    if lost:
-        others = f" ({len(lost) - 1} more as well)" if lost[1:] else ""
+    lost_folders = [task.folder for task in inventory.tasks if task.folder not in done]
+    if lost_folders:
+        and_more = f" ({len(lost_folders) - 1} more as well)" if lost_folders[1:] else ""
         raise OSError(
-            f"{inventory.log_dir}/{lost[0]}: recovery ended without a result{others}, a defect of this program. "
-            "Remedy: run again, and report it"
+            f"{inventory.log_dir}/{lost_folders[0]}: recovery ended without a result{and_more}, "
+            "a defect in this program. Remedy: run again, and report it"
         )
 
 
 def _earlier_cut_event(log_dir: str, cut: EarlierCut) -> CutByEarlierRun:
-    """Return what observers are told of a cut that an earlier run has made and not told."""
+    """Return the event for a cut that an earlier run has made and not reported."""
     return CutByEarlierRun(
         log_dir=log_dir,
         partition=cut.partition,

@@ -1,4 +1,4 @@
-"""What is asked of a recovery: made once, by the command line or a caller of the library, and handed down whole."""
+"""The options of a recovery: made once, by the command line or a caller of the library, and handed down whole."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ class RecoverOptions:
 
     Attributes:
         config: the broker's properties, as in its server.properties.
-        config_notes: what is to be said of the place they are from; notes of the run.
+        config_notes: remarks about where they come from; they become notes of the run.
         is_config_complete: whether these are all of the broker's properties, so that what they leave out has Kafka's
-            default there; None for yes where the log dirs come from them. What is not known, and would decide
-            whether a log has a remote part, is assumed with a note, or its partition is refused.
+        default there; None means yes if the log dirs come from them. If a setting that decides whether a log has a
+        remote part is unknown, it is assumed with a note, or its partition is refused.
         topic_configs: settings by topic; they win over those in the metadata log.
         now_ms: the clock by which producers expire, ms since 1970; None for now, or for that of an interrupted run.
-        dry_run: change nothing, say what would be done.
+        dry_run: change nothing, report what would be done.
         handoff: what the broker finds afterwards.
         threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
         quarantine_dir: where cut bytes go; None for a sibling of each log dir.
         keep_deleted: whether `.deleted` files, the broker's own pending deletions, are kept in quarantine.
         force: recover as after an unclean shutdown, whatever the markers say.
-        repair: first move to quarantine what keeps a broker from loading, where that costs no batch.
-        restart: forget what an interrupted run has done, and begin anew.
-        max_bytes_per_second: read no more of the `.log` files, all threads together; None for no limit.
-        drop_cache: whether what had to be read from disk leaves the page cache again.
-        processes: whether each log dir gets a process of its own: `auto` where there are so many logs that it pays,
-            `always` or `never`. With a limit on bytes a second there is one process.
-        acknowledge: whether losses count as told once the report is returned; else `cut_ledger.acknowledge` says so.
+        repair: first move to quarantine what keeps a broker from loading, if that costs no batch.
+        restart: forget what an interrupted run has done, and start over.
+        max_bytes_per_second: limit on reads of `.log` files, over all threads together; None for no limit.
+        drop_cache: whether what had to be read from disk is dropped from the page cache again.
+        processes: whether each log dir gets a process of its own: `auto` if there are so many logs that it pays,
+        `always` or `never`. With a limit on bytes a second there is one process.
+        acknowledge: whether losses count as reported once the report is returned; else call `cut_ledger.acknowledge`.
     """
 
     config: Mapping[str, str] | None = None
@@ -59,12 +59,12 @@ class RecoverOptions:
     acknowledge: bool = True
 
     def refuse_wrong_numbers(self) -> None:
-        """Raise UsageError where a number is none that a run could go by."""
+        """Raise UsageError if a number is out of range."""
         refuse_wrong_thread_count(self.threads)
         refuse_wrong_rate(self.max_bytes_per_second)
 
     def deciding(self) -> dict[str, str]:
-        """Return the options that decide about bytes, by name: an interrupted run is resumed under the same alone."""
+        """Return the options that decide about bytes, by name: an interrupted run is resumed only under the same."""
         return {
             "--handoff": self.handoff,
             "--keep-deleted": str(self.keep_deleted).lower(),

@@ -13,7 +13,7 @@ from recovery.load.model import Cut, Hole, LogBounds, PartitionTask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResult:
-    """How a partition ended; without bounds it was refused."""
+    """How a partition ended; if it has no bounds, it was refused."""
 
     task: PartitionTask
     bounds: LogBounds | None
@@ -35,10 +35,10 @@ class PartitionResult:
 
     @classmethod
     def from_json(cls, task: PartitionTask, document: Mapping[str, Any]) -> PartitionResult:
-        """Return the result of *task* in a JSON object that `to_json` has made.
+        """Return the result of *task* from a JSON object made by `to_json`.
 
         Raises:
-            JournalError: it has not.
+            JournalError: it was not made by `to_json`.
         """
         try:
             return cls._from_json(task, document)
@@ -60,7 +60,7 @@ class PartitionResult:
             name: tuple(value) if isinstance(value, list) else value for name, value in report.items()
         }
         fields["cuts"] = tuple(Cut(**cut) for cut in report["cuts"])
-        hash(fields["cuts"])  # a TypeError where a value is none that a cut has
+        hash(fields["cuts"])  # a TypeError if a value is not one that a cut can have
         fields["holes"] = tuple(Hole(**hole) for hole in report.get("holes", ()))
         return cls(
             task=task,
@@ -70,6 +70,6 @@ class PartitionResult:
         )
 
 
-def _fields(one: LogBounds | PartitionReport | Cut | Hole) -> dict[str, Any]:
-    """Return the fields by name; unlike `asdict`, which takes as long as a small segment, without copies of them."""
-    return {name: getattr(one, name) for name in one.__dataclass_fields__}
+def _fields(value: LogBounds | PartitionReport | Cut | Hole) -> dict[str, Any]:
+    """Return the fields by name, without copies; `asdict` makes them, and takes as long as a small segment."""
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}

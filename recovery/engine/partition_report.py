@@ -1,4 +1,4 @@
-"""How a partition ended: what the report says of it, and what observers are told."""
+"""How a partition ended: its part of the report, and the event for observers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def report_of(
     """Return the report of a partition that could be loaded.
 
     Args:
-        saved: the paths that hold what is lost from the log.
+        saved: the paths that hold what was cut from the log.
     """
     is_recovered = not (task.had_clean_shutdown or task.is_delete_folder) and outcome.recovered_segments > 0
     status: Status = "unchanged"
@@ -111,13 +111,13 @@ def failed_reports(
 def finished_event(
     report: PartitionReport, bounds: LogBounds | None, *, thread_num: int, finished_count: int, log_count: int
 ) -> PartitionFinished:
-    """Return what observers are told of a partition that is done.
+    """Return the event for a partition that is done.
 
     Args:
-        bounds: None where it was refused.
-        thread_num: of the thread that owned it.
-        finished_count: of the dir's logs, this one included.
-        log_count: of all of them.
+        bounds: None if it was refused.
+        thread_num: the thread that owned it.
+        finished_count: how many of the dir's logs are done, this one included.
+        log_count: how many logs the dir has.
     """
     return PartitionFinished(
         log_dir=report.log_dir,

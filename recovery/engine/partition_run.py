@@ -1,4 +1,4 @@
-"""One partition from fold to apply, told to observers on the way."""
+"""One partition from fold to apply, reported to observers on the way."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from recovery.watch.events import (
 from recovery.write.apply import apply_partition, publish, unstage
 from recovery.write.quarantine import Quarantine
 
-_KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are asked for up to three times
+_KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are read up to three times
 
 
 class PartitionRun:
@@ -66,11 +66,11 @@ class PartitionRun:
         """Prepare, reading nothing.
 
         Args:
-            job: of the log dir.
-            journal: of the log dir: what an interrupted run has done is not done again.
+            job: that of the log dir.
+            journal: that of the log dir: what an interrupted run has done is not done again.
             may_map: whether the log dir is on a local file system.
-            thread_num_of: the number of the calling thread in its log dir.
-            reserve: sets space for a plan aside, or says why there is too little.
+            thread_num_of: returns the number of the calling thread in its log dir.
+            reserve: reserves space for a plan, or returns why there is too little.
         """
         files = {name: stat for name, stat in task.files.items() if not name.endswith(TEMPORARY_SUFFIX)}
         self._has_leftovers = len(files) < len(task.files)
@@ -99,7 +99,7 @@ class PartitionRun:
 
     @property
     def path(self) -> str:
-        """Of the folder."""
+        """The path of the folder."""
         return self._path
 
     # -- PartitionSource ------------------------------------------------------------------------------------
@@ -129,11 +129,11 @@ class PartitionRun:
         return self._files.is_zero(part)
 
     def keep(self, data: bytes) -> Blob:
-        """Return *data*, or what stands for it on disk until the run is over."""
+        """Return *data*, or a handle to it on disk, valid until the run is over."""
         return self._files.keep(data)
 
     def scan(self, request: ScanRequest) -> RawScan:
-        """Return the scan of a segment, and tell observers where it is part of a recovery."""
+        """Return the scan of a segment, and notify observers if it is part of a recovery."""
         if request.mode is not ScanMode.RECOVER or self._is_left_alone():
             return self.scans.scan(request)
         log_dir, partition = self._task.log_dir, self._task.folder
@@ -183,7 +183,7 @@ class PartitionRun:
     def _scan(self, request: ScanRequest) -> RawScan:
         """Scan a segment; one that an interrupted run has scanned and found sound is not read again.
 
-        Damage may have been mended since, and nobody cuts by what he has not seen himself.
+        A damaged one is: the damage may have been mended since, and no run cuts what it has not read itself.
         """
         stat = self._task.files.get(request.part.file)
         if not is_kept(request, stat):
@@ -210,7 +210,7 @@ class PartitionRun:
         before_change: Callable[[], None],
         group: CommitGroup,
     ) -> PartitionResult | None:
-        """Fold, plan and, with a *quarantine*, apply; return None where the *group* is to finish it.
+        """Fold, plan and, with a *quarantine*, apply; return None if the *group* is to finish the partition.
 
         Args:
             quarantine: None for a dry run.
@@ -246,7 +246,7 @@ class PartitionRun:
                 outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
-        except PermissionError as error:  # only read so far
+        except PermissionError as error:  # nothing was written so far
             return self._refused(_refusal_of(error), started_s)
         except MemoryError:
             return self._refused(_refusal_for_memory(self._task.folder), started_s)
@@ -254,7 +254,7 @@ class PartitionRun:
             self.scans.cancel()
         with self._context.phases.during("plan"):
             plan = self._plan(outcome)
-        # Nothing is written then, not even into the journal.
+        # If so, nothing is written, not even into the journal.
         is_passed_over = plan.is_empty and not self._is_recovered()
         if not is_passed_over and (problems := self._reserve(plan)):
             return self._refused(PartitionRefusedError.of(problems), started_s)
@@ -288,12 +288,12 @@ class PartitionRun:
                 enter=lambda commit, saved: self._journal.commit([(commit, result(saved))]),
                 is_tidy=True,
             )
-            ended = result(saved)
-            self._journal.note_cuts_made(ended)
-            return ended
+            partition_result = result(saved)
+            self._journal.note_cuts_made(partition_result)
+            return partition_result
 
     def _finish_committed(self, quarantine: Quarantine | None) -> PartitionResult:
-        """Do what an interrupted run had still to do, if anything, and return its result."""
+        """Finish what an interrupted run has committed, and return its result."""
         commit, result = self._journal.committed(self._task)
         if quarantine is not None and commit.actions:
             self._journal.enter_cuts(result)
@@ -308,7 +308,7 @@ class PartitionRun:
         return plan_partition(self._task, outcome, self.read, keep_deleted=self._options.keep_deleted)
 
     def _is_left_alone(self) -> bool:
-        """Whether the folder waits for its deletion (`-delete`) in a log dir that was shut down cleanly.
+        """Whether the folder awaits deletion (`-delete`) in a log dir that was shut down cleanly.
 
         Differs: the broker drops its snapshots and leader epochs, recovers segments without an index, and drops the
         folder itself a minute later. Here it is loaded, to see whether a broker can, and left as it is.
@@ -316,7 +316,7 @@ class PartitionRun:
         return self._task.had_clean_shutdown and self._task.is_delete_folder
 
     def _as_left(self, outcome: PartitionOutcome) -> PartitionOutcome:
-        """Return *outcome* without what is not done in a folder that is left alone."""
+        """Return *outcome*, for a folder that is left alone without what is not done there."""
         if not self._is_left_alone():
             return outcome
         return replace(
@@ -376,7 +376,7 @@ class PartitionRun:
 
 
 def _refusal_of(error: PermissionError) -> PartitionRefusedError:
-    """Return the refusal of a partition with a file that opens for nobody, though owner and mode would let it."""
+    """Return the refusal of a partition with a file that cannot be opened, although its owner and mode allow it."""
     return PartitionRefusedError(
         file=os.path.basename(str(error.filename)),
         position=None,
@@ -386,7 +386,7 @@ def _refusal_of(error: PermissionError) -> PartitionRefusedError:
 
 
 def _refusal_for_memory(file: str) -> PartitionRefusedError:
-    """Return the refusal of a partition with something that takes more memory than there is."""
+    """Return the refusal of a partition that needs more memory than there is."""
     return PartitionRefusedError(
         file=file,
         position=None,

@@ -1,7 +1,7 @@
-"""Who works on the log dirs: threads of this process, or a process for each of them.
+"""What works on the log dirs: threads of this process, or a process for each of them.
 
-Threads are enough where kernels and disks do the work: they need no interpreter. Thousands of small logs do, and
-one interpreter does one thing at a time; then a process pays for its start many times over.
+Threads are enough if kernels and disks do the work: they do not need the interpreter. Thousands of small logs do, and
+an interpreter does one thing at a time; then a process repays the cost of its start many times over.
 
 Kafka: LogManager.loadLogs, a pool of threads for each log dir.
 """
@@ -33,7 +33,7 @@ from recovery.write.space import SpaceLedger
 from recovery.write.space_share import SpaceShare
 
 _MANY_FILES = 2_000
-"""Some hundred logs: half a second of work, where a process takes a third of one to start."""
+"""Some hundred logs: half a second of work; a process takes a third of a second to start."""
 
 
 class _Run(Protocol):
@@ -43,7 +43,7 @@ class _Run(Protocol):
 
 
 class _ProcessOrThreads:
-    """A log dir in a process of its own; where none can be started, in threads of this one.
+    """The recovery of a log dir in a process of its own; if none can be started, in threads of this one.
 
     Args:
         process: not started yet.
@@ -65,7 +65,7 @@ class _ProcessOrThreads:
         self._notes: tuple[Note, ...] = ()
 
     def start(self) -> None:
-        """Start whichever can be started."""
+        """Start the process, or else the threads."""
         try:
             self._run.start()
         except WorkerError as error:
@@ -76,7 +76,7 @@ class _ProcessOrThreads:
             self._run.start()
 
     def wait(self) -> None:
-        """Wait until nobody is at work."""
+        """Wait until neither is at work."""
         try:
             self._run.wait()
         finally:
@@ -96,9 +96,9 @@ class _ProcessOrThreads:
 
 
 def wants_processes(jobs: Sequence[LogDirJob], processes: Processes) -> bool:
-    """Return whether each of *jobs* is to have a process of its own.
+    """Return whether each of *jobs* gets a process of its own.
 
-    By *processes* `auto` where two log dirs at least have so many files that both would wait for the interpreter.
+    With *processes* `auto`, they do if at least two log dirs have so many files that both would wait for Python.
     """
     if processes == "never" or not jobs or not sys.executable:
         return False
@@ -112,7 +112,7 @@ class Pool:
 
     Args:
         stop: ends the work early.
-        max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit. Threads keep to it.
+        max_bytes_per_second: of `.log` files, over all log dirs together; None for no limit. Only threads observe it.
     """
 
     def __init__(
@@ -152,12 +152,14 @@ class Pool:
         """Do *jobs*, each in its own process, and return what became of them. Their journals must be closed.
 
         Args:
-            locks: descriptors of the locks, which the processes hold as well.
+            locks: descriptors of the locks, which the processes inherit.
 
         Raises:
-            WorkerError: a process failed by a defect.
+            WorkerError: a process failed because of a defect.
         """
-        from recovery.engine.process import LogDirProcess  # most runs have none, and it takes its time
+        from recovery.engine.process import (
+            LogDirProcess,
+        )  # most runs have no processes, and the import is slow
         from recovery.engine.worker import open_run
 
         with closing(SpaceShare.create(len(jobs))) as share:
@@ -187,5 +189,5 @@ class Pool:
         except BaseException:
             self._stop.request(self._stop.signal_number)
             for run in runs:
-                run.wait()  # the locks go now: nobody may write any more
+                run.wait()  # the locks are released next: no process may write after that
             raise

@@ -1,10 +1,10 @@
-"""A log dir that is recovered by a process of its own, seen from its parent.
+"""A log dir that is recovered by a process of its own, as its parent sees it.
 
-Thousands of small logs are Python's work, and one interpreter does one thing at a time: with the threads of all log
-dirs in one process the second dir takes as long as the first. Each log dir has its journal, its quarantine and its
-threads anyway, so it can have a process, too.
+Thousands of small logs are work for Python, and an interpreter does one thing at a time: with the threads of all log
+dirs in one process, the second dir takes as long again as the first. Each log dir has its own journal, quarantine and
+threads anyway, so it can have its own process, too.
 
-It can be killed. Then the dir counts as offline, and the next run goes on where it was.
+If it is killed, the dir counts as offline, and the next run resumes its recovery.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _POLL_S = 0.05
 
 
 class LogDirProcess:
-    """The recovery of one log dir, elsewhere; used as a `LogDirRun` is.
+    """The recovery of one log dir in another process; used as a `LogDirRun` is.
 
     Args:
-        number: of the worker among those of the run.
-        locks: descriptors of the locks: the worker holds them as well.
-        share: where reservations of space are shared.
-        stop: is told to the worker.
+        number: that of the worker among those of the run.
+        locks: descriptors of the locks, which the worker inherits.
+        share: the memory in which reservations of space are shared.
+        stop: passed on to the worker.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class LogDirProcess:
         self._is_stop_told = False
 
     def start(self) -> None:
-        """Start the process, and a thread that listens to it.
+        """Start the process, and a thread that receives what it sends.
 
         Raises:
             WorkerError: the system allows no more processes or threads; nothing was begun.
         """
         self._connection, end = Pipe()
-        # The worker begins with these blocked, until it knows what to do with them.
+        # The worker starts with these blocked, until its handlers are installed.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             self._process = subprocess.Popen(
@@ -87,7 +87,7 @@ class LogDirProcess:
                     "-c",
                     _PROGRAM,
                     str(end.fileno()),
-                ],  # -P: nothing from the working folder
+                ],  # -P: import nothing from the working folder
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(end.fileno(), self._share.descriptor, *self._locks),
@@ -100,9 +100,9 @@ class LogDirProcess:
             end.close()
         thread = threading.Thread(target=self._converse, name=f"log-worker-{self._job.log_dir}")
         if not is_started(thread):
-            self._connection.close()  # it ends, as nobody is there
+            self._connection.close()  # the worker ends, as its parent has closed the connection
             self._process.wait()
-            raise WorkerError("no thread can be started that listens to its process")
+            raise WorkerError("no thread can be started to listen to its process")
         self._thread = thread
 
     def wait(self) -> None:
@@ -114,7 +114,7 @@ class LogDirProcess:
         """Wait for the process and return what became of the log dir.
 
         Raises:
-            WorkerError: it failed by a defect.
+            WorkerError: it failed because of a defect.
         """
         self.wait()
         result = self._result
@@ -128,7 +128,7 @@ class LogDirProcess:
         return result.report
 
     def _converse(self) -> None:
-        """Give the worker its task, take what it tells, until it is gone."""
+        """Send the worker its task, and take what it sends until it is gone."""
         try:
             with self._connection, suppress(EOFError, OSError):
                 self._connection.send(
@@ -144,13 +144,13 @@ class LogDirProcess:
                         self._take(self._connection.recv())
                     self._tell_stop()
         finally:
-            self._process.wait()  # it cannot speak any more: if it has not ended, it does now
+            self._process.wait()  # the connection is broken: if the worker has not ended, it does now
             self._share.clear(self._number)
 
     def _tell_stop(self) -> None:
         if self._stop.is_made and not self._is_stop_told:
             self._is_stop_told = True
-            with suppress(OSError):  # it has ended meanwhile; its result may still be on the way
+            with suppress(OSError):  # it has ended meanwhile; its result may still be in the pipe
                 self._connection.send(self._stop.signal_number)
 
     def _take(self, message: object) -> None:
@@ -161,12 +161,12 @@ class LogDirProcess:
                 self._notify(event)
 
     def _killed(self) -> LogDirReport:
-        """Return the report of a log dir whose worker was killed: by an operator, or for want of memory."""
+        """Return the report of a log dir whose worker was killed, by an operator or for lack of memory."""
         job, inventory = self._job, self._job.inventory
         is_asked = self._stop.is_made
         error = OSError(
             f"the process that recovered this log dir ended with {_ending(self._process.returncode)}. What it had "
-            "finished is done. Remedy: start again to go on"
+            "finished is done.Remedy: start again to resume"
         )
         if not is_asked:
             self._notify(LogDirOffline(log_dir=job.log_dir, error=str(error)))

@@ -1,8 +1,8 @@
-"""`--repair`: what keeps a broker from loading a log, or a log dir, is moved to quarantine where that costs no batch.
+"""`--repair`: what keeps a broker from loading a log or a log dir is moved to quarantine if that costs no batch.
 
-Under the locks, before the inventory that the recovery goes by. Each move is on disk before the next one; killed in
-between, the next run finds what is left to be moved. Nothing is deleted, no `.log` with an offset in its name is
-touched, nothing is decided between two copies of a partition.
+It happens under the locks, before the inventory that the recovery uses. Each move is on disk before the next one; after
+a kill in between, the next run finds what is left to move. Nothing is deleted, no `.log` with an offset in its name is
+touched, and no choice is made between two copies of a partition.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Move:
 
     @property
     def folder(self) -> str:
-        """Its place in quarantine."""
+        """Its folder in quarantine."""
         return os.path.dirname(self.path) or LOG_DIR_ITSELF
 
     def __str__(self) -> str:
@@ -48,10 +48,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """A log dir after its repair, in a dry run as if it were.
+    """A log dir after its repair; in a dry run, as it would be.
 
     Attributes:
-        lines: what was done, or would be, and what could not be.
+        lines: what was moved, or would be, and what could not be.
     """
 
     inventory: LogDirInventory
@@ -65,7 +65,7 @@ def repair_log_dir(
     *,
     dry_run: bool,
 ) -> Repaired:
-    """Move away what `repairs_of` names, and return what lies in the log dir then.
+    """Move away what `repairs_of` returns, and return what lies in the log dir then.
 
     Args:
         relist: returns what lies in the log dir, without the paths given to it.
@@ -76,7 +76,7 @@ def repair_log_dir(
     moves = repairs_of(inventory)
     if not moves:
         return Repaired(inventory=inventory)
-    lines, gone = [], []
+    lines, moved_paths = [], []
     ledger = CutLedger(inventory.log_dir)
     for move in moves:
         path = os.path.join(inventory.log_dir, move.path)
@@ -92,14 +92,14 @@ def repair_log_dir(
             lines.append(f"{move.path} cannot be moved to quarantine: {error.strerror}")
             continue
         lines.append(str(move))
-        gone.append(move.path)
-    return Repaired(inventory=relist(gone if dry_run else ()), lines=tuple(lines))
+        moved_paths.append(move.path)
+    return Repaired(inventory=relist(moved_paths if dry_run else ()), lines=tuple(lines))
 
 
 def repairs_of(inventory: LogDirInventory) -> tuple[Move, ...]:
     """Return what can safely be moved away, in order.
 
-    A partition that a broker would not load for other reasons, too, is left alone, and so is such a log dir.
+    A partition or log dir that has other problems, which a repair cannot solve, is left alone.
     """
     if any(problem.repair is None for problem in inventory.problems):
         return ()
@@ -111,10 +111,10 @@ def repairs_of(inventory: LogDirInventory) -> tuple[Move, ...]:
         problems = problems_of(task, files)
         if all(problem.repair is not None for problem in problems):
             moves += _moves((*problems, *notes_of(task)), folder=task.folder)
-    first: dict[str, Move] = {}
+    moves_by_path: dict[str, Move] = {}
     for move in moves:
-        first.setdefault(move.path, move)
-    return tuple(first.values())
+        moves_by_path.setdefault(move.path, move)
+    return tuple(moves_by_path.values())
 
 
 def _moves(problems: Iterable[Problem], *, folder: str = "") -> list[Move]:
@@ -127,13 +127,13 @@ def _moves(problems: Iterable[Problem], *, folder: str = "") -> list[Move]:
 
 
 def _refuse_far_folder(path: str, quarantine: Quarantine) -> None:
-    """Refuse what is no regular file where quarantine is on another file system: it would have to be copied.
+    """Refuse what is not a regular file if quarantine is on another file system: it would have to be copied.
 
     Raises:
         OSError: EXDEV.
     """
     if is_file(path):
         return
-    place = nearest(quarantine.root)
-    if mount_of(place) != mount_of(path):
+    quarantine_folder = nearest(quarantine.root)
+    if mount_of(quarantine_folder) != mount_of(path):
         raise OSError(errno.EXDEV, "a folder cannot be moved to another file system", path)

@@ -1,7 +1,7 @@
-"""What a run did, or would do: values, their exit code, and the two ways to print them.
+"""What a run did, or would do: values, their exit code, and the two ways of printing them.
 
-The JSON form is an interface: `"version": 1`, names in Kafka's camelCase, nothing that depends on the order
-of threads.
+The JSON form is an interface: `"version": 1`, names in Kafka's camelCase, nothing that depends on the order of
+threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recovery.watch.phases import PhaseTime
 Status = Literal["unchanged", "recovered", "truncated", "refused", "failed"]
 
 CUT_LEDGER = ".kafka-log-recovery-cuts"
-"""The file of a log dir in which cuts are entered until they have been told; see `recovery/engine/cut_ledger.py`."""
+"""The file of a log dir in which cuts are entered until they are reported; see `recovery/engine/cut_ledger.py`."""
 
 EXIT_DONE, EXIT_ERROR, EXIT_DAMAGE, EXIT_LOCKED, EXIT_PARTIAL = 0, 1, 2, 3, 4
 
@@ -33,14 +33,14 @@ class PartitionReport:
         status: unchanged; recovered (nothing lost); truncated (batches or whole segments left the live log);
             refused (a broker would halt, or this version must not guess: untouched); failed (an I/O error, or
             not reached after one).
-        actions: what was done in the folder, or would be, in order and in words.
+        actions: what was done in the folder, or would be, in order, as text.
         quarantined: paths that now hold what left the log; empty in a dry run.
-        to_quarantine: what goes there, by name, in a dry run as well.
+        to_quarantine: what goes to quarantine, by name, in a dry run as well.
         holes: offsets that are missing in what was read.
         reasons: why something was cut, refused or failed.
         problems: the reasons of a refusal, as values.
         warnings: what the operator should know although nothing is lost.
-        pending_deletion_count, pending_deletion_bytes: `.deleted` files of the broker that went.
+        pending_deletion_count, pending_deletion_bytes: `.deleted` files of the broker that were removed.
     """
 
     log_dir: str
@@ -68,7 +68,7 @@ class PartitionReport:
 
     @property
     def losses(self) -> tuple[Cut, ...]:
-        """The cuts that are a loss: preallocated zeros are none."""
+        """The cuts that are a loss: those of preallocated zeros are not."""
         return tuple(cut for cut in self.cuts if not cut.is_preallocated)
 
     @property
@@ -109,7 +109,7 @@ def _time_text(time_ms: int) -> str:
 
 
 class FileBefore(NamedTuple):
-    """A file of a partition before a cut; its inode where the file system keeps those."""
+    """A file of a partition before a cut; its inode if the file system keeps inode numbers."""
 
     file: str
     size_bytes: int
@@ -117,11 +117,11 @@ class FileBefore(NamedTuple):
 
 
 class EarlierMove(NamedTuple):
-    """What the repair of an earlier run has moved to quarantine, without anybody having been told.
+    """What the repair of an earlier run has moved to quarantine, and no run has reported.
 
     Attributes:
         path: relative to the log dir.
-        quarantine: the folder of all runs that it is in.
+        quarantine: the folder of all runs in which it is kept.
     """
 
     path: str
@@ -139,15 +139,15 @@ class EarlierMove(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierCut:
-    """What an earlier run has cut from a partition, or missed there, and no run has told that came to its end.
+    """What an earlier run has cut from a partition, or found missing there, and no run has reported.
 
     Attributes:
-        partition: its folder; empty where the line in the ledger cannot be read, and nothing is known.
+        partition: its folder; empty if the line in the ledger cannot be read, so that nothing is known.
         time_ms: when that was, ms since 1970.
         quarantine: the folder of that run, which holds what was cut.
         holes: offsets that were missing in what it read.
-        is_made: whether that run came to say that the cut is made.
-        before: the files that were to be cut; only the ledger needs them.
+        is_made: whether that run has entered that the cut was made.
+        before: the files that were to be cut; only the ledger uses them.
     """
 
     partition: str
@@ -185,13 +185,13 @@ class EarlierCut:
             return (
                 f"cut by an earlier run: a line of {CUT_LEDGER} cannot be read. Remedy: see quarantine list"
             )
-        at = _time_text(self.time_ms)
+        when = _time_text(self.time_ms)
         if not self.cuts:
-            return f"{self.partition}: found by an earlier run, at {at}: {'; '.join(map(str, self.holes))}"
-        place = f"; kept in {self.quarantine}" if self.quarantine else ""
+            return f"{self.partition}: found by an earlier run, at {when}: {'; '.join(map(str, self.holes))}"
+        kept_in = f"; kept in {self.quarantine}" if self.quarantine else ""
         return (
-            f"{self.partition}: cut by an earlier run, at {at}: {self.truncated_bytes} bytes, "
-            f"{self.truncated_batches} batches{place}"
+            f"{self.partition}: cut by an earlier run, at {when}: {self.truncated_bytes} bytes, "
+            f"{self.truncated_batches} batches{kept_in}"
         )
 
 
@@ -202,17 +202,17 @@ class LogDirReport:
     Attributes:
         status: unchanged, recovered, partial (some partitions refused or failed), offline (an I/O error
             ended the work) or interrupted (a signal did).
-        marker: whether `.kafka_cleanshutdown` is there now, or would be; None where an I/O error keeps from looking.
+        marker: whether `.kafka_cleanshutdown` is there now, or would be; None if an I/O error prevents a look.
         actions: on the files of the log dir itself.
-        passed_over: folders that are not the tool's to touch.
-        warnings: why a broker will go on to take the dir offline although its logs are recovered, and what was
-            ignored or assumed.
-        notes: what else is to be said of the dir.
+        passed_over: folders that are left alone.
+        warnings: why a broker will still take the dir offline although its logs are recovered, and what was
+        ignored or assumed.
+        notes: other notes on the dir.
         needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
         free_bytes: what was free there when the run began.
         problems: why a broker would not start with this dir, or would take it offline, apart from what concerns one
             partition.
-        earlier_cuts: what earlier runs have cut, or found missing, without anybody having been told.
+        earlier_cuts: what earlier runs have cut, or found missing, and not reported.
     """
 
     log_dir: str
@@ -263,8 +263,8 @@ class RecoveryReport:
 
     Attributes:
         cpu_path: how checksums were computed: portable, sse42-pclmul or avx512-vpclmul.
-        kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
-        signal_exit_code: 130 or 143 where a signal ended the run.
+        kernel_origin: where the kernels come from: cache, compiled (and kept there), memory (of this process).
+        signal_exit_code: 130 or 143 if a signal ended the run.
         phases: where the threads' time went.
         notes: on the whole run: settings that were assumed, files that are missing.
     """

@@ -1,4 +1,4 @@
-"""The report of a run for a person to read: problems first, and of what went well as little as will do."""
+"""The report of a run for people: problems first, and no more than needed of what went well."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_QUIET_PARTITIONS = 30
 
 
 def text_lines(report: RecoveryReport) -> Iterable[str]:
-    """Yield the lines of *report*, without an end; names in them are as they are."""
+    """Yield the lines of *report*, without line ends; names in them are not escaped."""
     verb = "would be" if report.dry_run else "are"
     for log_dir in report.log_dirs:
         yield f"{log_dir.log_dir}: {_dir_words(log_dir, dry_run=report.dry_run)}"
@@ -43,10 +43,12 @@ def text_lines(report: RecoveryReport) -> Iterable[str]:
         times = ", ".join(f"{phase.phase} {phase.thread_ms / 1000:.1f} s" for phase in report.phases)
         yield f"took {report.duration_ms / 1000:.1f} s; of all threads: {times}"
     counts = _count(partition.status for partition in report.partitions)
-    words = ", ".join(f"{counts[status]} {status}" for status in counts)
-    if not words:
-        words = "nothing found" if report.signal_exit_code is None else "interrupted before any was recovered"
-    yield f"{len(report.partitions)} partitions: {words}" + (
+    counts_text = ", ".join(f"{counts[status]} {status}" for status in counts)
+    if not counts_text:
+        counts_text = (
+            "nothing found" if report.signal_exit_code is None else "interrupted before any was recovered"
+        )
+    yield f"{len(report.partitions)} partitions: {counts_text}" + (
         " (dry run: nothing was changed)" if report.dry_run else ""
     )
     repairable = sum(problem.repair is not None for problem in report.problems)
@@ -56,13 +58,17 @@ def text_lines(report: RecoveryReport) -> Iterable[str]:
     if cut:
         batches = sum(partition.truncated_batches for partition in report.partitions)
         yield f"{cut} bytes ({batches} batches) {verb} cut off and kept in quarantine"
-    earlier_bytes = sum(one.truncated_bytes for log_dir in report.log_dirs for one in log_dir.earlier_cuts)
+    earlier_bytes = sum(
+        earlier_cut.truncated_bytes for log_dir in report.log_dirs for earlier_cut in log_dir.earlier_cuts
+    )
     if earlier_bytes:
         yield f"{earlier_bytes} bytes were cut off by an earlier run, which did not get to say so"
     hole_count = sum(bool(partition.holes) for partition in report.partitions)
     if hole_count:
         yield f"offsets are missing in {_partitions_count(hole_count)}"
-    earlier_count = sum(bool(one.holes) for log_dir in report.log_dirs for one in log_dir.earlier_cuts)
+    earlier_count = sum(
+        bool(earlier_cut.holes) for log_dir in report.log_dirs for earlier_cut in log_dir.earlier_cuts
+    )
     if earlier_count:
         yield (
             f"offsets were missing in {_partitions_count(earlier_count)} that an earlier run read, "
@@ -76,23 +82,23 @@ def _partitions_count(count: int) -> str:
 
 def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
     if log_dir.status == "offline":
-        return "offline, left as it was where it was not reached"
+        return "offline; what was not reached is as it was"
     if log_dir.status == "interrupted":
         return "interrupted, not handed over"
     if log_dir.status == "unchanged":
         return "nothing to recover, nothing changed"
     counts = _count(partition.status for partition in log_dir.partitions)
-    words = ", ".join(f"{count} {status}" for status, count in counts.items())
+    counts_text = ", ".join(f"{count} {status}" for status, count in counts.items())
     marker = (
         "a broker will skip recovery here"
         if log_dir.marker
         else "no clean-shutdown marker: a broker will check this dir"
     )
-    return f"{words or 'no partitions'}; {marker}" + (" (dry run)" if dry_run else "")
+    return f"{counts_text or 'no partitions'}; {marker}" + (" (dry run)" if dry_run else "")
 
 
 def _partitions_lines(partitions: Iterable[PartitionReport], *, with_actions: bool) -> Iterable[str]:
-    """Tell of all partitions that need a word; of those that were merely recovered, the first ones only."""
+    """Yield lines for all partitions that need them, but only for the first ones that were merely recovered."""
     quiet_count = 0
     for partition in partitions:
         is_quiet = not (partition.cuts or partition.holes or partition.warnings)
@@ -108,16 +114,16 @@ def _partitions_lines(partitions: Iterable[PartitionReport], *, with_actions: bo
 
 
 def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Iterable[str]:
-    words = f"  {partition.folder}: {partition.status}"
+    line = f"  {partition.folder}: {partition.status}"
     if partition.log_end_offset >= 0:
-        words += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
+        line += f", offsets {partition.log_start_offset} to {partition.log_end_offset}"
     if partition.recovered_segments > partition.segment_count:
-        words += f", {partition.recovered_segments} segments read, {partition.segment_count} left"
+        line += f", {partition.recovered_segments} segments read, {partition.segment_count} left"
     elif partition.recovered_segments:
-        words += f", {partition.recovered_segments} of {partition.segment_count} segments read"
+        line += f", {partition.recovered_segments} of {partition.segment_count} segments read"
     if partition.pending_deletion_count:
-        words += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"
-    yield words
+        line += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"
+    yield line
     yield from (f"    {_cut_words(cut)}" for cut in partition.cuts)
     yield from (f"    {hole}" for hole in partition.holes)
     for reason in partition.reasons if not partition.cuts else ():
@@ -131,8 +137,8 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
 
 def _cut_words(cut: Cut) -> str:
     is_whole = cut.position == 0 and not cut.is_scattered
-    place = "whole segment" if is_whole else f"from byte {cut.position}"
-    return f"{cut.file} {place}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
+    part = "whole segment" if is_whole else f"from byte {cut.position}"
+    return f"{cut.file} {part}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"
 
 
 def _count(statuses: Iterable[str]) -> Mapping[str, int]:

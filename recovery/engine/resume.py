@@ -1,12 +1,12 @@
-"""What a run on one log dir has done so far, so that the next one goes on there.
+"""What a run on one log dir has done so far, so that the next one can resume it.
 
-The journal lies with the quarantine, outside of Kafka's own files. It says how the log dir was when the run began
-(a clean marker is taken away at the first change), which segments are scanned, and which partitions are done. What it
-says counts only while files are what they were: known by size, mtime, ctime and inode.
+The journal lies with the quarantine, apart from Kafka's own files. It says how the log dir was when the run began
+(a clean marker is removed at the first change), which segments are scanned, and which partitions are done. What it
+says counts only while files are the same by size, mtime, ctime and inode.
 
-An interrupted run is gone on with under the same configuration and by the same clock, or not at all. Where somebody
-else was at work since, a broker for one, another configuration is no objection: what was done is obsolete then, and
-forgotten. Another version of the tool goes on as well, and makes its own scans.
+An interrupted run is resumed under the same configuration and by the same clock, or not at all. If something else,
+such as a broker, was at work since, another configuration is no objection: what was done is obsolete then, and
+forgotten. Another version of the tool resumes the run as well, but makes its own scans.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class RunJournal:
     Args:
         quarantine_dir: `--quarantine-dir`.
         dry_run: read only.
-        is_forgotten: what lies there is not gone on with, and need be no journal; `discard` removes it.
+        is_forgotten: what lies there is not resumed, and need not be a journal; `discard` removes it.
 
     Raises:
-        JournalError: what lies there is no journal that this version knows.
+        JournalError: what lies there is not a journal that this version knows.
         OSError: it cannot be read.
     """
 
@@ -89,19 +89,19 @@ class RunJournal:
 
     @property
     def now_ms(self) -> int | None:
-        """The clock of the interrupted run."""
+        """The clock of the interrupted run, ms since 1970."""
         return None if self._journal is None else self._journal.header.now_ms
 
     @property
     def run(self) -> str | None:
-        """Name of the interrupted run's folder in quarantine, None where it saved nothing."""
+        """Name of the interrupted run's folder in quarantine, None if it saved nothing."""
         note = None if self._journal is None else self._journal.notes.get(_RUN_NOTE)
         if note is None:
             return None
         folder = note.get("folder")
         if not isinstance(folder, str) or started_ms_of(folder) is None:
             raise JournalError(
-                f"{self.path}: {folder!r} is no name of a run. Remedy: begin anew with --restart"
+                f"{self.path}: {folder!r} is not the name of a run. Remedy: begin anew with --restart"
             )
         return folder
 
@@ -110,7 +110,7 @@ class RunJournal:
     def check_configuration(
         self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None
     ) -> None:
-        """Refuse to go on under another configuration, where there is something to go on with.
+        """Refuse to resume an interrupted run under another configuration.
 
         Raises:
             UnsafeError: it differs, or the clock does; nothing was changed.
@@ -118,20 +118,20 @@ class RunJournal:
         differences = self._differences(configuration, now_ms)
         if differences and self._objection(inventory, is_configuration_another=True) is None:
             raise UnsafeError(
-                f"{self._log_dir}: a run was interrupted here that had another configuration: "
-                f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: go on with the same one, "
+                f"{self._log_dir}: a run with another configuration was interrupted here: "
+                f"{'; '.join(differences[:5])}. Nothing was changed. Remedy: resume with the same one, "
                 f"or begin anew with --restart"
             )
 
     def _differences(self, configuration: Mapping[str, str], now_ms: int | None) -> list[str]:
-        """Return what is not as the interrupted run had it, in words."""
+        """Return what differs from the interrupted run's settings, as text."""
         if self._journal is None:
             return []
         header = self._journal.header
         differences = [
             f"{name}: {header.configuration[name]} then, {value} now"
             for name, value in sorted(configuration.items())
-            if header.configuration.get(name, value) != value  # a topic may have gone, or come
+            if header.configuration.get(name, value) != value  # a topic may have been removed, or added
         ]
         if now_ms not in (None, header.now_ms):
             differences.append(f"--now: {header.now_ms} then, {now_ms} now")
@@ -140,11 +140,11 @@ class RunJournal:
     def review(
         self, inventory: LogDirInventory, configuration: Mapping[str, str], now_ms: int | None = None
     ) -> tuple[LogDirInventory, str | None]:
-        """Return *inventory* as the interrupted run had it, and what speaks against going on with that run, in words.
+        """Return *inventory* as the interrupted run had it, and as text the objection to resuming that run, if any.
 
-        Where somebody else was at work meanwhile, a broker for one, only what is read from files that are the same
-        still counts; where the interrupted run had begun with a clean log dir or under another configuration, or the
-        log dir's checkpoints are others, nothing.
+        If something else, such as a broker, was at work meanwhile, only what was read from files that are the same
+        still counts; if the interrupted run had begun with a clean log dir or under another configuration, or the
+        log dir's checkpoints have changed, nothing does.
         """
         if self._journal is None:
             return inventory, None
@@ -169,9 +169,9 @@ class RunJournal:
         if _HANDOFF_NOTE in notes:
             commit = _commit_of(LOG_DIR_ITSELF, notes[_HANDOFF_NOTE], self.path)
         elif _LOG_DIR_NOTE in notes:
-            begun = _commit_of(LOG_DIR_ITSELF, notes[_LOG_DIR_NOTE], self.path)
+            commit_at_start = _commit_of(LOG_DIR_ITSELF, notes[_LOG_DIR_NOTE], self.path)
             marker = RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=0, kind=RemovalKind.DERIVED)
-            commit = replace(begun, actions=(marker,))
+            commit = replace(commit_at_start, actions=(marker,))
         else:
             return "it had not really begun"
         name = commit.explain(own_files(self._log_dir), by_inode=keeps_inodes(self._log_dir))
@@ -198,7 +198,7 @@ class RunJournal:
         return None
 
     def is_committed(self, folder: str) -> bool:
-        """Whether a partition was finished, or is to be finished as planned."""
+        """Whether a partition is committed: finished, or to be finished as planned."""
         return folder in self._committed
 
     def committed(self, task: PartitionTask) -> tuple[Commit, PartitionResult]:
@@ -209,22 +209,22 @@ class RunJournal:
         return commit, PartitionResult.from_json(task, document.get("result", {}))
 
     def handoff(self) -> Commit | None:
-        """Return what was, or is to be, done to the log dir's own files, None where it had not come to that."""
+        """Return what was, or is to be, done to the log dir's own files, None if the run did not get that far."""
         note = None if self._journal is None else self._journal.notes.get(_HANDOFF_NOTE)
         return None if note is None else _commit_of(LOG_DIR_ITSELF, note, self.path)
 
     @property
     def has_scans(self) -> bool:
-        """Whether any scan is there."""
+        """Whether the journal has any scan that counts."""
         return self._journal is not None and self._has_own_scans and self._journal.scan_count > 0
 
     def has_scan(self, folder: str, request: ScanRequest, stat: FileStat) -> bool:
-        """Whether the scan of a segment that is still the same is there."""
+        """Whether the journal has the scan of a segment that is still the same."""
         journal = self._journal
         return journal is not None and self._has_own_scans and journal.has_scan(folder, request, stat)
 
     def scan_of(self, folder: str, request: ScanRequest, stat: FileStat | None) -> RawScan | None:
-        """Return the scan of a segment that is still the same, None where there is none."""
+        """Return the scan of a segment that is still the same, None if there is none."""
         if not self._has_own_scans or stat is None or request.mode is not ScanMode.RECOVER:
             return None
         assert self._journal is not None
@@ -232,7 +232,7 @@ class RunJournal:
 
     @property
     def _has_own_scans(self) -> bool:
-        """Whether scans in the journal are those of this version: another one may have read something else there."""
+        """Whether the scans in the journal are this version's: another one may have read the same bytes otherwise."""
         return self._journal is not None and self._journal.header.tool_version == VERSION
 
     # -- this run -------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class RunJournal:
         """Begin a journal unless there is one.
 
         Raises:
-            OSError: it cannot be written; the run goes on without it.
+            OSError: it cannot be written; the run continues without it.
         """
         if self._journal is not None or self._dry_run:
             return
@@ -254,14 +254,14 @@ class RunJournal:
             folders={task.folder: listing_digest(task.files) for task in inventory.tasks},
         )
         if self._quarantine_dir is not None:
-            RunJournal(self._log_dir, is_forgotten=True).abandon()  # what it knows is obsolete now
-        found = own_files(self._log_dir)
-        before = {name: stat for name, stat in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
-        begun = Commit(folder=LOG_DIR_ITSELF, before=before, staged={}, actions=())
+            RunJournal(self._log_dir, is_forgotten=True).abandon()  # what it says is obsolete now
+        files = own_files(self._log_dir)
+        before = {name: stat for name, stat in files.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        commit = Commit(folder=LOG_DIR_ITSELF, before=before, staged={}, actions=())
         self._has_made_place = not is_folder(os.path.dirname(self._root))
         journal = Journal.create(self.path, header)
         try:
-            journal.note(_LOG_DIR_NOTE, begun.to_json())
+            journal.note(_LOG_DIR_NOTE, commit.to_json())
         except OSError:
             journal.close()
             with contextlib.suppress(OSError):
@@ -275,13 +275,13 @@ class RunJournal:
             self._journal.note(_RUN_NOTE, {"folder": folder})
 
     def add_scan(self, folder: str, request: ScanRequest, stat: FileStat | None, scan: RawScan) -> None:
-        """Keep the scan of a whole segment; that it cannot be kept costs time later, and no more."""
+        """Keep the scan of a whole segment; a failure to keep it only costs time later."""
         if self._journal is not None and not self._dry_run and stat is not None:
             with contextlib.suppress(OSError):
                 self._journal.add_scan(folder, request, stat, scan)
 
     def commit(self, commits: Collection[tuple[Commit, PartitionResult]]) -> None:
-        """Bring to disk what is now to be done in partitions' folders, come what may, and how each of them ends."""
+        """Write to disk what will now be done in partitions' folders in any case, and how each of them ends."""
         if self._journal is not None:
             self._journal.commit_all(
                 {
@@ -293,23 +293,23 @@ class RunJournal:
             self.enter_cuts(result)
 
     def enter_cuts(self, result: PartitionResult) -> None:
-        """Enter what is cut from a partition where the next run finds it, unless this one gets to tell of it."""
+        """Enter what is cut from a partition in the ledger, for the next run to report if this one does not."""
         self._ledger.add(result.report)
 
     def note_cuts_made(self, result: PartitionResult) -> None:
-        """Enter that they are made; that it cannot be entered is no reason to stop: the files tell as well."""
+        """Enter that the cuts were made; a failure is no reason to stop: the files show it as well."""
         with contextlib.suppress(OSError):
             self._ledger.note_made(result.report)
 
     def commit_handoff(self, commit: Commit) -> None:
-        """Bring to disk what is now to be done to the log dir's own files."""
+        """Write to disk what will now be done to the log dir's own files."""
         if self._journal is not None:
             self._journal.note(_HANDOFF_NOTE, commit.to_json())
 
     def abandon(self) -> None:
-        """Forget a run that is not gone on with; what it has done and not entered is entered in its account before.
+        """Forget a run that is not resumed; what it has done is first entered in its manifest.
 
-        Otherwise `undo` would not know of it, and take what was saved for nobody's.
+        Otherwise `undo` would not know of it, and could not tell what the saved bytes belong to.
         """
         if self._journal is not None and self.run is not None and not self._dry_run:
             quarantine = Quarantine(self._log_dir, root=self._quarantine_dir, run=self.run)
@@ -327,7 +327,7 @@ class RunJournal:
             yield handoff
 
     def discard(self) -> None:
-        """Forget all of it: the run is over, or begins anew."""
+        """Forget everything: the run is over, or starts over."""
         journal, self._journal = self._journal, None
         self._committed.clear()
         if journal is not None:
@@ -346,45 +346,45 @@ class RunJournal:
                 remove_empty_folder(os.path.dirname(self._root))
 
     def close(self) -> None:
-        """Let go of the file; it stays for the next run."""
+        """Close the file; it stays for the next run."""
         if self._journal is not None:
             self._journal.close()
 
 
 def _settle(log_dir: str, commit: Commit, quarantine: Quarantine) -> None:
-    """Enter how much of *commit* is done, unless somebody else was at work in its folder."""
+    """Enter how much of *commit* is done, unless something else was at work in its folder."""
     path = log_dir if commit.folder == LOG_DIR_ITSELF else os.path.join(log_dir, commit.folder)
     try:
-        found = list_files(path)
+        files = list_files(path)
     except FileNotFoundError:
         return
-    own = own_files(log_dir) if commit.folder == LOG_DIR_ITSELF else found
-    done = commit.done(own)
-    if done and commit.explain(own, by_inode=keeps_inodes(log_dir)) is None:
-        left = {name: stat for name, stat in found.items() if not name.endswith(TEMPORARY_SUFFIX)}
-        quarantine.note_change(replace(commit, actions=done), left)
+    changed_files = own_files(log_dir) if commit.folder == LOG_DIR_ITSELF else files
+    done = commit.done(changed_files)
+    if done and commit.explain(changed_files, by_inode=keeps_inodes(log_dir)) is None:
+        live_files = {name: stat for name, stat in files.items() if not name.endswith(TEMPORARY_SUFFIX)}
+        quarantine.note_change(replace(commit, actions=done), live_files)
 
 
 def _commit_of(folder: str, document: Mapping[str, Any] | None, path: str) -> Commit:
-    """Return the commit over *folder* in a document of the journal at *path*.
+    """Return the commit of *folder* in a document of the journal at *path*.
 
     Raises:
-        JournalError: it is none, or one over another folder.
+        JournalError: it is not a commit, or one of another folder.
     """
     commit = Commit.from_json(document or {})
     if commit.folder != folder:
         raise JournalError(
-            f"{path}: what is done to {folder} is a commit over {commit.folder}. Remedy: begin anew with --restart"
+            f"{path}: the commit of {folder} is one of {commit.folder}. Remedy: begin anew with --restart"
         )
     return commit
 
 
 def own_files(log_dir: str) -> dict[str, FileStat]:
-    """Return the log dir's own files that a run writes, as far as they are there, staged ones too."""
-    found = {}
-    own = (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS)
-    for name in (*own, *(name + TEMPORARY_SUFFIX for name in HANDED_OVER_FILES)):
+    """Return those of the log dir's own files that a run writes and that exist, staged ones too."""
+    files = {}
+    names = (*HANDED_OVER_FILES, *TEMPORARY_CHECKPOINTS)
+    for name in (*names, *(name + TEMPORARY_SUFFIX for name in HANDED_OVER_FILES)):
         stat = look_at(os.path.join(log_dir, name))
         if stat is not None and S_ISREG(stat.st_mode):
-            found[name] = file_stat(stat)
-    return found
+            files[name] = file_stat(stat)
+    return files

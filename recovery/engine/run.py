@@ -1,4 +1,4 @@
-"""The local driver: all log dirs of a broker, one pool of threads each.
+"""The local driver: all log dirs of a broker, with a pool of threads for each.
 
 Data flows one way: inventory, then for each partition scan, fold, plan, apply, then the hand-off of the dir.
 Settings, the clock and the locks are settled before the first byte is read.
@@ -42,14 +42,14 @@ from recovery.write.write_back import held_file_systems
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """What a run goes by that is the broker's, and no option.
+    """What a run needs to know of the broker besides its options.
 
     Attributes:
         settings_of: the settings of a topic's logs.
         thread_count: threads for each log dir.
         producer_id_expiration_ms: `producer.id.expiration.ms`.
-        problems: by log dir, why it may not be touched.
-        remarks: what was found out so far, for the observers; notes of the run.
+        problems: by log dir, why it must not be touched.
+        remarks: what was noticed so far, for the observers; they become notes of the run.
     """
 
     settings_of: Callable[[str], LogSettings]
@@ -64,7 +64,7 @@ class Engine:
 
     Args:
         log_dirs: absolute paths.
-        options: `quarantine_dir` is absolute; what the broker's settings decide where they say nothing is in *broker*.
+        options: `quarantine_dir` is absolute; *broker* has what the broker's settings decide if the options do not.
         broker: what is known of it.
         locks: on the log dirs, and on a separate metadata.log.dir.
     """
@@ -98,7 +98,7 @@ class Engine:
         """Recover all log dirs and return what became of them.
 
         Raises:
-            LogDirLockedError: somebody holds a lock; nothing was changed.
+            LogDirLockedError: another process holds a lock; nothing was changed.
             UnsafeError: a separate metadata.log.dir cannot be locked, or an interrupted run had another
                 configuration; nothing was changed.
         """
@@ -107,7 +107,7 @@ class Engine:
                 report = self._run()
         except LogDirLockedError:
             raise
-        except BaseException as error:  # watchers must not wait for a run that is over
+        except BaseException as error:  # observers must not wait for a run that is over
             code = error.exit_code if isinstance(error, RecoveryError) else EXIT_ERROR
             self._notify(RunFinished(exit_code=code))
             raise
@@ -146,7 +146,7 @@ class Engine:
             finally:
                 for journal in self._journals.values():
                     journal.close()
-        order = {log_dir: place for place, log_dir in enumerate(self._log_dirs)}
+        order = {log_dir: position for position, log_dir in enumerate(self._log_dirs)}
         return RecoveryReport(
             dry_run=self._options.dry_run,
             now_ms=now_ms,
@@ -155,7 +155,10 @@ class Engine:
             duration_ms=int((time.monotonic() - started_s) * 1000),
             log_dirs=tuple(
                 replace(report, notes=(*self._notes.get(report.log_dir, ()), *report.notes))
-                for report in sorted([*reports, *self._offline_reports()], key=lambda one: order[one.log_dir])
+                for report in sorted(
+                    [*reports, *self._offline_reports()],
+                    key=lambda log_dir_report: order[log_dir_report.log_dir],
+                )
             ),
             signal_exit_code=128 + self._stop.signal_number
             if any(report.status == "interrupted" for report in reports)
@@ -164,14 +167,14 @@ class Engine:
             notes=tuple(
                 Note(level=remark.level, text=remark.text)
                 for remark in (
-                    *(one for one in kernels.remarks if one.level != "info"),
+                    *(remark for remark in kernels.remarks if remark.level != "info"),
                     *self._broker.remarks,
                 )
             ),
         )
 
     def _take_offline(self) -> None:
-        """Leave out the log dirs that cannot be locked for an I/O error. Kafka: LogManager.lockLogDirs."""
+        """Leave out the log dirs whose lock fails with an I/O error. Kafka: LogManager.lockLogDirs."""
         for log_dir, error in self._locks.offline.items():
             if log_dir not in self._log_dirs:
                 is_denied = isinstance(error.error, PermissionError)
@@ -180,10 +183,10 @@ class Engine:
             self._offline[log_dir] = error
 
     def _open_journals(self) -> int:
-        """Look for interrupted runs and return the clock of this one: an interrupted one has set it.
+        """Look for interrupted runs and return the clock of this one, which an interrupted one has set.
 
         Raises:
-            JournalError: what lies there is no journal that this version knows.
+            JournalError: what lies there is not a journal that this version knows.
         """
         for log_dir in self._log_dirs:
             if log_dir in self._offline:
@@ -209,14 +212,16 @@ class Engine:
         return self._clock()
 
     def _clock(self) -> int:
-        """Return the clock of the run: the one it was given, else that of an interrupted run that it goes on with."""
+        """Return the clock of the run: the given one, else that of an interrupted run that it resumes, else now."""
         if self._options.now_ms is not None:
             return self._options.now_ms
-        begun = [journal.now_ms for journal in self._journals.values() if journal.now_ms is not None]
-        return begun[0] if begun else time.time_ns() // 1_000_000
+        interrupted_clocks = [
+            journal.now_ms for journal in self._journals.values() if journal.now_ms is not None
+        ]
+        return interrupted_clocks[0] if interrupted_clocks else time.time_ns() // 1_000_000
 
     def _at(self, now_ms: int, inventory: LogDirInventory) -> LogDirInventory:
-        """Return *inventory* by another clock, unless an interrupted run has set that of its log dir."""
+        """Return *inventory* with another clock, unless an interrupted run has set that of its log dir."""
         if self._journals[inventory.log_dir].is_begun:
             return inventory
         return replace(inventory, tasks=tuple(replace(task, now_ms=now_ms) for task in inventory.tasks))
@@ -247,12 +252,12 @@ class Engine:
                 self._notify(Remark(text=line, level="warning", log_dir=log_dir))
         for log_dir, error in listed.offline.items():
             self._note_offline(log_dir, error)
-        # All of them before the first journal goes: where one is refused, nothing is changed.
+        # Check all of them before the first journal is discarded: if one is refused, nothing is changed.
         for inventory in listed.ready:
             with suppress(OSError):  # it goes offline below
                 self._check_configuration(inventory)
-        ready = (self._ready(inventory) for inventory in listed.ready)
-        inventories = [inventory for inventory in ready if inventory is not None]
+        inventories_or_none = (self._ready(inventory) for inventory in listed.ready)
+        inventories = [inventory for inventory in inventories_or_none if inventory is not None]
         for inventory in inventories:
             journal = self._journals[inventory.log_dir]
             self._notify(
@@ -276,7 +281,7 @@ class Engine:
         return inventories
 
     def _ready(self, inventory: LogDirInventory) -> LogDirInventory | None:
-        """Return *inventory* as the run goes by it, None where the log dir goes offline instead."""
+        """Return *inventory* as the run uses it, None if the log dir goes offline instead."""
         try:
             resumed = self._resumed(inventory)
             self._quarantine_of(inventory.log_dir)
@@ -293,7 +298,7 @@ class Engine:
         self._notify(LogDirOffline(log_dir=log_dir, error=str(error.error)))
 
     def _quarantine_of(self, log_dir: str) -> Quarantine:
-        """Return this run's place in quarantine for what comes from a log dir; an interrupted one had it before."""
+        """Return this run's quarantine of a log dir, in the folder of the interrupted run if there was one."""
         if log_dir not in self._quarantines:
             journal = self._journals[log_dir]
             self._quarantines[log_dir] = Quarantine(
@@ -302,12 +307,12 @@ class Engine:
         return self._quarantines[log_dir]
 
     def _resumed(self, inventory: LogDirInventory) -> LogDirInventory:
-        """Return *inventory* as an interrupted run had it, if there was one and it can be gone on with."""
+        """Return *inventory* as an interrupted run had it, if there was one and it can be resumed."""
         journal = self._journals[inventory.log_dir]
         if not journal.is_begun:
             return inventory
         resumed, objection = journal.review(inventory, self._configuration(inventory), self._options.now_ms)
-        text = "going on with the run that was interrupted"
+        text = "resuming the run that was interrupted"
         if objection is not None:
             text = f"a run was interrupted here, but {objection}: beginning anew"
             self._is_clock_obsolete = True
@@ -315,17 +320,17 @@ class Engine:
         return resumed
 
     def _note(self, log_dir: str, text: str) -> None:
-        """Tell the observers, and the report."""
+        """Notify the observers, and add a note to the report."""
         self._notify(Remark(text=text, log_dir=log_dir))
         self._notes.setdefault(log_dir, []).append(Note(level="info", text=text))
 
     def _check_configuration(self, inventory: LogDirInventory) -> None:
-        """Refuse to go on with an interrupted run under another configuration; nothing was changed so far."""
+        """Refuse to resume an interrupted run under another configuration; nothing was changed so far."""
         journal = self._journals[inventory.log_dir]
         journal.check_configuration(inventory, self._configuration(inventory), self._options.now_ms)
 
     def _configuration(self, inventory: LogDirInventory) -> dict[str, str]:
-        """Return all that decides about bytes, by name."""
+        """Return all settings that decide about bytes, by name."""
         return {
             **self._options.deciding(),
             "producer.id.expiration.ms": str(self._broker.producer_id_expiration_ms),
@@ -356,7 +361,7 @@ class Engine:
             stop=self._stop,
             max_bytes_per_second=self._options.max_bytes_per_second,
         )
-        # Kernels that are in no cache would be compiled by each process, and a limit holds over one.
+        # Kernels that cannot be cached would be compiled by each process, and the rate limit holds within one process.
         may_be_others = kernels.origin != "memory" and self._options.max_bytes_per_second is None
         descriptors = self._locks.inheritable if may_be_others else None
         if descriptors is None or not wants_processes(jobs, self._options.processes):
@@ -367,7 +372,7 @@ class Engine:
         return pool.run_in_processes(jobs, descriptors)
 
     def _offline_reports(self) -> list[LogDirReport]:
-        """Return the reports of the log dirs that are left as they are."""
+        """Return the reports of the log dirs that are offline, and left as they are."""
         return [
             LogDirReport(
                 log_dir=log_dir,

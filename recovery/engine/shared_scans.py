@@ -1,8 +1,8 @@
 """The scans of one partition, shared among the threads of its log dir.
 
 The thread that owns a partition folds its scans in order. Threads without a partition of their own take the
-next scan that nobody has begun. So one large partition keeps all threads of its log dir busy, and a scan is
-made once, by whoever comes first.
+next scan that no thread has begun. So one large partition keeps all threads of its log dir busy, and each scan
+is made once, by whichever thread comes first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class SharedScans:
 
     Args:
         scan: makes one; called from any thread.
-        requests: the forecast, in the order of the fold.
-        most_ahead: how many scans may be begun or done and not yet asked for: they take memory.
+        requests: the scans expected, in the order of the fold.
+        most_ahead: how many scans may be begun or done but not yet folded: they take memory.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class SharedScans:
         self._changed = Condition()
 
     def has_pending(self) -> bool:
-        """Whether there is a scan that nobody has begun and that may be begun."""
+        """Whether there is a scan that no thread has begun and that may be begun now."""
         return bool(self._pending) and len(self._running) + len(self._done) < self._most_ahead
 
     def help(self) -> bool:
-        """Make the next scan that nobody has begun; return False where there is none, or none may be begun."""
+        """Make the next scan that no thread has begun; return False if there is none, or none may be begun now."""
         with self._changed:
             if not self.has_pending():
                 return False
@@ -48,7 +48,7 @@ class SharedScans:
         return True
 
     def scan(self, request: ScanRequest) -> RawScan:
-        """Return the scan for the fold: made before, awaited, or made here."""
+        """Return the scan for the fold: one made ahead, awaited, or made here."""
         key = _key(request)
         if request.mode is not ScanMode.RECOVER or not self._is_forecast(key):
             return self._scan(request)
@@ -62,7 +62,7 @@ class SharedScans:
                 if not self.has_pending():
                     self._changed.wait()
                     continue
-            self.help()  # somebody else has begun it: do the next one meanwhile
+            self.help()  # another thread has begun it: make the next one meanwhile
         self._make(key, request)
         with self._changed:
             return _unwrap(self._done.pop(key))

@@ -1,8 +1,8 @@
-"""A worker process: it recovers one log dir and tells its parent what it does.
+"""A worker process: it recovers one log dir and reports to its parent.
 
-It is a new interpreter, whatever threads the parent has, and shares nothing with it but the locks, the reservations of
-space and one connection. A job comes in; events go out, some at a time, and in the end the report. A number that comes
-in is that of a signal. It does not outlive its parent.
+It is a new interpreter, whatever threads the parent has, and shares only the locks, the reservations of space and one
+connection with it. Over the connection it receives a job, then numbers of signals; it sends events in bundles, and at
+the end the report. It does not outlive its parent.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _EVENTS_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerTask:
-    """What a worker is given.
+    """The task of a worker.
 
     Attributes:
-        parent_pid: of the process that has started it.
-        space_descriptor: of the memory in which reservations are shared.
-        number: of the worker: its block in that memory.
+        parent_pid: the process that has started it.
+        space_descriptor: the memory in which reservations are shared.
+        number: the worker's number: its block in that memory.
     """
 
     job: LogDirJob
@@ -64,10 +64,10 @@ class WorkerResult:
     """How the work of a worker ended.
 
     Attributes:
-        report: None where it failed.
-        failure: the traceback of an error that is a defect of ours, None without one.
-        spent_ns: see `Phases.spent_ns`.
-        signal_number: of the signal that has ended it early, 0 without one.
+        report: None if it failed.
+        failure: the traceback of an error that is a defect of ours, or None.
+        spent_ns: as `Phases.spent_ns` returns it.
+        signal_number: the signal that has ended it early, or 0.
     """
 
     report: LogDirReport | None
@@ -77,7 +77,7 @@ class WorkerResult:
 
 
 class _Sender:
-    """Sends events, some at a time, from a thread of its own: who makes them waits for nobody."""
+    """Sends events in bundles from a thread of its own, so that the threads that make them need not wait."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -105,7 +105,7 @@ class _Sender:
 
 
 def main(descriptor: int) -> None:
-    """Do the work that comes over the connection *descriptor*; signals that stop a run are blocked when it begins."""
+    """Do the task received over the connection *descriptor*; called with the signals that stop a run blocked."""
     stop = StopRequest()
     for number in STOP_SIGNALS:
         signal.signal(number, lambda received, _frame: stop.request(received))
@@ -158,7 +158,7 @@ def _work(task: WorkerTask, phases: Phases, sender: _Sender, stop: StopRequest) 
 def open_run(
     job: LogDirJob, *, share: SpaceShare, phases: Phases, notify: Observer, stop: StopRequest
 ) -> tuple[LogDirRun, RunJournal]:
-    """Return the run of a job whose journal nobody has open, and that journal, which is to be closed behind it."""
+    """Return the run of a job whose journal nobody has open, and that journal, which is to be closed after the run."""
     options = job.options
     journal = RunJournal(
         job.log_dir,
@@ -169,9 +169,9 @@ def open_run(
     if job.goes_on:
         journal.review(
             job.inventory, job.configuration
-        )  # as the parent has done: now this one knows what is committed
+        )  # as the parent has done, so that this process knows what is committed
     else:
-        journal.discard()  # a dry run that begins anew has left it there
+        journal.discard()  # a dry run that starts over leaves it there
     quarantine = Quarantine(
         job.log_dir, root=options.quarantine_dir, run=job.quarantine_run, on_created=journal.note_run
     )
@@ -187,13 +187,13 @@ def _receive_signals(connection: Connection, stop: StopRequest) -> None:
     with suppress(EOFError, OSError):
         while True:
             stop.request(connection.recv())
-    stop.request(signal.SIGTERM)  # nobody is there any more
+    stop.request(signal.SIGTERM)  # the parent is gone
 
 
 def _die_with(parent_pid: int) -> None:
     """Let the kernel end this process when its parent ends, however that happens.
 
-    Where it cannot, the end of the connection stops the run a little later; the locks are held until then.
+    If that is not possible, the end of the connection stops the run a little later; the locks are held until then.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

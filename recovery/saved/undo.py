@@ -229,7 +229,7 @@ def _begun_run(journal: Journal) -> str:
         )
     if header.run_folder is None or started_ms_of(header.run_folder) is None:
         raise JournalError(
-            f"{journal.path}: {header.run_folder!r} is no name of a run. Nothing was changed. Remedy: remove that file"
+            f"{journal.path}: {header.run_folder!r} is not the name of a run. Nothing was changed. Remedy: remove that file"
         )
     return header.run_folder
 

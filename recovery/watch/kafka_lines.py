@@ -137,7 +137,7 @@ class KafkaLines:
             level: Level = "info" if event.exit_code == 0 else "warning"
             return Line(f"{DONE[self._command]} {self._log_count} logs in {duration_ms}ms", level, fields)
         if event.exit_code in (130, 143):
-            return Line("Interrupted; start the same command again to go on.", "warning", fields)
+            return Line("Interrupted; start the same command again to resume.", "warning", fields)
         if event.exit_code in (1, 3):
             return Line("Recovery ended early.", "error", fields)
         dirs = self._unclean_log_dirs

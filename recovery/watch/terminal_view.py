@@ -105,7 +105,7 @@ def _heading(values: GaugeValues, *, is_dry: bool) -> str:
         case "incomplete":
             words = f"{DONE[values.command]} in part:"
         case "interrupted":
-            words = f"Interrupted{' (start again to go on)' if values.command == 'recover' else ''}:"
+            words = f"Interrupted{' (start again to resume)' if values.command == 'recover' else ''}:"
         case "failed":
             words = "Failed:"
     count = len(values.log_dirs)

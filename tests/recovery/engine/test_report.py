@@ -115,7 +115,7 @@ TEXT = """\
   write recovery-point-offset-checkpoint
   quarantine: /d1.quarantine/1
 /d2: nothing to recover, nothing changed
-/d3: offline, left as it was where it was not reached
+/d3: offline; what was not reached is as it was
   /d3: [Errno 5] Input/output error
 took 1.5 s; of all threads: scan 2.9 s, write 0.1 s
 4 partitions: 1 truncated, 1 refused, 1 unchanged, 1 recovered

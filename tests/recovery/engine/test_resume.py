@@ -363,7 +363,7 @@ class TestAnother:
         monkeypatch.setattr("recovery.engine.resume.VERSION", "9.9.9")
         report = recover(begun)
         assert report.exit_code == 0
-        assert "going on with the run that was interrupted" in report.to_text()
+        assert "resuming the run that was interrupted" in report.to_text()
         assert not any(RunJournal(str(log_dir)).has_scans for log_dir in begun.log_dirs)
         assert differences(logs_of(expected), logs_of(tree_of(begun.root))) == []
 

@@ -206,7 +206,7 @@ class TestJournals:
         with Journal.create(str(quarantine_of(victim.log_dir) / "undo"), a_header(victim, run)) as journal:
             journal.note("begun", {})
             journal.note("restored", {})
-        assert_refused(victim, "is no name of a run|not that of a run", JournalError)
+        assert_refused(victim, "is not the name of a run|not that of a run", JournalError)
         assert secret.read_bytes() == SECRET
 
     @pytest.mark.parametrize("way", ["absolute", "relative", "link"])

@@ -146,7 +146,7 @@ def test_losses_are_told_at_the_bottom():
     [
         (0, "Recovered 1 log dir in 25s, 200 MiB read at 8.00 MiB/s"),
         (4, "Recovered in part: 1 log dir in 25s, 200 MiB read at 8.00 MiB/s"),
-        (143, "Interrupted (start again to go on): 1 log dir in 25s, 200 MiB read at 8.00 MiB/s"),
+        (143, "Interrupted (start again to resume): 1 log dir in 25s, 200 MiB read at 8.00 MiB/s"),
         (1, "Failed: 1 log dir in 25s, 200 MiB read at 8.00 MiB/s"),
     ],
 )
