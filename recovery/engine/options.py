@@ -21,8 +21,8 @@ class RecoverOptions:
         config: the broker's properties, as in its server.properties.
         config_notes: remarks about where they come from; they become notes of the run.
         is_config_complete: whether these are all of the broker's properties, so that what they leave out has Kafka's
-        default there; None means yes if the log dirs come from them. If a setting that decides whether a log has a
-        remote part is unknown, it is assumed with a note, or its partition is refused.
+            default there; None means yes if the log dirs come from them. If a setting that decides whether a log has
+            a remote part is unknown, it is assumed with a note, or its partition is refused.
         topic_configs: settings by topic; they win over those in the metadata log.
         now_ms: the clock by which producers expire, ms since 1970; None for now, or for that of an interrupted run.
         dry_run: change nothing, report what would be done.
@@ -36,7 +36,7 @@ class RecoverOptions:
         max_bytes_per_second: limit on reads of `.log` files, over all threads together; None for no limit.
         drop_cache: whether what had to be read from disk is dropped from the page cache again.
         processes: whether each log dir gets a process of its own: `auto` if there are so many logs that it pays,
-        `always` or `never`. With a limit on bytes a second there is one process.
+            `always` or `never`. With a limit on bytes a second there is one process.
         acknowledge: whether losses count as reported once the report is returned; else call `cut_ledger.acknowledge`.
     """
 

@@ -206,7 +206,7 @@ class LogDirReport:
         actions: on the files of the log dir itself.
         passed_over: folders that are left alone.
         warnings: why a broker will still take the dir offline although its logs are recovered, and what was
-        ignored or assumed.
+            ignored or assumed.
         notes: other notes on the dir.
         needed_bytes: what the partitions need on the dir's file system for new files and quarantine, at most.
         free_bytes: what was free there when the run began.

@@ -1,4 +1,4 @@
 """Quarantine afterwards: what runs have saved, taken back by `undo` or purged.
 
-Begin with `undo`; `runs` has what is there.
+Begin with `undo`; `runs` lists what is there.
 """

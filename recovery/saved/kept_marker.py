@@ -1,6 +1,6 @@
-"""The clean-shutdown marker while a recovery is taken back: set aside first of all, put back last of all.
+"""The clean-shutdown marker while a recovery is taken back: set aside first, put back last.
 
-Nobody may take the log dir for clean while it is neither as it was nor as it had become.
+No broker may take the log dir for clean while it is halfway between its two states.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 
 class KeptMarker:
-    """The marker that a log dir had before a run, which is taken back.
+    """The marker that a log dir had before a run that is taken back.
 
     Args:
-        run: path of the run's folder in quarantine, where it waits.
+        run: path of the run's folder in quarantine, where the marker waits.
         changes: what the run did, in order.
-        saved: what it has saved.
+        saved: what the run has saved.
     """
 
     def __init__(self, log_dir: str, run: str, changes: Sequence[Change], saved: SavedFiles) -> None:
@@ -35,7 +35,7 @@ class KeptMarker:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What becomes of the marker; nothing where the run had no need to touch it."""
+        """What is done to the marker; nothing if the run did not touch it."""
         actions: list[Action] = []
         if any(CLEAN_SHUTDOWN_FILE in change.commit.made for change in self._changes):
             actions.append(RemoveFile(name=CLEAN_SHUTDOWN_FILE, size_bytes=0, kind=RemovalKind.DERIVED))
@@ -44,10 +44,10 @@ class KeptMarker:
         return tuple(actions)
 
     def set_aside(self) -> None:
-        """Let the marker of before wait in quarantine, and remove the one that is there, durably.
+        """Put the old marker into quarantine to wait there, and remove the one that is there, durably.
 
         Raises:
-            OSError: that failed; done again, it goes on.
+            OSError: that failed; called again, it continues.
         """
         if self._was_there and not is_there(self._kept):
             temporary = self._kept + TEMPORARY_SUFFIX
@@ -62,10 +62,10 @@ class KeptMarker:
         sync(os.path.dirname(self._place))
 
     def put_back(self) -> None:
-        """Let the log dir have it again, durably; nothing where it had none, or has it.
+        """Put the old marker back into the log dir; do nothing if it had none, or has it again.
 
         Raises:
-            OSError: that failed; done again, it goes on.
+            OSError: that failed; called again, it continues.
         """
         if is_there(self._kept):
             rename_anywhere(self._kept, self._place)
@@ -76,12 +76,12 @@ class KeptMarker:
 
     @property
     def _saved(self) -> Saved | None:
-        saved = (change.saved.get(CLEAN_SHUTDOWN_FILE) for change in self._changes)
-        return next((one for one in saved if one is not None), None)
+        saved_markers = (change.saved.get(CLEAN_SHUTDOWN_FILE) for change in self._changes)
+        return next((saved for saved in saved_markers if saved is not None), None)
 
 
 def without_marker(change: Change) -> Change:
     """Return *change* as if it had nothing to do with the marker."""
     before = {name: stat for name, stat in change.commit.before.items() if name != CLEAN_SHUTDOWN_FILE}
-    saved = {name: one for name, one in change.saved.items() if name != CLEAN_SHUTDOWN_FILE}
-    return replace(change, commit=replace(change.commit, before=before), saved=saved)
+    saved_files = {name: saved for name, saved in change.saved.items() if name != CLEAN_SHUTDOWN_FILE}
+    return replace(change, commit=replace(change.commit, before=before), saved=saved_files)

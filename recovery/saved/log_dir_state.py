@@ -1,6 +1,6 @@
-"""The folders of a log dir as an `undo` finds them, and as they are once it has taken some runs back.
+"""The folders of a log dir as an `undo` finds them, and as they will be once it has taken some runs back.
 
-Several runs are taken back only if all can be, so the older ones are held against what the newer ones will have left.
+Several runs are taken back only if all can be, so the older ones are compared with what undoing the newer ones leaves.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from segfmt.filenames import DELETED_SUFFIX, LOCK_FILE
 
 _ANY_TIME = -1
 _OTHERS_FILES = frozenset({LOCK_FILE, CUT_LEDGER, UNDO_NOTICE})
-"""Files of a log dir that come and go without a recovery."""
+"""Files of a log dir that appear and disappear without a recovery."""
 
 
 class LogDirState:
-    """What lies in the folders of a log dir: as they are, or as they will be once some runs are taken back."""
+    """What lies in the folders of a log dir: now, or once some runs are taken back."""
 
     def __init__(self, log_dir: str) -> None:
         self._log_dir = log_dir
         self._known: dict[str, dict[str, FileStat]] = {}
         self.moved_back: set[tuple[str, str]] = set()
-        """What those runs put back that a repair had moved away: folder and name."""
+        """What a repair had moved away and undoing those runs puts back: folder and name."""
 
     def files(self, folder: str) -> dict[str, FileStat]:
-        """Return the files of *folder*, as an account has them."""
+        """Return the files of *folder* that a manifest accounts for."""
         return dict(self._known[folder]) if folder in self._known else files_in(self._log_dir, folder)
 
     def differences(self, folder: str, change: Change) -> list[str]:
         """Return the names of files that are not as *change* has left them.
 
-        A `.deleted` file may be gone: a broker and the next run remove it, and quarantine has it.
+        A `.deleted` file may be gone: a broker or the next run may have removed it, and quarantine has it.
         """
         then, now = change.after, self.files(folder)
         return sorted(
@@ -48,25 +48,25 @@ class LogDirState:
         )
 
     def holds(self, folder: str, name: str, saved: Saved) -> bool:
-        """Return whether the file *name* still has what was saved of it; of what is not yet taken back its size tells.
+        """Return whether the file *name* still has what was saved of it; judge by size what is yet to be taken back.
 
         Raises:
             OSError: it cannot be read.
         """
-        found, end = self.files(folder).get(name), saved.position + saved.size_bytes
-        if found is None or found.size_bytes < end:
+        stat, end = self.files(folder).get(name), saved.position + saved.size_bytes
+        if stat is None or stat.size_bytes < end:
             return False
         if saved.is_tail or folder in self._known:
-            return saved.is_tail or found.size_bytes == end
-        return found.size_bytes == end and is_same_file(
+            return saved.is_tail or stat.size_bytes == end
+        return stat.size_bytes == end and is_same_file(
             saved, os.path.join(folder_path(self._log_dir, folder), name)
         )
 
     def take_back(self, change: Change) -> None:
-        """Let *change* be taken back."""
+        """Take *change* back in this state."""
         folder = change.commit.folder
-        found = self.files(folder)
-        kept = {name: stat for name, stat in found.items() if name not in change.commit.made}
+        files = self.files(folder)
+        kept = {name: stat for name, stat in files.items() if name not in change.commit.made}
         pending = {
             name: FileStat(size_bytes=saved.size_bytes, mtime_ns=_ANY_TIME)
             for name, saved in change.saved.items()
@@ -76,7 +76,7 @@ class LogDirState:
 
 
 def files_in(log_dir: str, folder: str) -> dict[str, FileStat]:
-    """Return the files that are in *folder* now, as an account has them."""
+    """Return the files that are in *folder* now and that a manifest accounts for."""
     try:
         files = list_files(folder_path(log_dir, folder))
     except FileNotFoundError:
@@ -89,12 +89,12 @@ def files_in(log_dir: str, folder: str) -> dict[str, FileStat]:
 
 
 def folder_path(log_dir: str, folder: str) -> str:
-    """Return where *folder* is, as commits name it: a partition's, or that of the log dir's own files."""
+    """Return the path of *folder*, as a commit names it: a partition's, or that of the log dir's own files."""
     return log_dir if folder == LOG_DIR_ITSELF else os.path.join(log_dir, folder)
 
 
 def _is_same(then: FileStat | None, now: FileStat | None) -> bool:
-    """Whether a file was not changed: another `undo` may have put it back, by another inode."""
+    """Whether a file is unchanged, whatever its inode: another `undo` may have put it back."""
     if then is None or now is None:
         return then is now
     is_same_time = _ANY_TIME in (then.mtime_ns, now.mtime_ns) or then.mtime_ns == now.mtime_ns

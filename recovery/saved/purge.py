@@ -1,14 +1,14 @@
-"""Removing runs from quarantine: what a manifest names, by name, kind and size, and nothing else.
+"""Removing runs from quarantine: what the manifest names, by name, kind and size, and nothing else.
 
-A run that holds anything more is left whole, and said; a copy that a run did not come to enter in the manifest, since
-it was killed, is such a thing, for nothing tells it from a file of somebody else. So is what came into a folder since
-that was moved here; where the manifest does not list what was in it, the folder is named as a whole. The manifest goes
-last: a purge that was killed is done again. No link is followed below the folder of all runs.
+A run that holds anything more is left whole, and reported. That includes a copy that a killed run did not enter in the
+manifest, since nothing distinguishes it from a foreign file, and what was added to a folder after it was moved here; if
+the manifest does not list the contents of that folder, the folder is reported as a whole. The manifest is removed
+last, so that a purge that was killed can be repeated. No link is followed below the folder of all runs.
 
-A purge does not take `.lock`. Quarantine is nothing to a broker, and the time to purge is when the broker is up again
-and its partitions are in sync. What a purge must not meet is a recovery or an undo; they and it take
-`recovery/logdir/work_lock.py`'s lock. And where one of them was interrupted, quarantine is what the next one goes on
-from.
+A purge does not take `.lock`. A broker does not use quarantine, and the time to purge is when the broker is up again
+and its partitions are in sync. What a purge must not meet is a recovery or an undo: all three take the lock of
+`recovery/logdir/work_lock.py`. If one of those was interrupted, the next one resumes from quarantine, and nothing is
+purged.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class PurgedRun:
     """What became of one run.
 
     Attributes:
-        freed_bytes: on disk; a file that has a name elsewhere, in the log dir for one, frees nothing.
-        problem: why the run is still there; None where it is gone, or would be.
+        freed_bytes: on disk; a file that has another name elsewhere, as in the log dir, frees nothing.
+        problem: why the run is still there; None if it is gone, or would be.
     """
 
     run: QuarantineRun
@@ -60,7 +60,7 @@ class PurgedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirPurge:
-    """What became of the runs that were chosen, the oldest first."""
+    """What became of the chosen runs, the oldest first."""
 
     log_dir: str
     runs: tuple[PurgedRun, ...]
@@ -81,16 +81,16 @@ def unfinished(log_dir: str, quarantine_dir: str | None) -> list[str]:
     """Return the journals of runs on *log_dir* that are at work, or were interrupted.
 
     Raises:
-        JournalError: there is one that cannot be read.
+        JournalError: one of them cannot be read.
     """
-    found = []
+    journals = []
     for root in quarantine_roots(log_dir, quarantine_dir):
         for name in JOURNALS:
             journal = Journal.open(os.path.join(root, name), read_only=True)
             if journal is not None:
-                found.append(journal.path)
+                journals.append(journal.path)
                 journal.close()
-    return found
+    return journals
 
 
 def purge(
@@ -100,11 +100,11 @@ def purge(
     *,
     dry_run: bool = False,
 ) -> tuple[LogDirPurge, ...]:
-    """Remove the runs that *choose* chooses from the quarantine of each log dir.
+    """Remove the runs that *choose* accepts from the quarantine of each log dir.
 
     Args:
         log_dirs: absolute paths; one that is gone may still have its quarantine.
-        dry_run: change nothing, say what would go.
+        dry_run: change nothing, report what would be removed.
 
     Raises:
         LogDirLockedError: a recovery, an undo or another purge is at work; nothing was changed.
@@ -128,14 +128,14 @@ def purge(
 def _purged(
     log_dir: str, runs: Iterable[QuarantineRun], releases: Releases, *, dry_run: bool
 ) -> Iterator[PurgedRun]:
-    """Purge *runs* and yield what becomes of each; one with cuts that nobody has been told of stays."""
+    """Purge *runs* and yield what becomes of each; one with cuts that no report has mentioned stays."""
     entries = CutLedger(log_dir).entries()
     untold = {os.path.basename(entry.quarantine) for entry in entries if entry.cuts and entry.quarantine}
     for run in runs:
         if run.name in untold:
             problem = (
-                "it has what was cut, of which nobody has been told yet. Nothing of this run was removed. Remedy: run "
-                "recover, whose report tells of it, then purge again"
+                "it holds what was cut and has not been reported yet. Nothing of this run was removed. Remedy: run "
+                "recover, whose report mentions it, then purge again"
             )
             yield PurgedRun(run=run, file_count=0, freed_bytes=0, problem=problem)
         else:
@@ -152,21 +152,21 @@ def _refuse_unfinished(log_dir: str, quarantine_dir: str | None) -> None:
     for path in journals:
         word = "recover" if os.path.basename(path) == JOURNAL else "undo"
         raise UnsafeError(
-            f"{path}: {word} was interrupted on {log_dir}, and goes on from what is in quarantine. Nothing was "
+            f"{path}: {word} was interrupted on {log_dir}, and needs what is in quarantine to resume. Nothing was "
             f"purged. Remedy: let {word} finish; or, if a broker was started since, remove that file, which is of no "
             "use then"
         )
 
 
 def foreign_files(run: QuarantineRun) -> list[str]:
-    """Return what is in a run's folder and is not what its manifest names."""
+    """Return what is in a run's folder but not named by its manifest."""
     named = {entry.stored: entry for entry in run.manifest.entries}
     files = [file.path for file in run.files if not _is_ours(file, named)]
     return files + [path for path in run.empty_folders if not _is_our_folder(path, named)]
 
 
 def _is_ours(file: FoundFile, named: Mapping[str, StoredEntry]) -> bool:
-    """Whether *file* is what a line of the manifest says, or the manifest."""
+    """Whether *file* is as a line of the manifest says, or is the manifest."""
     if file.path == MANIFEST:
         return file.is_regular
     entry = named.get(file.path)
@@ -176,7 +176,7 @@ def _is_ours(file: FoundFile, named: Mapping[str, StoredEntry]) -> bool:
 
 
 def _is_moved(path: str, kind: str, size_bytes: int, named: Mapping[str, StoredEntry]) -> bool:
-    """Whether what is at *path* is what was moved here as a whole, or came here in that."""
+    """Whether what is at *path* was moved here as a whole, or as part of a folder that was."""
     parts = path.split("/")
     for count in range(1, len(parts) + 1):
         entry = named.get("/".join(parts[:count]))
@@ -186,7 +186,7 @@ def _is_moved(path: str, kind: str, size_bytes: int, named: Mapping[str, StoredE
 
 
 def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
-    """Whether an empty folder is one that the manifest names something in, or that a run made before it was killed."""
+    """Whether the manifest names something in this empty folder, or a run has made it before it was killed."""
     if path == LOG_DIR_ITSELF or _is_moved(path, FOLDER, 0, named):
         return True
     if any(stored.startswith(f"{path}/") for stored in named):
@@ -200,30 +200,30 @@ def _is_our_folder(path: str, named: Mapping[str, StoredEntry]) -> bool:
 def _purge_run(run: QuarantineRun, releases: Releases, dry_run: bool) -> PurgedRun:
     foreign = foreign_files(run)
     if foreign:
-        more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
+        and_more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
         return PurgedRun(
             run=run,
             file_count=0,
             freed_bytes=0,
-            problem=f"{', '.join(foreign[:3])}{more}: not named by the manifest with this kind and size: somebody "
-            "else's, or a copy of a run that was killed. Nothing of this run was removed. Remedy: move it away, then "
-            "purge again",
+            problem=f"{', '.join(foreign[:3])}{and_more}: not named by the manifest with this kind and size: a foreign "
+            "file, or a copy made by a run that was killed. Nothing of this run was removed. Remedy: move it away, "
+            "then purge again",
         )
-    gone: list[FoundFile] = []
+    removed: list[FoundFile] = []
     problem = None
     if dry_run:
-        gone.extend(run.files)
+        removed.extend(run.files)
     else:
         try:
-            _remove(run, {file.path: file for file in run.files}, gone)
+            _remove(run, {file.path: file for file in run.files}, removed)
         except OSError as error:
             problem = str(error)
-    freed_bytes = sum(releases.release(file) for file in gone)
-    return PurgedRun(run=run, file_count=len(gone), freed_bytes=freed_bytes, problem=problem)
+    freed_bytes = sum(releases.release(file) for file in removed)
+    return PurgedRun(run=run, file_count=len(removed), freed_bytes=freed_bytes, problem=problem)
 
 
 def remove_undone(root: str, name: str) -> None:
-    """Remove what the manifest names of the run *name* in the folder *root*, and the manifest; all else stays.
+    """Remove what the manifest names of the run *name* in the folder *root*, then the manifest; all else stays.
 
     Raises:
         OSError: some of it is still there.
@@ -237,29 +237,29 @@ def remove_undone(root: str, name: str) -> None:
 def _remove(
     run: QuarantineRun,
     listed: Mapping[str, FoundFile],
-    gone: list[FoundFile],
+    removed: list[FoundFile],
     kept: Collection[str] = (),
 ) -> None:
-    """Remove the files *listed* of *run*, and folders that are empty then, but those *kept*; note what is *gone*."""
+    """Remove the *listed* files of *run*, and folders left empty, except for *kept*; append each file to *removed*."""
     with opened_folder(run.root) as root:
         for file, folder in walk_files(root, run.name):
             is_same = file.path in listed and listed[file.path].inode == file.inode
             if is_same and file.path != MANIFEST:
                 os.unlink(os.path.basename(file.path), dir_fd=folder)
-                gone.append(listed[file.path])
+                removed.append(listed[file.path])
         for path, folder, entries in walk_folders(root, run.name):
-            for name, found in entries.items():
+            for name, entry_stat in entries.items():
                 is_kept = os.path.join(path, name).removeprefix(f"{run.name}/") in kept
-                if not stat.S_ISREG(found.st_mode) and not is_kept:
-                    # What has become a link meanwhile is an error.
+                if not stat.S_ISREG(entry_stat.st_mode) and not is_kept:
+                    # A folder that has become a link meanwhile is an error.
                     _remove_empty(name, folder)
-            if path == run.name and not kept and (left := set(os.listdir(folder)) - {MANIFEST}):
+            if path == run.name and not kept and (foreign := set(os.listdir(folder)) - {MANIFEST}):
                 raise OSError(
-                    errno.ENOTEMPTY, "it came while this run was purged, or lies too deep", min(left)
+                    errno.ENOTEMPTY, "it came while this run was purged, or lies too deep", min(foreign)
                 )
             if path == run.name and MANIFEST in listed:
                 os.unlink(MANIFEST, dir_fd=folder)
-                gone.append(listed[MANIFEST])
+                removed.append(listed[MANIFEST])
         _remove_empty(run.name, root)
         with naming(run.root):
             os.fsync(root)
@@ -268,7 +268,7 @@ def _remove(
 
 
 def _remove_empty(name: str, folder: int) -> None:
-    """Remove the folder *name* in *folder*; one that is not empty holds what is not ours."""
+    """Remove the folder *name* in *folder* unless it is not empty, as then it holds foreign files."""
     try:
         os.rmdir(name, dir_fd=folder)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""What `quarantine list` and `quarantine purge` say: values, and the two ways to print them.
+"""What `quarantine list` and `quarantine purge` report: values, and the two ways of printing them.
 
-The JSON form is an interface: `"version": 1`, names in camelCase. Bytes are those of the files, freed bytes those that
-a file system gives back: a file that has a second name in the log dir gives back nothing.
+The JSON form is an interface: `"version": 1`, names in camelCase. Bytes are the sizes of files; freed bytes are those
+that the file system gets back: none for a file that has a second name in the log dir.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_REASONS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedRun:
-    """A run, and what was found wrong with it: None where nothing was checked."""
+    """A run, and what was found wrong with it: None if nothing was checked."""
 
     run: QuarantineRun
     problems: tuple[str, ...] | None = None
@@ -37,9 +37,9 @@ class LogDirListing:
     """The quarantine of a log dir.
 
     Attributes:
-        places: the folders that were looked in.
+        places: the folders that were searched.
         unfinished: journals of interrupted runs.
-        error: why it could not be looked at; nothing is known of it then.
+        error: why it could not be listed; nothing else is known of it then.
     """
 
     log_dir: str
@@ -58,7 +58,7 @@ class QuarantineListing:
 
     @property
     def exit_code(self) -> int:
-        """1 where no log dir could be looked at, 4 where some could not; else 2 where something is damaged, or 0."""
+        """1 if no log dir could be listed, 4 if some could not; else 2 if something is damaged, or 0."""
         errors = [log_dir.error is not None for log_dir in self.log_dirs]
         if any(errors):
             return EXIT_ERROR if all(errors) else EXIT_PARTIAL
@@ -149,7 +149,7 @@ class PurgeReport:
 
     @property
     def exit_code(self) -> int:
-        """4 where a run that was chosen is still there, else 0."""
+        """4 if a chosen run is still there, else 0."""
         is_left = any(purged.problem for log_dir in self.log_dirs for purged in log_dir.runs)
         return EXIT_PARTIAL if is_left else EXIT_DONE
 
@@ -222,13 +222,13 @@ def _offsets(log: StoredLog) -> str:
 
 
 def _reasons(entries: Iterable[StoredEntry]) -> dict[str, int]:
-    """Return how many things there are for each reason, the most frequent first."""
+    """Return how many entries there are for each reason, the most frequent first."""
     counts = Counter(entry.reason for entry in entries)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _other_lines(run: QuarantineRun) -> list[str]:
-    """Return what was saved beside logs, in words."""
+    """Return what was saved besides logs, as text."""
     reasons = list(_reasons(entry for entry in run.saved if not entry.is_log).items())
     others = [f"{count:,} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
     if len(reasons) > _MOST_REASONS:

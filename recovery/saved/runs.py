@@ -1,6 +1,6 @@
 """What lies in quarantine: the runs of a log dir, what each of them saved, and whether it is still there.
 
-Reads only. A run's folder is known by its name, the start of the run in UTC; a manifest says what is in it.
+It only reads. A run's folder is known by its name, the start of the run in UTC; a manifest says what is in it.
 No link is followed below the folder of all runs.
 """
 
@@ -31,7 +31,7 @@ class FoundFile(NamedTuple):
     """A file below a run's folder, as it is on disk."""
 
     path: str
-    """From the run's folder on."""
+    """Relative to the run's folder."""
     is_regular: bool
     size_bytes: int
     disk_bytes: int
@@ -46,10 +46,10 @@ class QuarantineRun:
 
     Attributes:
         root: the folder of all runs.
-        name: of the run's folder.
-        started_ms: ms since 1970, by the name.
-        files: all that is below the folder and no folder itself.
-        empty_folders: what is below it and has nothing in it, by path from it on.
+        name: name of the run's folder.
+        started_ms: ms since 1970, from the name.
+        files: everything below the folder that is not a folder.
+        empty_folders: the empty folders below it, by path relative to it.
     """
 
     root: str
@@ -61,22 +61,22 @@ class QuarantineRun:
 
     @property
     def path(self) -> str:
-        """Where the run is."""
+        """The path of the run's folder."""
         return os.path.join(self.root, self.name)
 
     @property
     def counted(self) -> tuple[StoredEntry, ...]:
-        """The entries whose kind this version knows."""
+        """The entries of a kind that this version knows."""
         return tuple(entry for entry in self.manifest.entries if entry.is_counted)
 
     @property
     def saved(self) -> tuple[StoredEntry, ...]:
-        """Those of them that no log can rebuild."""
+        """Those of them that cannot be rebuilt from the log."""
         return tuple(entry for entry in self.counted if not entry.is_derived)
 
     @property
     def logs(self) -> tuple[StoredLog, ...]:
-        """What left the logs, by partition, the most first."""
+        """What left the logs, by partition, the largest first."""
         found: dict[str, list[StoredEntry]] = {}
         for entry in self.saved:
             if entry.is_log:
@@ -86,30 +86,30 @@ class QuarantineRun:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files, by their sizes."""
+        """The sum of the sizes of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
 class Releases:
-    """Counts the space that is free once files are gone: a file's, when the last of its names goes."""
+    """Counts the space that removing files frees: a file's space is freed with the last of its names."""
 
     def __init__(self) -> None:
         self._gone: Counter[tuple[int, int]] = Counter()
 
     def release(self, file: FoundFile) -> int:
-        """Return the bytes on disk that are freed when *file* goes, too."""
+        """Return the bytes on disk that are freed if *file* is removed, too."""
         self._gone[file.inode] += 1
         return file.disk_bytes if self._gone[file.inode] == file.link_count else 0
 
 
 def exclusive_bytes(run: QuarantineRun) -> int:
-    """Return what purging *run* alone frees."""
+    """Return the bytes on disk that purging *run* alone frees."""
     releases = Releases()
     return sum(releases.release(file) for file in run.files)
 
 
 def list_runs(root: str) -> list[QuarantineRun]:
-    """Return the runs in the folder *root*, the oldest first; none where it is missing.
+    """Return the runs in the folder *root*, the oldest first; none if it is missing.
 
     Raises:
         OSError: it cannot be read.
@@ -137,7 +137,7 @@ def run_names(root: str, *, with_manifest: bool = True) -> list[str]:
 
 
 def check_run(run: QuarantineRun) -> list[str]:
-    """Return what is missing or not what the manifest says, in words; reads every byte of the run.
+    """Return what is missing or not as the manifest says, as text; reads every byte of the run.
 
     Raises:
         OSError: a read failed.
@@ -155,21 +155,21 @@ def check_run(run: QuarantineRun) -> list[str]:
 def unnamed_segments(run: QuarantineRun) -> list[str]:
     """Return the parts of logs in the folder of *run* that no line of its manifest names, by path below it.
 
-    A run was killed before it came to enter them, and then the log dir still has them, or a line was lost. What is in a
-    folder that was moved, and was listed, is not the run's own.
+    Either a run was killed before it entered them, and the log dir still has them, or a line was lost. The contents of
+    a folder that was moved and listed do not count.
     """
     named = {entry.stored for entry in run.manifest.entries}
     listed = tuple(f"{entry.stored}/" for entry in run.manifest.entries if entry.contents is not None)
-    found = (
+    unnamed = (
         file.path
         for file in run.files
         if file.is_regular and file.path not in named and not file.path.startswith(listed)
     )
-    return sorted(path for path in found if is_segment(name_and_position(path.rpartition("/")[2])[0]))
+    return sorted(path for path in unnamed if is_segment(name_and_position(path.rpartition("/")[2])[0]))
 
 
 def name_and_position(stored: str) -> tuple[str, int | None]:
-    """Return the name that the file *stored* had, and where it begins in that one; None for the whole of it."""
+    """Return the name that the file *stored* had, and its first byte's position in that file; None for all of it."""
     match = _STORED_NAME.fullmatch(stored)
     assert match is not None
     return match[1], None if match[2] is None else int(match[2])
@@ -180,19 +180,19 @@ def opened_stored(run: int, stored: str) -> Iterator[int]:
     """Open the regular file at the path *stored* below the folder *run*; no link is followed.
 
     Raises:
-        OSError: it cannot be opened; EINVAL or ELOOP: it is no regular file.
+        OSError: it cannot be opened; EINVAL or ELOOP: it is not a regular file.
     """
     *folders, name = stored.split("/")
     with contextlib.ExitStack() as stack:
-        for one in folders:
-            run = stack.enter_context(opened_folder(one, at=run))
+        for folder in folders:
+            run = stack.enter_context(opened_folder(folder, at=run))
         descriptor = open_file(name, os.O_RDONLY | os.O_NOFOLLOW, at=run)
         stack.callback(os.close, descriptor)
         yield descriptor
 
 
 def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
-    """Yield what is below the folder *name* in the folder *root* and is no folder, each with its folder, open.
+    """Yield everything but folders below the folder *name* in the folder *root*, each with its folder, open.
 
     A folder's own files come after all that is below it. No link is followed.
     """
@@ -202,30 +202,30 @@ def walk_files(root: int, name: str) -> Iterator[tuple[FoundFile, int]]:
 
 
 def _files_of(name: str, path: str, entries: Mapping[str, os.stat_result]) -> Iterator[FoundFile]:
-    """Yield what the folder *path* below the folder *name* has, but for folders."""
-    for one, found in entries.items():
-        if not stat.S_ISDIR(found.st_mode):
-            yield _found_file(os.path.join(path, one).removeprefix(f"{name}/"), found)
+    """Yield everything but folders in the folder *path* below the folder *name*."""
+    for entry, file_stat in entries.items():
+        if not stat.S_ISDIR(file_stat.st_mode):
+            yield _found_file(os.path.join(path, entry).removeprefix(f"{name}/"), file_stat)
 
 
 def walk_folders(
     root: int, name: str, *, depth: int = 0
 ) -> Iterator[tuple[str, int, dict[str, os.stat_result]]]:
-    """Yield the path of each folder below *name* and of *name* itself, last, with it, open, and what is in it.
+    """Yield the path of each folder below *name*, and last that of *name*, with the folder, open, and its entries.
 
-    What lies deeper than `MOST_DEPTH` folders is passed over. `os.fwalk` names a descriptor's number in its errors.
+    What lies deeper than `MOST_DEPTH` folders is skipped. `os.fwalk` would name a descriptor's number in its errors.
     """
     with opened_folder(name, at=root) as folder:
-        entries = {one: os.lstat(one, dir_fd=folder) for one in sorted(os.listdir(folder))}
-        for one, found in entries.items():
-            if stat.S_ISDIR(found.st_mode) and depth < MOST_DEPTH:
-                for path, below, entries_below in walk_folders(folder, one, depth=depth + 1):
+        entries = {entry: os.lstat(entry, dir_fd=folder) for entry in sorted(os.listdir(folder))}
+        for entry, file_stat in entries.items():
+            if stat.S_ISDIR(file_stat.st_mode) and depth < MOST_DEPTH:
+                for path, below, entries_below in walk_folders(folder, entry, depth=depth + 1):
                     yield os.path.join(name, path), below, entries_below
         yield name, folder, entries
 
 
 def read_run(root: str, name: str) -> QuarantineRun | None:
-    """Return the run in the folder *name* of the folder *root*, None where there is none.
+    """Return the run in the folder *name* of the folder *root*, None if there is none.
 
     Raises:
         OSError: it cannot be read.
@@ -255,19 +255,19 @@ def _read_run(root: str, root_descriptor: int, name: str) -> QuarantineRun | Non
     )
 
 
-def _found_file(path: str, found: os.stat_result) -> FoundFile:
+def _found_file(path: str, file_stat: os.stat_result) -> FoundFile:
     return FoundFile(
         path=path,
-        is_regular=stat.S_ISREG(found.st_mode),
-        size_bytes=found.st_size,
-        disk_bytes=found.st_blocks * _BLOCK_BYTES,
-        link_count=found.st_nlink,
-        inode=(found.st_dev, found.st_ino),
+        is_regular=stat.S_ISREG(file_stat.st_mode),
+        size_bytes=file_stat.st_size,
+        disk_bytes=file_stat.st_blocks * _BLOCK_BYTES,
+        link_count=file_stat.st_nlink,
+        inode=(file_stat.st_dev, file_stat.st_ino),
     )
 
 
 def _manifest_of(folder: int) -> Manifest:
-    """Return what the manifest of a run says, one without lines where it is no regular file or there is none."""
+    """Return the manifest of a run, an empty one if it is missing or not a regular file."""
     try:
         descriptor = open_file(MANIFEST, os.O_RDONLY | os.O_NOFOLLOW, at=folder)
     except OSError as error:
@@ -278,16 +278,19 @@ def _manifest_of(folder: int) -> Manifest:
 
 
 def _problems_of(run: QuarantineRun, folder: int, entry: StoredEntry) -> list[str]:
-    """Return what is wrong with what *entry* stands for, and with what was moved in it; the run's *folder* is open."""
+    """Return what is wrong with what *entry* stands for, and with its contents; *folder* is the run's, open."""
     if entry.contents is None:
         problem = _check_entry(folder, entry)
     else:
         try:
-            found = differences(folder, entry.stored, entry.contents)
+            found_differences = differences(folder, entry.stored, entry.contents)
         except (FileNotFoundError, NotADirectoryError):
             problem = "missing"
         else:
-            return [f"{os.path.join(entry.stored, one.path).rstrip('/')}: {one.problem}" for one in found]
+            return [
+                f"{os.path.join(entry.stored, difference.path).rstrip('/')}: {difference.problem}"
+                for difference in found_differences
+            ]
     return [] if problem is None or _is_still_in_place(run, entry) else [f"{entry.stored}: {problem}"]
 
 
@@ -308,9 +311,9 @@ def _check_entry(folder: int, entry: StoredEntry) -> str | None:
 
 
 def _is_still_in_place(run: QuarantineRun, entry: StoredEntry) -> bool:
-    """Whether *entry* was to be moved here and is where it was: the run was killed in between."""
+    """Whether *entry* was to be moved here and is still where it was: the run was killed before the move."""
     log_dir = run.manifest.log_dir
     if entry.kind != "moved" or log_dir is None:
         return False
-    places = (os.path.join(log_dir, entry.partition, entry.file), os.path.join(log_dir, entry.file))
-    return any(is_there(place) for place in places)
+    paths = (os.path.join(log_dir, entry.partition, entry.file), os.path.join(log_dir, entry.file))
+    return any(is_there(path) for path in paths)

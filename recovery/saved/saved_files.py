@@ -1,4 +1,4 @@
-"""What a run has saved, opened for an `undo`: only what the manifest says, whoever else may write there."""
+"""What a run has saved, opened for an `undo`: only as the manifest says, whoever else may write there."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class SavedFiles:
         self._run = run
 
     def path(self, folder: str, stored: str) -> str:
-        """Return where the file *stored* of the partition *folder* is."""
+        """Return the path of the file *stored* of the partition *folder*."""
         return os.path.join(self._root, self._run, folder, stored)
 
     @contextlib.contextmanager
     def opened(self, folder: str, saved: Saved) -> Iterator[int]:
-        """Open what is saved, once it is seen to be what the manifest says.
+        """Open a saved file after checking that it is as the manifest says.
 
-        No link is followed, and what the broker's user may not read is not read for him.
+        No link is followed, and what the broker's user may not read is not read on that user's behalf.
 
         Raises:
-            OSError: it cannot be opened, or is something else.
+            OSError: it cannot be opened, or is not as the manifest says.
         """
         path = self.path(folder, saved.stored)
         with (
@@ -52,13 +52,13 @@ class SavedFiles:
         ):
             problem = content_problem(descriptor, saved.size_bytes, saved.digest)
             if problem is None and self._user.lacks(os.fstat(descriptor), "r"):
-                problem = f"not to be read by {self._user.name}, the broker's user"
+                problem = f"not readable by {self._user.name}, the broker's user"
             if problem is not None:
                 raise OSError(errno.EIO, problem, path)
             yield descriptor
 
     def check(self, folder: str, saved: Saved) -> None:
-        """Refuse what is not what the manifest says, or of which it does not say enough.
+        """Refuse a file that is not as the manifest says, or of which it does not say enough.
 
         Raises:
             UnsafeError: nothing was changed.
@@ -66,8 +66,8 @@ class SavedFiles:
         path = self.path(folder, saved.stored)
         if saved.digest is None:
             raise UnsafeError(
-                f"{path}: the manifest has no SHA-256 of it, as those of earlier versions have none of indexes. "
-                "Nothing was changed. Remedy: undo with the version that has recovered"
+                f"{path}: the manifest has no SHA-256 of it, as an earlier version wrote none for indexes. "
+                "Nothing was changed. Remedy: undo with the version that made the recovery"
             )
         try:
             with self.opened(folder, saved):
@@ -78,11 +78,11 @@ class SavedFiles:
             ) from error
 
     def check_moved(self, move: Moved, place: str, *, may_be_gone: bool) -> None:
-        """Refuse what a repair has moved away where a file of it is missing or another; what is new in it comes, too.
+        """Refuse what a repair has moved away if a file of it is missing or changed; files added to it move as well.
 
         Args:
-            place: where it is to be moved.
-            may_be_gone: whether it need not be here: it was not moved, or somebody else has put it back.
+            place: the path that it is moved back to.
+            may_be_gone: whether it need not be here: it was not moved, or has been put back already.
 
         Raises:
             UnsafeError: nothing was changed.
@@ -90,7 +90,7 @@ class SavedFiles:
         path, saved = self.path(move.folder, move.saved.stored), move.saved
         if may_be_gone and not is_there(path):
             return
-        if saved.contents is None:  # a file of its own, or as earlier versions left it
+        if saved.contents is None:  # a single file, or a folder moved by an earlier version
             if saved.digest is not None and is_there(path):
                 self.check(move.folder, saved)
             return
@@ -99,26 +99,31 @@ class SavedFiles:
         except OSError as error:
             problems = [f"{error.filename or path}: {error.strerror}"]
         if problems:
-            more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+            and_more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
             raise UnsafeError(
-                f"{'; '.join(problems[:3])}{more}. Nothing was changed. Remedy: see quarantine list --verify; put back "
-                f"what was there, or move {path} by hand to {place}, if it is to be there as it is, then undo again"
+                f"{'; '.join(problems[:3])}{and_more}. Nothing was changed. Remedy: see quarantine list --verify; "
+                f"put back what was there, or move {path} by hand to {place} if it is to be there as it is, "
+                "then undo again"
             )
 
     def _problems(self, folder: str, stored: str, contents: Contents) -> list[str]:
-        """Return what is wrong with the files of what was moved as a whole."""
+        """Return what is wrong with the files of a folder that was moved as a whole."""
         path = self.path(folder, stored)
         with opened_folder(self._root) as root, opened_folder(self._run, at=root) as run:
             try:
-                found = differences(run, f"{folder}/{stored}", contents)
+                found_differences = differences(run, f"{folder}/{stored}", contents)
             except (FileNotFoundError, NotADirectoryError):
-                has_files = any(thing.kind == FILE for thing in contents.values())
+                has_files = any(content.kind == FILE for content in contents.values())
                 return [f"{path}: missing"] if has_files else []
-        return [f"{os.path.join(path, one.path)}: {one.problem}" for one in found if one.is_loss]
+        return [
+            f"{os.path.join(path, difference.path)}: {difference.problem}"
+            for difference in found_differences
+            if difference.is_loss
+        ]
 
 
 def is_same_file(saved: Saved, path: str) -> bool:
-    """Return whether the file *path*, of the same size, has the bytes that are saved, as far as they have a digest.
+    """Return whether the file *path*, of the same size, has the saved bytes; True if these have no digest.
 
     Raises:
         OSError: the file cannot be read.

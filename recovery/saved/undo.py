@@ -1,7 +1,7 @@
-"""Taking a recovery back: every log, epoch file, checkpoint and name as it was, out of quarantine.
+"""Taking a recovery back: every log, epoch file, checkpoint and name is restored from quarantine.
 
-Nothing is touched unless the log dir is just as the recovery has left it: a broker that was started since, or a batch
-appended, cannot be taken back. Killed at any point, the next `undo` goes on. What is put back leaves quarantine.
+Nothing is touched unless the log dir is just as the recovery has left it: the start of a broker, or a batch appended
+since, cannot be taken back. After a kill at any point the next `undo` resumes. What is put back leaves quarantine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from segfmt.filenames import CLEAN_SHUTDOWN_FILE
 
 _TAKEN_BACK_NOTE, _RESTORED_NOTE = "taken back", "restored"
 _LAST_RUN = "last run"
-"""In the journal of an `undo`: the last run that it takes back, which the next one needs to know to go on."""
+"""In the journal of an `undo`: the last run that it takes back, which the next one must know to resume."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,11 @@ class LogDirUndo:
     """What was, or would be, taken back in one log dir.
 
     Attributes:
-        run: name of the quarantined run; None where there is nothing to take back.
-        partitions: folders that are as they were.
-        restored_bytes: of files and tails that came back out of quarantine.
-        actions: in words, by folder.
-        is_left: whether it was not looked at: an `undo` that was interrupted is finished first, and is done with it.
+        run: name of the quarantined run; None if there is nothing to take back.
+        partitions: folders that are as they were before.
+        restored_bytes: bytes of files and tails that were restored from quarantine.
+        actions: what was done, by folder.
+        is_left: whether it was left as it is: an interrupted `undo` is finished first, and did not concern it.
     """
 
     log_dir: str
@@ -96,25 +96,25 @@ def undo(
     dry_run: bool = False,
     check_stop: Callable[[], None] = lambda: None,
 ) -> tuple[LogDirUndo, ...]:
-    """Take recoveries of each log dir back, run by run from the newest on.
+    """Take recoveries of each log dir back, run by run, the newest first.
 
     Args:
         log_dirs: absolute paths.
-        locked_dirs: further dirs to lock, a separate metadata.log.dir.
+        locked_dirs: further dirs to lock, such as a separate metadata.log.dir.
         quarantine_dir: as it was given to the recovery.
-        run: name of the last run to take back; None for the newest that changed a partition. What came after it, a
-            hand-off or pending deletions that went, is taken back before.
-        dry_run: change nothing, say what would be done.
-        check_stop: raises where the run is to end; the next `undo` goes on.
+        run: name of the last run to take back; None for the newest that changed a partition. What came after it, such
+            as a hand-off or the removal of pending deletions, is taken back first.
+        dry_run: change nothing, report what would be done.
+        check_stop: raises if the run is to end; the next `undo` resumes.
 
     Returns:
-        One for each run, in the order in which they are taken back; one without a run where there is none, or where
-        the log dir is left.
+        One for each run, in the order in which they are taken back; one without a run for a log dir that has none, or
+        that is left as it is.
 
     Raises:
-        LogDirLockedError: a broker runs, or a recovery; nothing was changed.
+        LogDirLockedError: a broker or a recovery is running; nothing was changed.
         UnsafeError: a log dir has changed since, or its recovery is not finished; nothing was changed.
-        OSError: an I/O error; the next `undo` goes on.
+        OSError: an I/O error; the next `undo` resumes.
     """
     log_dirs = tuple(log_dirs)
     with (
@@ -126,8 +126,8 @@ def undo(
         undone = _chosen_in(log_dirs, quarantine_dir, run)
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
-            for one in runs:
-                one.check(state)
+            for undoing in runs:
+                undoing.check(state)
             for root in quarantine_roots(log_dir, quarantine_dir):
                 for name in run_names(root, with_manifest=False):
                     refuse_unnamed(log_dir, os.path.join(root, name), state)
@@ -136,30 +136,41 @@ def undo(
         results: list[LogDirUndo] = []
         for log_dir, runs in undone.items():
             state = LogDirState(log_dir)
-            results += [one.report(state) if dry_run else one.do(check_stop, runs[-1].run) for one in runs]
+            results += [
+                undoing.report(state) if dry_run else undoing.do(check_stop, runs[-1].run) for undoing in runs
+            ]
             results += [] if runs else [LogDirUndo(log_dir=log_dir)]
             for root in () if dry_run else quarantine_roots(log_dir, quarantine_dir):
                 remove_empty_folder(root)  # a kill may have left it
-        return (*results, *(LogDirUndo(log_dir=one, is_left=True) for one in log_dirs if one not in undone))
+        return (
+            *results,
+            *(LogDirUndo(log_dir=log_dir, is_left=True) for log_dir in log_dirs if log_dir not in undone),
+        )
 
 
 def _chosen_in(
     log_dirs: Collection[str], quarantine_dir: str | None, run: str | None
 ) -> dict[str, list[_RunUndoing]]:
-    """Return the runs to take back, by log dir; where an `undo` was interrupted, those which that one has left."""
-    entered = {one: found for one in log_dirs if (found := entered_undo(one)) is not None}
-    roots = {one: quarantine_roots(one, quarantine_dir) for one in log_dirs}
-    begun = [
-        one for one in log_dirs if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in roots[one])
+    """Return the runs to take back, by log dir; after an interrupted `undo`, those that it has left."""
+    entered = {log_dir: entry for log_dir in log_dirs if (entry := entered_undo(log_dir)) is not None}
+    roots = {log_dir: quarantine_roots(log_dir, quarantine_dir) for log_dir in log_dirs}
+    resumed_dirs = [
+        log_dir
+        for log_dir in log_dirs
+        if any(is_there(os.path.join(root, UNDO_JOURNAL)) for root in roots[log_dir])
     ]
-    if not (entered or begun):
-        return {one: _chosen(one, roots[one], run, None) for one in log_dirs}
-    wanted = {one: last for found in entered.values() for one, last in found.log_dirs.items()}
-    wanted = {one: last for one, last in wanted.items() if one in roots and _has_run(roots[one], last)}
+    if not (entered or resumed_dirs):
+        return {log_dir: _chosen(log_dir, roots[log_dir], run, None) for log_dir in log_dirs}
+    last_runs = {log_dir: last for entry in entered.values() for log_dir, last in entry.log_dirs.items()}
+    last_runs = {
+        log_dir: last
+        for log_dir, last in last_runs.items()
+        if log_dir in roots and _has_run(roots[log_dir], last)
+    }
     return {
-        one: _chosen(one, roots[one], wanted.get(one), entered.get(one))
-        for one in log_dirs
-        if one in wanted or one in entered or one in begun
+        log_dir: _chosen(log_dir, roots[log_dir], last_runs.get(log_dir), entered.get(log_dir))
+        for log_dir in log_dirs
+        if log_dir in last_runs or log_dir in entered or log_dir in resumed_dirs
     }
 
 
@@ -168,19 +179,19 @@ def _has_run(roots: Iterable[str], run: str) -> bool:
 
 
 def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
-    """Enter in each log dir, before the first is touched, what is to be taken back in all.
+    """Enter in each log dir, before the first is touched, what is to be taken back in all of them.
 
     Raises:
-        OSError: one of them cannot be written; nothing was taken back, and those before it say nothing new.
+        OSError: one of them cannot be written; nothing was taken back, and the entries made before it are removed.
     """
     last = {log_dir: runs[-1] for log_dir, runs in undone.items() if runs}
-    log_dirs = {log_dir: one.run for log_dir, one in last.items()}
-    known = {log_dir for log_dir in last if entered_undo(log_dir) is not None}
+    log_dirs = {log_dir: undoing.run for log_dir, undoing in last.items()}
+    entered_dirs = {log_dir for log_dir in last if entered_undo(log_dir) is not None}
     try:
-        for log_dir, one in last.items():
-            enter_undo(log_dir, EnteredUndo(root=one.root, last_run=one.run, log_dirs=log_dirs))
+        for log_dir, undoing in last.items():
+            enter_undo(log_dir, EnteredUndo(root=undoing.root, last_run=undoing.run, log_dirs=log_dirs))
     except OSError:
-        for log_dir in last.keys() - known:
+        for log_dir in last.keys() - entered_dirs:
             with contextlib.suppress(OSError):
                 remove_undo(log_dir)
         raise
@@ -189,29 +200,31 @@ def _enter(undone: Mapping[str, Sequence[_RunUndoing]]) -> None:
 def _chosen(
     log_dir: str, roots: Sequence[str], run: str | None, entered: EnteredUndo | None
 ) -> list[_RunUndoing]:
-    """Return the runs to take back, the newest first; an `undo` that was interrupted is finished as it was begun."""
+    """Return the runs to take back, the newest first; an interrupted `undo` is finished as it was begun."""
     for root in roots:
         refuse_interrupted_recovery(log_dir, root)
-    found = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
-    found.sort(key=lambda one: run_order(one.run), reverse=True)
-    if (begun := _interrupted(log_dir, roots)) is not None:
-        found = [begun, *(one for one in found if one.run != begun.run)]
-        run = begun.last_run
+    undoings = [_RunUndoing(log_dir, root, name) for root in roots for name in run_names(root)]
+    undoings.sort(key=lambda undoing: run_order(undoing.run), reverse=True)
+    if (interrupted := _interrupted(log_dir, roots)) is not None:
+        undoings = [interrupted, *(undoing for undoing in undoings if undoing.run != interrupted.run)]
+        run = interrupted.last_run
     elif entered is not None:
-        if not any((one.root, one.run) == (entered.root, entered.last_run) for one in found):
+        if not any((undoing.root, undoing.run) == (entered.root, entered.last_run) for undoing in undoings):
             refuse_entered_undo(log_dir)
         run = entered.last_run
     if run is None:
-        last = next((one for one in found if one.changes_partitions), found[0] if found else None)
+        last = next(
+            (undoing for undoing in undoings if undoing.changes_partitions), undoings[0] if undoings else None
+        )
     else:
-        last = next((one for one in found if one.run == run), begun)
+        last = next((undoing for undoing in undoings if undoing.run == run), interrupted)
         if last is None:
             raise UnsafeError(f"{log_dir}: no run {run} in {' or '.join(roots)}. Remedy: see quarantine list")
-    return [] if last is None else found[: found.index(last) + 1]
+    return [] if last is None else undoings[: undoings.index(last) + 1]
 
 
 def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
-    """Return the run that an `undo` was taking back when it was interrupted, None where there is none."""
+    """Return the run that an interrupted `undo` was taking back, None if there is none."""
     for root in roots:
         journal = Journal.open(os.path.join(root, UNDO_JOURNAL))
         if journal is not None:
@@ -220,7 +233,7 @@ def _interrupted(log_dir: str, roots: Iterable[str]) -> _RunUndoing | None:
 
 
 def _begun_run(journal: Journal) -> str:
-    """Return the name of the run that an `undo` which was interrupted is taking back."""
+    """Return the name of the run that an interrupted `undo` was taking back."""
     header = journal.header
     if header.tool_version != VERSION:
         raise JournalError(
@@ -229,18 +242,19 @@ def _begun_run(journal: Journal) -> str:
         )
     if header.run_folder is None or started_ms_of(header.run_folder) is None:
         raise JournalError(
-            f"{journal.path}: {header.run_folder!r} is not the name of a run. Nothing was changed. Remedy: remove that file"
+            f"{journal.path}: {header.run_folder!r} is not the name of a run. Nothing was changed. "
+            "Remedy: remove that file"
         )
     return header.run_folder
 
 
 class _RunUndoing:
-    """The undoing of one run on one log dir.
+    """Undoes one run on one log dir.
 
     Args:
         root: the folder of all runs.
-        run: name of its folder.
-        journal: of an `undo` that was interrupted.
+        run: name of the run's folder.
+        journal: that of an interrupted `undo`, if any.
     """
 
     def __init__(self, log_dir: str, root: str, run: str, journal: Journal | None = None) -> None:
@@ -265,7 +279,7 @@ class _RunUndoing:
 
     @property
     def changes_partitions(self) -> bool:
-        """Whether it did more than hand a log dir over and drop pending deletions."""
+        """Whether the run did more than hand a log dir over and remove pending deletions."""
         return bool(self._moves) or any(
             change.commit.actions and change.commit.folder != LOG_DIR_ITSELF for change in self._changes
         )
@@ -273,7 +287,7 @@ class _RunUndoing:
     # -- before anything is touched -------------------------------------------------------------------------
 
     def check(self, state: LogDirState) -> None:
-        """Refuse where the log dir is not as the recovery has left it; let *state* be that before it.
+        """Refuse if the log dir is not as the recovery has left it; turn *state* into that before the recovery.
 
         Raises:
             UnsafeError: nothing was changed.
@@ -285,16 +299,16 @@ class _RunUndoing:
             if self._journal is None:
                 for saved in change.saved.values():
                     self._saved.check(change.commit.folder, saved)
-                self._plan(change, state)  # which refuses what cannot be taken back
+                self._plan(change, state)  # it refuses what cannot be taken back
             state.take_back(change)
         if self._journal is None:
             self._refuse_unaccounted(state)
         made = {(change.commit.folder, name) for change in self._changes for name in change.commit.made}
-        for move in {self._stored(one): one for one in self._moves}.values():  # a later line counts
-            at, place = (move.folder, move.name), self._place(move)
-            is_in_place = at in state.moved_back or (at not in made and is_there(place))
+        for move in {self._stored(moved): moved for moved in self._moves}.values():  # a later line counts
+            key, place = (move.folder, move.name), self._place(move)
+            is_in_place = key in state.moved_back or (key not in made and is_there(place))
             self._saved.check_moved(move, place, may_be_gone=is_in_place or self._journal is not None)
-            state.moved_back.add(at)
+            state.moved_back.add(key)
 
     def _refuse_changed(self, state: LogDirState) -> None:
         last = {change.commit.folder: change for change in self._changes}
@@ -304,45 +318,45 @@ class _RunUndoing:
             for name in state.differences(folder, change)
         ]
         if last and LOG_DIR_ITSELF not in last and CLEAN_SHUTDOWN_FILE in state.files(LOG_DIR_ITSELF):
-            changed.append(f"{LOG_DIR_ITSELF}/{CLEAN_SHUTDOWN_FILE}")  # this run has left none
+            changed.append(f"{LOG_DIR_ITSELF}/{CLEAN_SHUTDOWN_FILE}")  # this run has left no marker
         changed += [
             f"{move.folder}/{move.name} (in the way)"
             for move in self._moves
             if self._is_in_the_way(move, last.get(move.folder))
         ]
         if changed:
-            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            and_more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise UnsafeError(
-                f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{more}. "
+                f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{and_more}. "
                 "Nothing was changed. Remedy: none here: a broker was at work, or a run that was purged, has another "
                 "quarantine (--quarantine-dir; take that back first) or, the clock having been set back, an earlier "
                 "name; the bytes stay in this one"
             )
 
     def _refuse_unaccounted(self, state: LogDirState) -> None:
-        """Refuse where quarantine alone has what a run has cut that was killed, and that nobody went on with.
+        """Refuse if only quarantine has what was cut by a run that was killed and never resumed.
 
         Args:
-            state: as it will be once what the account tells of is taken back.
+            state: as it will be once the changes in the manifest are taken back.
         """
-        for folder, name, one in self._unused:
-            if not is_derived(name) and not state.holds(folder, name, one):
+        for folder, name, saved in self._unused:
+            if not is_derived(name) and not state.holds(folder, name, saved):
                 path = os.path.join(folder_path(self._log_dir, folder), name)
                 raise UnsafeError(
-                    f"{self._saved.path(folder, one.stored)}: run {self.run} was killed while it changed {folder}, "
-                    "nobody went on with it, and its account does not say what it did. Nothing was changed. "
-                    f"{remedy_by_hand(path, one.position)}"
+                    f"{self._saved.path(folder, saved.stored)}: run {self.run} was killed while it changed {folder}, "
+                    "it was never resumed, and its manifest does not say what it did. Nothing was changed. "
+                    f"{remedy_by_hand(path, saved.position)}"
                 )
 
     def _is_in_the_way(self, move: Moved, last: Change | None) -> bool:
-        """Whether the place of *move* is taken, and not by what the recovery has made there: that goes first."""
+        """Whether the place of *move* is taken, except by what the recovery has made there, which is removed first."""
         is_made = last is not None and move.name in last.commit.made
         return is_there(self._stored(move)) and is_there(self._place(move)) and not is_made
 
     # -- at work --------------------------------------------------------------------------------------------
 
     def report(self, state: LogDirState) -> LogDirUndo:
-        """Return what would be done to *state*, which is then as it would be left."""
+        """Return what would be done, and change *state* accordingly."""
         self._note(LOG_DIR_ITSELF, self._marker.actions)
         for change in reversed(self._changes):
             self._note(change.commit.folder, self._plan(change, state))
@@ -351,9 +365,9 @@ class _RunUndoing:
 
     @staticmethod
     def _plan(change: Change, state: LogDirState) -> tuple[Action, ...]:
-        found = state.files(change.commit.folder)
-        found.pop(CLEAN_SHUTDOWN_FILE, None)
-        return plan_undo(without_marker(change), found)
+        files = state.files(change.commit.folder)
+        files.pop(CLEAN_SHUTDOWN_FILE, None)
+        return plan_undo(without_marker(change), files)
 
     def do(self, check_stop: Callable[[], None], last_run: str) -> LogDirUndo:
         """Take the run back.
@@ -362,7 +376,7 @@ class _RunUndoing:
             last_run: name of the last one that is taken back.
 
         Raises:
-            OSError: the next `undo` goes on.
+            OSError: the next `undo` resumes.
         """
         self._note(LOG_DIR_ITSELF, self._marker.actions)
         if self._journal is None:
@@ -377,9 +391,9 @@ class _RunUndoing:
             remove_undone(self.root, self.run)
             forget_run(self._log_dir, self.root, self.run)
             CutLedger(self._log_dir).forget_moves(
-                [os.path.relpath(self._place(one), self._log_dir) for one in self._moves]
+                [os.path.relpath(self._place(move), self._log_dir) for move in self._moves]
             )
-            sync(self.root)  # without its journal a run that came back would be taken for one to undo
+            sync(self.root)  # without its journal, a run that reappeared would be taken for one to undo
             self._journal.remove()
         finally:
             self._journal.close()
@@ -387,12 +401,12 @@ class _RunUndoing:
         return self._result()
 
     def _restore(self, journal: Journal, check_stop: Callable[[], None]) -> None:
-        """Put everything back but the marker, durably, and note it: quarantine is not asked again."""
+        """Put everything back but the marker, durably, and note it: quarantine is not needed again."""
         self._marker.set_aside()
         for number, change in reversed(list(enumerate(self._changes))):
             check_stop()
             self._take_back(journal, f"{number}", change)
-        # What is moved back may have a name that the recovery had made: killed behind that, nothing goes once more.
+        # What is moved back may have the name of a file that the recovery had made: from here on, none is removed.
         if self._moves and _TAKEN_BACK_NOTE not in journal.notes:
             sync_below(self._log_dir)
             journal.note(_TAKEN_BACK_NOTE, {})
@@ -414,21 +428,21 @@ class _RunUndoing:
     def _take_back(self, journal: Journal, key: str, change: Change) -> None:
         folder = change.commit.folder
         path = folder_path(self._log_dir, folder)
-        saved = {one.stored: one for one in change.saved.values()}
+        saved_files = {saved.stored: saved for saved in change.saved.values()}
 
         def open_saved(name: str) -> AbstractContextManager[int]:
-            if name not in saved:
+            if name not in saved_files:
                 raise OSError(errno.ENOENT, "not in the manifest", name)
-            return self._saved.opened(folder, saved[name])
+            return self._saved.opened(folder, saved_files[name])
 
         if key in journal.commits:
             commit = Commit.from_json(journal.commits[key])
             if commit.folder != folder:
-                raise JournalError(f"{journal.path}: what is done to {folder} is of {commit.folder}")
+                raise JournalError(f"{journal.path}: the commit of {folder} is one of {commit.folder}")
         else:
-            found = files_in(self._log_dir, folder)
-            actions = plan_undo(without_marker(change), found)
-            commit = stage(path, folder, found, actions, open_saved=open_saved)
+            files = files_in(self._log_dir, folder)
+            actions = plan_undo(without_marker(change), files)
+            commit = stage(path, folder, files, actions, open_saved=open_saved)
             journal.commit(key, commit.to_json())
         self._note(folder, commit.actions)
         if _TAKEN_BACK_NOTE not in journal.notes:

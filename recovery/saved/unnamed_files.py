@@ -1,7 +1,7 @@
-"""Parts of logs in quarantine that no manifest names: an `undo` that passed over them would leave a cut, or lose them.
+"""Parts of logs in quarantine that no manifest names: an `undo` that ignored them would leave a cut, or lose them.
 
-A run that was killed before it came to enter them has cut nothing: the log dir has the same bytes. Otherwise a line of
-the manifest, or all of it, was lost.
+A run that was killed before it entered them has cut nothing: the log dir has the same bytes. Otherwise a line of the
+manifest, or all of it, was lost.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from segfmt.filenames import DELETED_SUFFIX
 
 
 def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
-    """Refuse where the run in the folder *path* has a part of a log that nobody else has, and no line about it.
+    """Refuse if the run in the folder *path* has a part of a log that exists nowhere else, and no line about it.
 
     Args:
-        state: of the log dir, as that run has left it.
+        state: the state in which that run has left the log dir.
 
     Raises:
         UnsafeError: nothing was changed.
@@ -31,7 +31,7 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
         return
     named = {_origin_of(entry.stored) for entry in run.manifest.entries}
     for stored in unnamed_segments(run):
-        if (origin := _origin_of(stored)) in named:  # begun by a killed run, and done again
+        if (origin := _origin_of(stored)) in named:  # begun by a run that was killed, and done again later
             continue
         folder, name, position = origin
         file = stored.rpartition("/")[2]
@@ -52,7 +52,7 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
 
 
 def remedy_by_hand(path: str, position: int) -> str:
-    """Return what is to be done with bytes of the log *path* that quarantine alone has, and no account tells of."""
+    """Return the remedy for bytes of the log *path* that only quarantine has, and no manifest accounts for."""
     return (
         "Remedy: if another recovery was here since, with another --quarantine-dir, take that back first; else put the "
         f"bytes back by hand, into {path} at byte {position}, then purge that run"
@@ -60,6 +60,6 @@ def remedy_by_hand(path: str, position: int) -> str:
 
 
 def _origin_of(stored: str) -> tuple[str, str, int | None]:
-    """Return the partition, the file, and the position in it, from which the file *stored* of a run is."""
+    """Return the partition, the file, and the position in it from which the file *stored* of a run comes."""
     folder, _, file = stored.rpartition("/")
     return folder, *name_and_position(file)

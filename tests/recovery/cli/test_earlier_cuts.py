@@ -242,7 +242,7 @@ def test_what_was_not_told_is_not_purged(sample: Sample, expected: dict[str, Cut
     run_unheard(*arguments_of(sample))
     purged = run("quarantine", "purge", "-c", sample.config, "--all")
     assert purged.exit_code == 4
-    assert "of which nobody has been told yet" in purged.stdout
+    assert "has not been reported yet" in purged.stdout
     assert_told_once(sample, expected)
     assert run("quarantine", "purge", "-c", sample.config, "--all").exit_code == 0
 

@@ -222,7 +222,7 @@ class TestForeign:
             manifest.write('{"torn')
         problem = purged(log_dir).runs[0].problem
         assert problem is not None
-        assert "a copy of a run that was killed" in problem
+        assert "a copy made by a run that was killed" in problem
         assert copy.read_bytes() == b"x"
 
     def test_a_file_of_another_size_than_the_manifest_says_is_kept(

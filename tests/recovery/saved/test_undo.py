@@ -374,7 +374,7 @@ class TestARunThatNobodyWentOnWith:
         )
         found = tree_of(victim.log_dir.parent)
         with pytest.raises(
-            UnsafeError, match=r"nobody went on with it.*Nothing was changed\. Remedy: .* put the bytes"
+            UnsafeError, match=r"it was never resumed.*Nothing was changed\. Remedy: .* put the bytes"
         ):
             undo([str(victim.log_dir)])
         assert differences(found, tree_of(victim.log_dir.parent)) == []
