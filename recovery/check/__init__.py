@@ -1,4 +1,4 @@
-"""What `verify` does: every segment of log dirs checked, flushed ones too, and nothing changed.
+"""What `verify` does: check every segment of log dirs, flushed ones too, and change nothing.
 
 Begin with `api`, the library call; then `run`, `partition` and `segment`. What is wrong is a `finding`.
 """

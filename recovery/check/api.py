@@ -1,4 +1,4 @@
-"""`recovery.verify`: as a library call. It reads, and writes nothing, not even a lock file."""
+"""`recovery.verify`: the library call. It only reads, and writes nothing, not even a lock file."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def verify(
     Args:
         log_dirs: paths; None for those in the options' `config`.
         options: None for the defaults.
-        observers: told of all progress.
-        stop: lets somebody else end the run.
+        observers: notified of all progress.
+        stop: lets another thread end the run.
         changes: fields of `VerifyOptions` that differ from *options*: `verify(dirs, deep=True)`.
 
     Returns:
-        One verdict a file; `exit_code` says it in a number.
+        One verdict per file; `exit_code` sums them up as a number.
 
     Raises:
         UsageError: settings that Kafka does not accept; a log dir that is missing, relative, or named twice; a topic
@@ -56,7 +56,7 @@ def verify(
 
 
 def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
-    """Return what is known of the broker, by its properties and its metadata log."""
+    """Return what is known of the broker from its properties and its metadata log."""
     broker = dirs.broker
     overrides, topics_here = options.topic_configs or {}, topics_in(dirs.log_dirs)
     texts = (*options.config_notes, *dirs.notes, *without_effect(overrides, topics_here))
@@ -78,7 +78,7 @@ def _broker_facts(dirs: BrokerDirs, options: VerifyOptions) -> BrokerFacts:
 
 
 def _wrong_settings(configs: TopicConfigs, topics: Iterable[str]) -> Iterator[Remark]:
-    """Yield what is to be said of topics whose settings in the metadata log are no settings.
+    """Yield remarks on topics whose settings in the metadata log are invalid.
 
     Raises:
         UsageError: such settings are given for this run.
@@ -93,7 +93,7 @@ def _wrong_settings(configs: TopicConfigs, topics: Iterable[str]) -> Iterator[Re
 
 
 def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | None) -> TopicFacts:
-    """Return what is known of a topic; what a wrong setting would say is not known."""
+    """Return what is known of a topic; what an invalid setting would decide is unknown."""
     try:
         config = configs.config_of(topic)
     except UsageError:
@@ -109,7 +109,7 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
 
 
 def _metadata(dirs: Sequence[str], remarks: list[Remark]) -> ClusterMetadata | None:
-    """Return what the metadata log says of topics, None where there is none or it cannot be read."""
+    """Return what the metadata log says of topics, None if there is none or it cannot be read."""
     words = "no __cluster_metadata-0 in the log dirs"
     try:
         folder = find_metadata_folder(dirs)

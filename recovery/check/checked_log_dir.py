@@ -1,4 +1,4 @@
-"""One log dir under a verify: what was found so far, and its part of the report."""
+"""One log dir during a verify: what was found so far, and its part of the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from segfmt.filenames import SNAPSHOT_SUFFIX, FileKind, PartitionFolder, file_ki
 
 @dataclass(slots=True, kw_only=True)
 class CheckedLogDir:
-    """A log dir in hand."""
+    """A log dir being checked."""
 
     log_dir: str
     is_live: bool
@@ -31,7 +31,7 @@ class CheckedLogDir:
     def report(self) -> LogDirVerdicts:
         """Return what was found in the dir."""
         by_file = findings_by_file(self.log_dir_findings)
-        own = [
+        own_verdicts = [
             FileVerdict(
                 path=os.path.join(self.log_dir, name),
                 kind=name if name in self.files.sizes else "folder",
@@ -49,41 +49,45 @@ class CheckedLogDir:
             partition_count=self.finished_count,
             segment_count=self.segment_count,
             batch_count=self.batch_count,
-            files=tuple(sorted([*own, *self.verdicts], key=lambda verdict: verdict.path)),
+            files=tuple(sorted([*own_verdicts, *self.verdicts], key=lambda verdict: verdict.path)),
         )
 
 
 def find_contradictions(dirs: Sequence[CheckedLogDir], *, node_id: int | None) -> None:
-    """Find what log dirs contradict each other in: the cluster, the node, their ids, a partition in two places.
+    """Find contradictions between log dirs: of the cluster, the node, their ids, a partition in two places.
 
     Args:
-        node_id: of the configuration; None where it has none.
+        node_id: that of the configuration, None if it has none.
     """
-    metas = {one.log_dir: one.files.meta for one in dirs if one.files.meta is not None}
-    findings = {one.log_dir: one.log_dir_findings for one in dirs}
+    metas = {
+        checked_dir.log_dir: checked_dir.files.meta
+        for checked_dir in dirs
+        if checked_dir.files.meta is not None
+    }
+    findings = {checked_dir.log_dir: checked_dir.log_dir_findings for checked_dir in dirs}
     for log_dir, problem in contradictions(metas, node_id=node_id):
         findings[log_dir].append(
             Finding(file=problem.file, position=None, rule="another-node", detail=problem.rule)
         )
-    places: dict[tuple[str, int, str], str] = {}
-    for one in dirs:
-        for folder in one.files.folders:
-            path = os.path.join(one.log_dir, folder.name)
+    first_paths: dict[tuple[str, int, str], str] = {}
+    for checked_dir in dirs:
+        for folder in checked_dir.files.folders:
+            path = os.path.join(checked_dir.log_dir, folder.name)
             key = folder.topic, folder.partition, folder.state.value
-            other = places.setdefault(key, path)
-            if other != path and not one.is_live:
-                one.log_dir_findings.append(
+            first_path = first_paths.setdefault(key, path)
+            if first_path != path and not checked_dir.is_live:
+                checked_dir.log_dir_findings.append(
                     Finding(
                         file=folder.name,
                         position=None,
                         rule="duplicate-partition",
-                        detail=f"the same partition lies in {other}",
+                        detail=f"the same partition lies in {first_path}",
                     )
                 )
 
 
 def log_sizes(log_dir: str, folder: str) -> list[int]:
-    """Return the sizes of the segments in a folder, none where it cannot be listed."""
+    """Return the sizes of the segments in a folder, in bytes; none if it cannot be listed."""
     try:
         with os.scandir(os.path.join(log_dir, folder)) as entries:
             return [
@@ -92,11 +96,11 @@ def log_sizes(log_dir: str, folder: str) -> list[int]:
                 if file_kind(entry.name) is FileKind.LOG and entry.is_file()
             ]
     except OSError:
-        return []  # said when the folder is opened
+        return []  # reported when the folder is opened
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of a file by its name, as verdicts have it."""
+    """Return the kind of a file by its name, as verdicts give it."""
     kind = file_kind(name)
     if kind is FileKind.OTHER:
         return name

@@ -1,4 +1,4 @@
-"""Which partitions a run is for: `--topic` and `--partition`, and what is said where there is no such thing."""
+"""Which partitions a run is for: `--topic` and `--partition`, and the error if there is no such partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 from recovery.errors import UsageError
 
 _NAMED = 5
-"""Names in a message; of the others the number is said."""
+"""How many names a message lists; the others are counted."""
 _PARTITION = re.compile(r"(.+)-[0-9]+", re.DOTALL)
 
 
@@ -29,22 +29,22 @@ class Partition(Protocol):
 
 
 class SeenPartitions:
-    """What there is, in little memory: topics with their lowest and highest partition."""
+    """The partitions that exist, in little memory: topics with their lowest and highest partition."""
 
     def __init__(self) -> None:
         self._ranges: dict[str, tuple[int, int]] = {}
 
-    def note(self, one: Partition) -> None:
-        """Take one partition that is there, chosen or not."""
-        lowest, highest = self._ranges.get(one.topic, (one.partition, one.partition))
-        self._ranges[one.topic] = min(lowest, one.partition), max(highest, one.partition)
+    def note(self, partition: Partition) -> None:
+        """Note a partition that exists, chosen or not."""
+        lowest, highest = self._ranges.get(partition.topic, (partition.partition, partition.partition))
+        self._ranges[partition.topic] = min(lowest, partition.partition), max(highest, partition.partition)
 
     def refuse(self, option: str, name: str, place: str) -> None:
-        """Say that nothing at *place* is what *name* says, and what comes near it.
+        """Refuse *name* because nothing at *place* has it, and say what comes near it.
 
         Args:
-            option: the user's words, with the name.
-            name: of a topic, or `<topic>-<partition>`.
+            option: the option as the user gave it, with the name.
+            name: that of a topic, or `<topic>-<partition>`.
 
         Raises:
             UsageError: in any case.
@@ -52,25 +52,25 @@ class SeenPartitions:
         match = _PARTITION.fullmatch(name)
         if match is not None and match[1] in self._ranges:
             lowest, highest = self._ranges[match[1]]
-            known = f"topic {match[1]} has partitions from {lowest} to {highest}"
+            existing = f"topic {match[1]} has partitions from {lowest} to {highest}"
         else:
-            known = self._near(name if match is None else match[1])
-        raise UsageError(f"{option}: there is no such thing in {place}; {known}")
+            existing = self._near(name if match is None else match[1])
+        raise UsageError(f"{option}: there is no such thing in {place}; {existing}")
 
     def _near(self, topic: str) -> str:
-        """Return words for the topics that are called nearly like *topic*, or for those there are."""
+        """Return text that names topics similar to *topic*, or those that exist."""
         if not self._ranges:
             return "there is no partition at all"
         near = get_close_matches(topic, self._ranges, n=_NAMED)
         if near:
             return f"topics with similar names: {', '.join(near)}"
         names = sorted(self._ranges)
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return f"topics there are: {', '.join(names[:_NAMED])}{more}"
+        and_more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"topics there are: {', '.join(names[:_NAMED])}{and_more}"
 
 
 class SelectedPartitions:
-    """What the data source's options `topic` and `partition` select, and whether it is there.
+    """What the data source's options `topic` and `partition` select, and whether it exists.
 
     Args:
         topics, numbers: None for all.
@@ -82,15 +82,15 @@ class SelectedPartitions:
         self._missing_numbers = set(numbers or ())
         self._seen = SeenPartitions()
 
-    def note(self, one: Partition) -> None:
-        """Take one partition that is there, selected or not."""
-        self._seen.note(one)
-        self._missing_topics.discard(one.topic)
-        if self._topics is None or one.topic in self._topics:
-            self._missing_numbers.discard(one.partition)
+    def note(self, partition: Partition) -> None:
+        """Note a partition that exists, selected or not."""
+        self._seen.note(partition)
+        self._missing_topics.discard(partition.topic)
+        if self._topics is None or partition.topic in self._topics:
+            self._missing_numbers.discard(partition.partition)
 
     def refuse_missing(self, place: str) -> None:
-        """Refuse a selection of what is not there.
+        """Refuse a selection of what does not exist.
 
         Raises:
             UsageError: a topic, or a partition of the topics, that was not seen.
@@ -102,7 +102,7 @@ class SelectedPartitions:
 
 
 class PartitionChoice:
-    """What `--topic` and `--partition` choose: all partitions without either.
+    """What `--topic` and `--partition` choose; without either, all partitions.
 
     Args:
         topics: all partitions of these are chosen.
@@ -123,20 +123,20 @@ class PartitionChoice:
         }
         self._seen = SeenPartitions()
 
-    def __call__(self, one: Partition) -> bool:
-        """Return whether a partition is chosen. To be asked of each one that is there."""
+    def __call__(self, partition: Partition) -> bool:
+        """Return whether a partition is chosen. Must be called for each one that exists."""
         if not self._topics and not self._partitions:
             return True
-        self._seen.note(one)
-        name = f"{one.topic}-{one.partition}"
-        self._missing -= {("--topic", one.topic), ("--partition", name)}
-        return one.topic in self._topics or name in self._partitions
+        self._seen.note(partition)
+        name = f"{partition.topic}-{partition.partition}"
+        self._missing -= {("--topic", partition.topic), ("--partition", name)}
+        return partition.topic in self._topics or name in self._partitions
 
     def refuse_missing(self, place: str) -> None:
-        """Refuse a choice of what is not there: nobody is to take nothing for sound.
+        """Refuse a choice of what does not exist: nobody should take nothing for sound.
 
         Args:
-            place: where all partitions were looked at.
+            place: where the partitions were looked for.
 
         Raises:
             UsageError: a topic or partition that was named was not seen.

@@ -13,12 +13,12 @@ class PartitionFacts:
     Attributes:
         is_live: whether a broker holds the log dir.
         had_clean_shutdown: whether the marker is there.
-        recovery_point, log_start_offset, high_watermark: the checkpoints' lines, None without one.
-        topic_id: of the topic as the metadata log has it, None where that is not known.
+        recovery_point, log_start_offset, high_watermark: offsets from the checkpoints' lines, None without a line.
+        topic_id: that of the topic in the metadata log, None if unknown.
         is_contiguous: whether no record is ever compacted away, so that a gap in the offsets is damage.
-        is_metadata_log: `__cluster_metadata-0`: no checkpoint and no marker concerns it.
+        is_metadata_log: whether it is `__cluster_metadata-0`, which no checkpoint and no marker concerns.
         is_preallocated: whether new logs get their full size at once.
-        segment_index_bytes: of the topic, None where it is not known.
+        segment_index_bytes: `segment.index.bytes` of the topic, None if unknown.
         expiration_ms: `producer.id.expiration.ms`.
         is_archived: whether it is a copy without checkpoints, which counts as flushed.
     """

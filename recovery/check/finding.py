@@ -1,4 +1,4 @@
-"""What a verify says of a file: findings with rule and position, one verdict a file. Values only."""
+"""What a verify reports of a file: findings with rule and position, one verdict per file. Values only."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ REMEDIES: dict[Rule, str] = {
     "batch-length": _RESTORE,
     "torn-batch": _RESTORE,
     "trailing-bytes": _RESTORE,
-    "lying-marker": "run `recover --force`, which ignores the marker and cuts the log behind its last whole batch. "
+    "lying-marker": "run `recover --force`, which ignores the marker and cuts the log after its last whole batch. "
     "A broker that starts on it moves the log end back and uses offsets twice",
     "unclean-tail": _NEXT_RECOVERY,
     "magic": _RESTORE,
@@ -125,7 +125,7 @@ REMEDIES: dict[Rule, str] = {
     "index-size": _REBUILD,
     "index-entry": _REBUILD,
     "index-order": _REBUILD,
-    "index-sparse": "none needed: lookups are slower, or by the time of the file",
+    "index-sparse": "none needed: lookups are slower, or use the time of the file",
     "transaction-index-entry": _REBUILD,
     "transaction-index-missing": _REBUILD,
     "snapshot": "stop the broker and remove the file: producers are read from the snapshot before, and the log",
@@ -138,7 +138,7 @@ REMEDIES: dict[Rule, str] = {
     "swap": "stop the broker and move it out of the folder: the segment that is there stays",
     "leftover": "none needed: the broker finishes or removes it at its next start",
     # archives
-    "missing-object": "for what a log tells run `archive recover`; else copy the object from a backup",
+    "missing-object": "run `archive recover` to rebuild what the log tells; else copy the object from a backup",
     "metadata": "compare with the brokers' view; what the log itself says was checked separately",
     "manifest": "restore the object from a backup: without it the segment cannot be read",
     "missing-key": "give the RSA key by --aiven-key",
@@ -149,7 +149,7 @@ REMEDIES: dict[Rule, str] = {
     "archive-gap": "copy these offsets from a replica that has them, or from a backup",
     "orphan": "none reads it: compare with the brokers, then delete its objects by hand",
     "interrupted-copy": "none: brokers copy the segment again under another id, and retention deletes what is left",
-    "unfinished-delete": "none: a broker goes on with it",
+    "unfinished-delete": "none: a broker resumes it",
     "undeleted": "none reads it: delete its objects by hand",
     "below-log-start": "none: a broker deletes it",
     "outside-lineage": "none: a broker deletes it once its epochs are below the log's",
@@ -158,7 +158,7 @@ REMEDIES: dict[Rule, str] = {
     "overlap": "none: after a change of leader two brokers may archive the same offsets",
     # the log dir
     "checkpoint": "move the file away with the broker stopped: recovery then begins at the first segment",
-    "recovery-point": "what was flushed behind the log end is lost: copy the partition from another replica",
+    "recovery-point": "what was flushed beyond the log end is lost: copy the partition from another replica",
     "log-start": "correct the line: the broker would drop every segment of the log",
     "high-watermark": "compare with the other replicas: acknowledged records may be missing",
     "marker": "none needed: for loading, only the file's existence counts",
@@ -181,9 +181,9 @@ class Finding:
     Attributes:
         file: name in the partition's folder, or in the log dir.
         position: byte position in the file, None where the whole file is meant.
-        detail: what is wrong, in words and figures.
+        detail: what is wrong, as text.
         severity: damage; unchecked (could not be looked at); note (worth knowing, no damage).
-        is_flushed: False for what lies behind the recovery point of a log dir that was not shut down cleanly.
+        is_flushed: False for what lies past the recovery point of a log dir that was not shut down cleanly.
     """
 
     file: str
@@ -200,11 +200,11 @@ class Finding:
 
     @property
     def identity(self) -> tuple[str, int | None, Rule]:
-        """What must be the same for a finding to be the same at a second look."""
+        """What two looks must agree on for a finding to be the same."""
         return self.file, self.position, self.rule
 
     def as_note(self) -> Finding:
-        """Return the same as a note."""
+        """Return this finding as a note."""
         return replace(self, severity="note")
 
     def to_json(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class FileVerdict:
     Attributes:
         path: absolute.
         kind: log, index, timeindex, txnindex, snapshot, leader-epoch-checkpoint, partition.metadata, ...
-        checked_bytes: how much of it was looked at.
+        checked_bytes: how much of it was read.
     """
 
     path: str
@@ -236,7 +236,7 @@ class FileVerdict:
 
     @property
     def is_valid(self) -> bool | None:
-        """True without damage; None where it could not be looked at."""
+        """True without damage; None if it could not be checked."""
         severities = {finding.severity for finding in self.findings}
         if "damage" in severities:
             return False
@@ -244,11 +244,14 @@ class FileVerdict:
 
     @property
     def first(self) -> Finding | None:
-        """The worst finding, and the first of these by position."""
+        """The worst finding; of several, the first by position."""
         order = {"damage": 0, "unchecked": 1, "note": 2}
         return min(
             self.findings,
-            key=lambda found: (order[found.severity], -1 if found.position is None else found.position),
+            key=lambda finding: (
+                order[finding.severity],
+                -1 if finding.position is None else finding.position,
+            ),
             default=None,
         )
 
@@ -268,22 +271,22 @@ class FileVerdict:
         }
 
     def lines(self) -> list[str]:
-        """Return a line for each finding, the file's path in front."""
-        return [finding_line(self.path, found.to_json()) for found in self.findings]
+        """Return a line for each finding, with the file's path."""
+        return [finding_line(self.path, finding.to_json()) for finding in self.findings]
 
 
-def finding_line(path: str, found: Mapping[str, Any]) -> str:
-    """Return the line that tells of a finding.
+def finding_line(path: str, document: Mapping[str, Any]) -> str:
+    """Return the line that reports a finding.
 
     Args:
-        path: of the file or object.
-        found: what `Finding.to_json` returns; without "flushed" the file is.
+        path: the path of the file or object.
+        document: what `Finding.to_json` returns; a missing "flushed" means true.
     """
-    at = "" if found["position"] is None else f" at byte {found['position']}"
-    words = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}[found["severity"]]
-    flushed = "" if found.get("flushed", True) else " (not flushed yet)"
-    remedy = "" if found["severity"] == "note" else f" Remedy: {found['remedy']}."
-    return f"{words} {printable(path)}{at}: {found['rule']}{flushed}: {printable(found['detail'])}.{remedy}"
+    at = "" if document["position"] is None else f" at byte {document['position']}"
+    label = {"damage": "DAMAGED", "unchecked": "NOT CHECKED", "note": "note"}[document["severity"]]
+    flushed = "" if document.get("flushed", True) else " (not flushed yet)"
+    remedy = "" if document["severity"] == "note" else f" Remedy: {document['remedy']}."
+    return f"{label} {printable(path)}{at}: {document['rule']}{flushed}: {printable(document['detail'])}.{remedy}"
 
 
 def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
@@ -291,6 +294,6 @@ def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     grouped: dict[str, list[Finding]] = {}
     for finding in findings:
         grouped.setdefault(finding.file, []).append(finding)
-    for found in grouped.values():
-        found.sort(key=lambda one: -1 if one.position is None else one.position)
+    for file_findings in grouped.values():
+        file_findings.sort(key=lambda finding: -1 if finding.position is None else finding.position)
     return grouped

@@ -1,4 +1,4 @@
-"""The files of one partition's folder: what is there, and the small ones read and checked by themselves."""
+"""The files of one partition's folder: their names, and the small ones read and checked by themselves."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class FolderFiles:
         base_offsets: of the segments, ascending.
         swaps: names of `.log.swap` files, which a broker puts in place of segments at its next start.
         kraft_snapshots: names of the metadata log's snapshots.
-        snapshots: bytes of the sound ones, by offset.
+        snapshots: bytes of the sound producer snapshots, by offset.
         transaction_indexes: bytes, by base offset.
-        topic_id: in partition.metadata, None where that is missing or malformed.
-        epochs: lines of leader-epoch-checkpoint, none without the file; None where it is malformed.
-        findings: what is wrong with each small file alone.
+        topic_id: that in partition.metadata, None if the file is missing or malformed.
+        epochs: lines of leader-epoch-checkpoint, none without the file; None if it is malformed.
+        findings: what is wrong with each small file by itself.
     """
 
     names: dict[str, FileStat] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Folder(Protocol):
     """A partition's folder, here or in an archive."""
 
     def list(self) -> tuple[dict[str, FileStat], dict[str, str]]:
-        """Return the regular files, and in words what is a link or no file.
+        """Return the regular files, and descriptions of what is a link or not a file.
 
         Raises:
             OSError: it cannot be listed.
@@ -92,14 +92,14 @@ class LocalFolder:
     """A folder of a file system.
 
     Args:
-        path: of the folder.
+        path: the path of the folder.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def list(self) -> tuple[dict[str, FileStat], dict[str, str]]:
-        """Return the regular files, and in words what is a link or no file."""
+        """Return the regular files, and descriptions of what is a link or not a file."""
         return list_folder(self._path)
 
     def read(self, name: str, most_bytes: int) -> bytes:
@@ -109,27 +109,27 @@ class LocalFolder:
 
 
 def list_folder(path: str) -> tuple[dict[str, FileStat], dict[str, str]]:
-    """Return the regular files of a folder, links to such included, and in words what is a link or no file.
+    """Return the regular files of a folder, links to them included, and descriptions of what is a link or not a file.
 
     Raises:
         OSError: it cannot be listed.
     """
     files: dict[str, FileStat] = {}
-    others: dict[str, str] = {}
+    other_types: dict[str, str] = {}
     with os.scandir(path) as entries:
         for entry in entries:
             try:
                 if is_of_type(entry, os.DirEntry.is_file):
                     files[entry.name] = file_stat(entry.stat())
                     if entry.is_symlink():
-                        others[entry.name] = "link, through which a broker writes outside of the log dir"
+                        other_types[entry.name] = "link, through which a broker writes outside of the log dir"
                 elif is_there(entry.path):
-                    others[entry.name] = f"{other_kind(entry.path)} where a file is needed"
+                    other_types[entry.name] = f"{other_kind(entry.path)} where a file is needed"
             except OSError as error:
                 if error.errno not in (errno.ENOENT, errno.ELOOP):
                     raise
-                continue  # a live broker has removed it, or it is a link in circles
-    return files, others
+                continue  # a live broker has removed it, or it is a circular link
+    return files, other_types
 
 
 def read_folder(
@@ -142,10 +142,10 @@ def read_folder(
     """Return what lies in *folder*; files that cannot be read are findings.
 
     Args:
-        folder: of the partition.
+        folder: the partition's.
         is_live: whether a broker may add, rename and remove files meanwhile.
-        is_metadata_log: whether it is that of `__cluster_metadata-0`.
-        take: asked before so many bytes are read.
+        is_metadata_log: whether the partition is `__cluster_metadata-0`.
+        take: called with the number of bytes before they are read.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -168,15 +168,15 @@ class _FolderReader:
 
     def read(self) -> FolderFiles:
         files = self._files
-        files.names, others = self._folder.list()
-        self._judge_types(others)
+        files.names, other_types = self._folder.list()
+        self._judge_types(other_types)
         kinds = {name: file_kind(name) for name in files.names}
         for name, kind in sorted(kinds.items()):
             if kind is FileKind.OTHER:
                 if self._is_metadata_log and name.endswith(KRAFT_SNAPSHOT_SUFFIX):
                     files.kraft_snapshots.append(name)
                 continue
-            if kind is FileKind.DELETED:  # a broker removes it, whatever it is called
+            if kind is FileKind.DELETED:  # a broker removes it, whatever its name is
                 self._add_leftover(name)
                 continue
             try:
@@ -198,12 +198,12 @@ class _FolderReader:
         self._read_metadata()
         return files
 
-    def _judge_types(self, others: Mapping[str, str]) -> None:
-        for name, words in sorted(others.items()):
+    def _judge_types(self, other_types: Mapping[str, str]) -> None:
+        for name, description in sorted(other_types.items()):
             if is_written_to(name) or name == f"{LEADER_EPOCH_CHECKPOINT}.tmp":
-                self._find(name, "file-type", f"a {words}")
+                self._find(name, "file-type", f"a {description}")
             elif file_kind(name) is FileKind.DELETED and name not in self._files.names and not self._is_live:
-                self._find(name, "leftover", f"a {words}", severity="note")
+                self._find(name, "leftover", f"a {description}", severity="note")
 
     def _add_log(self, name: str, offset: int) -> None:
         if name == log_name(offset):
@@ -228,13 +228,13 @@ class _FolderReader:
             return
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             self._files.swaps.append(name)
-        what = (
+        detail = (
             "waits for its deletion"
             if name.endswith(DELETED_SUFFIX)
-            else "of an interrupted cleaning or split"
+            else "left by an interrupted cleaning or split"
         )
         self._files.findings.append(
-            Finding(file=name, position=None, rule="leftover", detail=what, severity="note")
+            Finding(file=name, position=None, rule="leftover", detail=detail, severity="note")
         )
 
     def _add_index(self, name: str, kind: FileKind) -> None:
@@ -253,8 +253,8 @@ class _FolderReader:
         self._files.transaction_indexes[base] = data
         entry_bytes = layout.ABORTED_TXN_DTYPE.itemsize
         if len(data) % entry_bytes:
-            at = len(data) // entry_bytes * entry_bytes
-            self._find(name, "index-size", f"{len(data)} bytes are no multiple of {entry_bytes}", at)
+            position = len(data) // entry_bytes * entry_bytes
+            self._find(name, "index-size", f"{len(data)} bytes are not a multiple of {entry_bytes}", position)
 
     def _read_epochs(self) -> None:
         if LEADER_EPOCH_CHECKPOINT not in self._files.names:
@@ -270,7 +270,7 @@ class _FolderReader:
         if self._is_metadata_log:
             return
         if PARTITION_METADATA not in self._files.names:
-            if any(found.file == PARTITION_METADATA for found in self._files.findings):
+            if any(finding.file == PARTITION_METADATA for finding in self._files.findings):
                 return
             self._find(PARTITION_METADATA, "topic-id", "the file is missing: a broker calls the log stray")
             return
@@ -286,7 +286,7 @@ class _FolderReader:
             self._find(PARTITION_METADATA, "topic-id", str(error), error.position or None)
 
     def _bytes(self, name: str) -> bytes | None:
-        """Return the bytes of a small file; None, and a finding, where they cannot be read."""
+        """Return the bytes of a small file; None, and add a finding, if they cannot be read."""
         size = self._files.names[name].size_bytes
         try:
             self._take(min(size, MOST_SMALL_FILE_BYTES))

@@ -1,4 +1,4 @@
-"""What is asked of a verify: made once, by the command line or a caller of the library, and handed down whole."""
+"""The options of a verify: made once, by the command line or a caller of the library, and handed down whole."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class VerifyOptions:
 
     Attributes:
         config: the broker's properties, as in its server.properties.
-        config_notes: what is to be said of the place they are from; notes of the run.
+        config_notes: remarks about where they come from; they become notes of the run.
         topic_configs: settings by topic; they win over those in the metadata log.
         deep: open and parse every record.
         threads: threads for each log dir; None for `num.recovery.threads.per.data.dir`.
-        max_bytes_per_second: limit on reads over all threads together; None for none.
-        drop_cache: whether what is read from disk leaves the page cache again.
+        max_bytes_per_second: limit on reads, over all threads together; None for no limit.
+        drop_cache: whether what is read from disk is dropped from the page cache again.
         topics: only these; all by default.
-        partitions: only these folders ("orders-3"), besides *topics*.
+        partitions: only these folders ("orders-3"), in addition to *topics*.
         now_ms: the clock by which producers expire, ms since 1970; None for now.
     """
 
@@ -38,6 +38,6 @@ class VerifyOptions:
     now_ms: int | None = None
 
     def refuse_wrong_numbers(self) -> None:
-        """Raise UsageError where a number is none that a run could go by."""
+        """Raise UsageError if a number is out of range."""
         refuse_wrong_thread_count(self.threads)
         refuse_wrong_rate(self.max_bytes_per_second)

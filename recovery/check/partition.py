@@ -1,7 +1,7 @@
-"""One partition's folder checked: what is read of its segments, and what follows from all of them together.
+"""The check of one partition's folder: what is read of its segments, and what follows from all of them together.
 
-`tasks` says which segments are to be read; their results come back in the order of base offsets, and `finish` says
-what is wrong with each file. The driver reads; this module opens only the small files that are handed to it as bytes.
+`tasks` returns the segments to be read; their results come back in the order of base offsets, and `finish` returns
+what is wrong with each file. The driver reads; this module parses only small files, which it is given as bytes.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from segfmt.kafka_uuid import format_uuid
 from segfmt.transaction_index import view_transaction_index
 
 _SURE_OF_SNAPSHOT = 3
-"""Of fewer segments a power loss may have taken the only snapshot. Kafka: UnifiedLog.roll."""
+"""With fewer segments, a power loss may have destroyed the only snapshot. Kafka: UnifiedLog.roll."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Aborts:
-    """The aborted transactions of a segment, as its markers tell them."""
+    """The aborted transactions of a segment, according to its markers."""
 
     file: str
     expected: list[npt.NDArray[np.void]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Aborts:
 
     @property
     def entries(self) -> npt.NDArray[np.void]:
-        """The entries that they come to, ABORTED_TXN_DTYPE."""
+        """The entries that the segment's `.txnindex` should have, ABORTED_TXN_DTYPE."""
         return np.concatenate([np.empty(0, layout.ABORTED_TXN_DTYPE), *self.expected])
 
 
@@ -66,7 +66,7 @@ class PartitionCheck:
     """The checks of one partition.
 
     Args:
-        facts: what is known of it.
+        facts: what is known of the partition.
         files: names, sizes and small files of its folder.
     """
 
@@ -76,7 +76,7 @@ class PartitionCheck:
         self.findings: list[Finding] = list(files.findings)
         self.checked_bytes: dict[str, int] = dict(files.checked_bytes)
         self._results: list[SegmentResult] = []
-        self._others: list[SegmentResult] = []
+        self._other_results: list[SegmentResult] = []
         self._aborts: list[_Aborts] = []
         start = files.base_offsets[0] if files.base_offsets else 0
         self._producers = ProducerChecks(
@@ -106,16 +106,16 @@ class PartitionCheck:
                     snapshot_offsets=tuple(snapshots[bisect_right(snapshots, base) : end]),
                 )
             )
-        # what a broker would put in place of others, and KRaft's snapshots
-        others = [*sorted(self.files.swaps), *self.files.kraft_snapshots]
-        return [*tasks, *(other_task(self.facts, name) for name in others)]
+        # `.log.swap` files, which a broker would put in place of segments, and KRaft's snapshots
+        other_names = [*sorted(self.files.swaps), *self.files.kraft_snapshots]
+        return [*tasks, *(other_task(self.facts, name) for name in other_names)]
 
     def take(self, result: SegmentResult) -> None:
-        """Take in the result of the next task, in their order."""
+        """Take in the result of the next task, in the order of `tasks`."""
         task = result.task
         if not task.has_indexes:
             result.pieces = []
-            self._others.append(result)
+            self._other_results.append(result)
             return
         aborts = _Aborts(file=txn_index_name(task.base_offset), was_complete=self._producers.is_complete)
         if self._results:
@@ -138,32 +138,32 @@ class PartitionCheck:
             self._producers.reach(aborts.end_offset)
         self._sequences.take(result)
         result.pieces = []
-        if not self.facts.is_live:  # there segments that have not changed are not read at a second look
+        if not self.facts.is_live:  # of a live log, a second look needs them again
             result.sequences = Sequences()
         self._aborts.append(aborts)
         self._results.append(result)
 
     def forget_before(self, offset: int) -> None:
-        """Let snapshots lack producers that have written nothing from *offset* on."""
+        """Accept snapshots without the producers that have written nothing from *offset* on."""
         self._producers.log_start_offset = offset
 
     @property
     def producer_findings(self) -> list[Finding]:
-        """What was found about producers so far."""
+        """The findings about producers so far."""
         return self._producers.findings
 
     def rebuilt_aborts(self) -> npt.NDArray[np.void] | None:
-        """Return the transactions aborted in the last segment taken, ABORTED_TXN_DTYPE; None if some are not known."""
+        """Return the transactions aborted in the last segment taken, ABORTED_TXN_DTYPE; None if some are unknown."""
         aborts = self._aborts[-1]
         return aborts.entries if aborts.was_complete else None
 
     def rebuilt_snapshot(self) -> bytes:
-        """Return the snapshot at the end of the last segment taken, empty where not all is known of producers."""
+        """Return the snapshot at the end of the last segment taken, empty if not everything is known of producers."""
         return self._producers.snapshot_at(self._aborts[-1].end_offset)
 
     def finish(self) -> list[Finding]:
         """Return all findings of the folder."""
-        for result in (*self._results, *self._others):
+        for result in (*self._results, *self._other_results):
             self.findings += result.findings
             for name, size in result.checked_bytes.items():
                 self.checked_bytes[name] = size
@@ -189,7 +189,9 @@ class PartitionCheck:
 
     def _judge_producers(self, end_offset: int | None) -> None:
         if self._is_compacted:
-            self.findings += [found for found in self._producers.findings if found.rule != "snapshot-content"]
+            self.findings += [
+                finding for finding in self._producers.findings if finding.rule != "snapshot-content"
+            ]
         else:
             self.findings += self._producers.findings
         facts = self.facts
@@ -197,32 +199,34 @@ class PartitionCheck:
             return
         for offset in self.files.snapshots:
             if offset > end_offset:
-                words = f"taken at offset {offset}, the log ends at {end_offset}"
+                detail = f"taken at offset {offset}, the log ends at {end_offset}"
                 self._add(
-                    snapshot_name(offset), "snapshot-content", words, is_note=not facts.had_clean_shutdown
+                    snapshot_name(offset), "snapshot-content", detail, is_note=not facts.had_clean_shutdown
                 )
         if not self._producers.has_producers or self.files.snapshots:
             return
         if facts.had_clean_shutdown:
-            words = (
-                "the log has producers, and no snapshot of them: after this clean shutdown they are forgotten"
+            detail = (
+                "the log has producers, but no snapshot of them: after this clean shutdown they are forgotten"
             )
-            self._add(snapshot_name(end_offset), "missing-snapshot", words)
+            self._add(snapshot_name(end_offset), "missing-snapshot", detail)
         elif len(self.files.base_offsets) >= _SURE_OF_SNAPSHOT:
-            words = "the log has producers, and no snapshot of them, although each new segment comes with one"
-            self._add(snapshot_name(self.files.base_offsets[-1]), "missing-snapshot", words)
+            detail = (
+                "the log has producers, but no snapshot of them, although each new segment comes with one"
+            )
+            self._add(snapshot_name(self.files.base_offsets[-1]), "missing-snapshot", detail)
 
     def _judge_topic_id(self) -> None:
-        known, found = self.facts.topic_id, self.files.topic_id
-        if None not in (known, found) and known != found:
-            assert known is not None
-            assert found is not None
-            words = f"topic id {format_uuid(found)}, the metadata log says {format_uuid(known)}"
-            self._add(PARTITION_METADATA, "topic-id", words)
+        expected_id, stored_id = self.facts.topic_id, self.files.topic_id
+        if None not in (expected_id, stored_id) and expected_id != stored_id:
+            assert expected_id is not None
+            assert stored_id is not None
+            detail = f"topic id {format_uuid(stored_id)}, the metadata log says {format_uuid(expected_id)}"
+            self._add(PARTITION_METADATA, "topic-id", detail)
 
     def _judge_row(self, end_offset: int | None) -> None:
-        """Judge the segments beside each other."""
-        swaps = [one for one in self._others if one.task.log in self.files.swaps]
+        """Judge the segments next to each other."""
+        swaps = [result for result in self._other_results if result.task.log in self.files.swaps]
         if self.facts.is_contiguous and not self._is_compacted:
             self.findings += find_gaps(self._results, swaps, self.files.names)
             self.findings += self._sequences.finish(self._results)
@@ -237,7 +241,7 @@ class PartitionCheck:
             self.findings.append(find_no_segment(start, has_traces=has_traces))
 
     def _files_beyond(self, end_offset: int) -> list[str]:
-        """Return the files that know of offsets behind the end of the log."""
+        """Return the files that know of offsets past the end of the log."""
         beyond = [snapshot_name(offset) for offset in self.files.snapshots if offset > end_offset]
         point = self.facts.recovery_point if self._has_lines else None
         if point is not None and point > end_offset:
@@ -254,13 +258,16 @@ class PartitionCheck:
             for name in (offset_index_name(base), time_index_name(base)):
                 if name not in names and result.batch_count:
                     self._add(
-                        name, "missing-index", f"{log_name(base)} is there without it", is_flushed=is_flushed
+                        name,
+                        "missing-index",
+                        f"the file is missing, but {log_name(base)} is there",
+                        is_flushed=is_flushed,
                     )
             data = self.files.transaction_indexes.get(base)
             expected = aborts.entries
             if data is None and not len(expected):
                 continue
-            found = check_transaction_index(
+            findings = check_transaction_index(
                 aborts.file,
                 view_transaction_index(data or b""),
                 expected,
@@ -268,7 +275,7 @@ class PartitionCheck:
                 is_complete=aborts.was_complete,
                 is_compacted=self._is_compacted,
             )
-            self.findings += [replace(one, is_flushed=is_flushed) for one in found]
+            self.findings += [replace(finding, is_flushed=is_flushed) for finding in findings]
 
     def _judge_active_indexes(self) -> None:
         """Find indexes that a broker does not map at a clean start. Kafka: AbstractIndex.resize."""
@@ -287,8 +294,8 @@ class PartitionCheck:
         ):
             size = self.files.names[name].size_bytes if name in self.files.names else 0
             if most_bytes is not None and size // dtype.itemsize > most_bytes // dtype.itemsize:
-                words = f"{size} bytes, segment.index.bytes allows {most_bytes}: a broker stops at it"
-                self._add(name, "index-size", words)
+                detail = f"{size} bytes, but segment.index.bytes allows {most_bytes}: a broker stops at it"
+                self._add(name, "index-size", detail)
 
     def _judge_offsets(self, end_offset: int) -> None:
         """Judge the lines of the log dir's checkpoints that concern this log."""
@@ -298,25 +305,25 @@ class PartitionCheck:
         name = f"{facts.topic}-{facts.partition}"
         point, start = facts.recovery_point, facts.log_start_offset
         if point is not None and (point < 0 or point > end_offset):
-            words = f"{name}: recovery point {point}, the log ends at {end_offset}"
-            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", words)
+            detail = f"{name}: recovery point {point}, the log ends at {end_offset}"
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", detail)
         elif point is None and facts.had_clean_shutdown and not facts.is_live:
             self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", f"{name} has no line", is_note=True)
         elif point is not None and point != end_offset and facts.had_clean_shutdown and not facts.is_live:
             if point < end_offset and point in self.files.snapshots:
                 late = f"the log ends at {end_offset}, recovery point and snapshot of the clean shutdown at {point}"
                 self._add(self._results[-1].task.log, "late-end", late)
-            words = (
+            detail = (
                 f"{name}: recovery point {point}, the log ends at {end_offset}: no clean shutdown leaves that"
             )
-            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", words, is_note=True)
+            self._add(RECOVERY_POINT_CHECKPOINT, "recovery-point", detail, is_note=True)
         mark = facts.high_watermark
         if mark is not None and mark > end_offset and not facts.is_live:
-            words = f"{name}: high watermark {mark}, the log ends at {end_offset}"
-            self._add(REPLICATION_OFFSET_CHECKPOINT, "high-watermark", words, is_note=True)
+            detail = f"{name}: high watermark {mark}, the log ends at {end_offset}"
+            self._add(REPLICATION_OFFSET_CHECKPOINT, "high-watermark", detail, is_note=True)
         if start is not None and (start < 0 or start > end_offset):
-            words = f"{name}: log start offset {start}, the log ends at {end_offset}"
-            self._add(LOG_START_OFFSET_CHECKPOINT, "log-start", words)
+            detail = f"{name}: log start offset {start}, the log ends at {end_offset}"
+            self._add(LOG_START_OFFSET_CHECKPOINT, "log-start", detail)
 
     # -- what is known ---------------------------------------------------------------------------------------
 
@@ -326,7 +333,7 @@ class PartitionCheck:
 
     @property
     def _has_lines(self) -> bool:
-        """Whether the checkpoints' lines are about this log: a stray one has lost its name to another."""
+        """Whether the checkpoints' lines are about this log: a stray log's lines belong to another log of that name."""
         return not self.facts.is_metadata_log and not self.facts.folder.endswith(FolderState.STRAY.value)
 
     def _log_end_offset(self) -> int:

@@ -1,4 +1,4 @@
-"""What a verify has found: one verdict a file, a summary, the exit code, and the two ways to print them."""
+"""What a verify has found: one verdict per file, a summary, the exit code, and the two ways of printing them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LogDirVerdicts:
     """What was found in one log dir.
 
     Attributes:
-        is_live: whether a broker held it, or a recovery.
-        error: why it could not be listed, None where it could.
+        is_live: whether a broker or a recovery held its lock.
+        error: why it could not be listed, None if it could.
         skipped: folders that were not read.
         partition_count, segment_count, batch_count: what was read.
         files: verdicts by path.
@@ -59,7 +59,7 @@ class VerifyReport:
 
     Attributes:
         is_deep: whether records were opened.
-        signal_number: of the signal that ended the run early, 0 without one.
+        signal_number: the signal that ended the run early, or 0.
         notes: what was assumed, ignored or missing in the whole run.
     """
 
@@ -83,11 +83,13 @@ class VerifyReport:
     @property
     def unchecked(self) -> list[FileVerdict]:
         """The files that could not be read, wholly or in part."""
-        return [file for file in self.files if any(found.severity == "unchecked" for found in file.findings)]
+        return [
+            file for file in self.files if any(finding.severity == "unchecked" for finding in file.findings)
+        ]
 
     @property
     def exit_code(self) -> int:
-        """130 or 143, 1, 4, 2 or 0: the first that holds; see docs/cli.md."""
+        """130 or 143, 1, 4, 2 or 0: the first that applies; see docs/cli.md."""
         if self.signal_number:
             return 128 + self.signal_number
         errors = [log_dir for log_dir in self.log_dirs if log_dir.error is not None]
@@ -99,7 +101,7 @@ class VerifyReport:
 
     @property
     def checked_bytes(self) -> int:
-        """Bytes of all files that were looked at."""
+        """Bytes of all files that were checked."""
         return sum(file.checked_bytes for file in self.files)
 
     def to_json(self) -> str:
@@ -125,7 +127,7 @@ class VerifyReport:
         return json.dumps(report, indent=2)
 
     def to_text(self) -> str:
-        """Return the report for people: what is damaged, what could not be read, notes, a summary."""
+        """Return the report for people: what is damaged, what could not be read, notes and a summary."""
         lines: list[str] = []
         notes: list[str] = []
         for log_dir in self.log_dirs:

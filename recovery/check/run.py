@@ -1,10 +1,10 @@
 """The run of a verify: all partitions of all log dirs, their segments read by one pool of threads.
 
-Segments are handed out in the order of base offsets, partition by partition, the log dirs in turns; results are taken
-in the same order, so a large partition keeps all threads busy and memory holds a few results.
+Segments are handed out in the order of base offsets, partition by partition, with the log dirs taking turns; results
+are taken in the same order, so a large partition keeps all threads busy, and memory holds only a few results.
 
-What is found in the log dir of a live broker is looked at again before it is said: files that retention or
-compaction has taken away or replaced meanwhile are no damage.
+What is found in the log dir of a live broker is checked again before it is reported: files that retention or
+compaction has removed or replaced meanwhile are not damage.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from segfmt.filenames import (
 )
 
 _RESULTS_AHEAD = 4
-"""Segments in hand for each thread."""
+"""Segments handed out per thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class TopicFacts:
 
     Attributes:
         is_contiguous: whether nothing is ever compacted away, as far as is known.
-        topic_id: as the metadata log has it, None where that is not known.
+        topic_id: that in the metadata log, None if unknown.
     """
 
     is_contiguous: bool = False
@@ -83,14 +83,14 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """What a verify goes by that is the broker's, and no option.
+    """What a verify needs to know of the broker besides its options.
 
     Attributes:
-        topic_facts: of a topic.
+        topic_facts: returns what is known of a topic.
         thread_count: threads for each log dir; they work in one pool.
         producer_id_expiration_ms: `producer.id.expiration.ms`.
-        node_id: of the configuration, None where it has none.
-        remarks: what was found out so far, for the observers; notes of the run.
+        node_id: that of the configuration, None if it has none.
+        remarks: what was noticed so far, for the observers; they become notes of the run.
     """
 
     topic_facts: Callable[[str], TopicFacts]
@@ -102,7 +102,7 @@ class BrokerFacts:
 
 @dataclass(slots=True, kw_only=True)
 class _Partition:
-    """A partition in hand."""
+    """A partition being checked."""
 
     owner: CheckedLogDir
     folder: PartitionFolder
@@ -117,7 +117,7 @@ class VerifyRun:
     Args:
         log_dirs: absolute paths.
         broker: what is known of it.
-        limit: on reads, over all threads together; None for the options' own.
+        limit: on the reads of all threads together; None for that of the options.
     """
 
     def __init__(
@@ -152,12 +152,12 @@ class VerifyRun:
         try:
             self._start(start_kernels())
             self._check_all()
-            for one in self._dirs:
-                self._finish_dir(one, started_s)
+            for checked_dir in self._dirs:
+                self._finish_dir(checked_dir, started_s)
         except InterruptedRecoveryError as error:
             signal_number = error.signal_number
         report = VerifyReport(
-            log_dirs=tuple(one.report() for one in self._dirs),
+            log_dirs=tuple(checked_dir.report() for checked_dir in self._dirs),
             is_deep=self._options.deep,
             duration_ms=round((time.monotonic() - started_s) * 1000),
             signal_number=signal_number,
@@ -183,19 +183,23 @@ class VerifyRun:
             self._notify(remark)
         for log_dir in self._log_dirs:
             self._dirs.append(self._list(log_dir))
-        if all(one.error is None for one in self._dirs):
+        if all(checked_dir.error is None for checked_dir in self._dirs):
             self._choice.refuse_missing(", ".join(self._log_dirs))
         find_contradictions(self._dirs, node_id=self._broker.node_id)
-        for one in self._dirs:
-            if one.error is not None:
-                self._notify(LogDirOffline(log_dir=one.log_dir, error=one.error))
+        for checked_dir in self._dirs:
+            if checked_dir.error is not None:
+                self._notify(LogDirOffline(log_dir=checked_dir.log_dir, error=checked_dir.error))
                 continue
-            sizes = [size for folder in one.partitions for size in log_sizes(one.log_dir, folder.name)]
+            sizes = [
+                size
+                for folder in checked_dir.partitions
+                for size in log_sizes(checked_dir.log_dir, folder.name)
+            ]
             self._notify(
                 LogDirStarted(
-                    log_dir=one.log_dir,
-                    had_clean_shutdown=one.files.had_clean_shutdown,
-                    log_count=len(one.partitions),
+                    log_dir=checked_dir.log_dir,
+                    had_clean_shutdown=checked_dir.files.had_clean_shutdown,
+                    log_count=len(checked_dir.partitions),
                     segment_count=len(sizes),
                     bytes_total=sum(sizes),
                 )
@@ -209,25 +213,25 @@ class VerifyRun:
             return CheckedLogDir(
                 log_dir=log_dir, is_live=False, files=LogDirFiles(log_dir=log_dir), error=str(error)
             )
-        one = CheckedLogDir(log_dir=log_dir, is_live=is_live, files=files)
-        one.partitions = [folder for folder in files.folders if self._choice(folder)]
-        one.log_dir_findings = list(files.findings)
-        return one
+        checked_dir = CheckedLogDir(log_dir=log_dir, is_live=is_live, files=files)
+        checked_dir.partitions = [folder for folder in files.folders if self._choice(folder)]
+        checked_dir.log_dir_findings = list(files.findings)
+        return checked_dir
 
-    def facts(self, one: CheckedLogDir, folder: PartitionFolder) -> PartitionFacts:
+    def facts(self, checked_dir: CheckedLogDir, folder: PartitionFolder) -> PartitionFacts:
         """Return what is known of a partition."""
         topic = self._broker.topic_facts(folder.topic)
-        was_cleaned = one.files.offset(CLEANER_OFFSET_CHECKPOINT, folder) is not None
+        was_cleaned = checked_dir.files.offset(CLEANER_OFFSET_CHECKPOINT, folder) is not None
         return PartitionFacts(
-            path=os.path.join(one.log_dir, folder.name),
+            path=os.path.join(checked_dir.log_dir, folder.name),
             folder=folder.name,
             topic=folder.topic,
             partition=folder.partition,
-            is_live=one.is_live,
-            had_clean_shutdown=one.files.had_clean_shutdown,
-            recovery_point=one.files.offset(RECOVERY_POINT_CHECKPOINT, folder),
-            log_start_offset=one.files.offset(LOG_START_OFFSET_CHECKPOINT, folder),
-            high_watermark=one.files.offset(REPLICATION_OFFSET_CHECKPOINT, folder),
+            is_live=checked_dir.is_live,
+            had_clean_shutdown=checked_dir.files.had_clean_shutdown,
+            recovery_point=checked_dir.files.offset(RECOVERY_POINT_CHECKPOINT, folder),
+            log_start_offset=checked_dir.files.offset(LOG_START_OFFSET_CHECKPOINT, folder),
+            high_watermark=checked_dir.files.offset(REPLICATION_OFFSET_CHECKPOINT, folder),
             is_contiguous=topic.is_contiguous and not was_cleaned,
             topic_id=topic.topic_id,
             is_metadata_log=folder.topic == CLUSTER_METADATA_TOPIC,
@@ -259,52 +263,56 @@ class VerifyRun:
             pool.shutdown(cancel_futures=True)
 
     def _partitions(self) -> Iterator[_Partition]:
-        """Yield the partitions, the log dirs in turns."""
-        queues = [(one, deque(one.partitions)) for one in self._dirs if one.error is None]
+        """Yield the partitions, with the log dirs taking turns."""
+        queues = [
+            (checked_dir, deque(checked_dir.partitions))
+            for checked_dir in self._dirs
+            if checked_dir.error is None
+        ]
         while queues:
-            for one, folders in queues:
+            for checked_dir, folders in queues:
                 if folders:
-                    partition = self._open(one, folders.popleft())
+                    partition = self._open(checked_dir, folders.popleft())
                     if partition is not None:
                         yield partition
-            queues = [(one, folders) for one, folders in queues if folders]
+            queues = [(checked_dir, folders) for checked_dir, folders in queues if folders]
 
-    def _open(self, one: CheckedLogDir, folder: PartitionFolder) -> _Partition | None:
+    def _open(self, checked_dir: CheckedLogDir, folder: PartitionFolder) -> _Partition | None:
         self._stop.check()
-        facts = self.facts(one, folder)
+        facts = self.facts(checked_dir, folder)
         try:
             files = read_folder(
                 LocalFolder(facts.path),
-                is_live=one.is_live,
+                is_live=checked_dir.is_live,
                 is_metadata_log=facts.is_metadata_log,
                 take=self._limit.take,
             )
         except OSError as error:
-            if not (one.is_live and isinstance(error, FileNotFoundError)):
-                one.log_dir_findings.append(_unreadable(folder.name, error))
+            if not (checked_dir.is_live and isinstance(error, FileNotFoundError)):
+                checked_dir.log_dir_findings.append(_unreadable(folder.name, error))
             return None
         check = PartitionCheck(facts, files)
         sizes = [file.size_bytes for name, file in files.names.items() if file_kind(name) is FileKind.LOG]
         self._notify(
             PartitionStarted(
-                log_dir=one.log_dir,
+                log_dir=checked_dir.log_dir,
                 partition=folder.name,
                 thread_num=0,
                 unflushed_segment_count=len(sizes),
                 recover_bytes=sum(sizes),
             )
         )
-        return _Partition(owner=one, folder=folder, check=check)
+        return _Partition(owner=checked_dir, folder=folder, check=check)
 
     def _read(
-        self, one: CheckedLogDir, folder: PartitionFolder, task: SegmentTask
+        self, checked_dir: CheckedLogDir, folder: PartitionFolder, task: SegmentTask
     ) -> SegmentResult | Finding:
         def on_bytes(count: int) -> None:
             self._stop.check()
             if count:
                 self._notify(
                     BytesScanned(
-                        log_dir=one.log_dir, partition=folder.name, thread_num=0, scanned_bytes=count
+                        log_dir=checked_dir.log_dir, partition=folder.name, thread_num=0, scanned_bytes=count
                     )
                 )
 
@@ -331,13 +339,15 @@ class VerifyRun:
         partition.check.take(result)
 
     def _finish(self, partition: _Partition) -> None:
-        one, folder = partition.owner, partition.folder
+        checked_dir, folder = partition.owner, partition.folder
         findings = [*partition.check.finish(), *partition.failures]
-        if any(found.severity != "note" for found in findings) and (one.is_live or is_locked(one.log_dir)):
-            one.is_live = True
+        if any(finding.severity != "note" for finding in findings) and (
+            checked_dir.is_live or is_locked(checked_dir.log_dir)
+        ):
+            checked_dir.is_live = True
             recheck = Recheck(
-                facts=self.facts(one, folder),
-                read=lambda task: self._read(one, folder, task),
+                facts=self.facts(checked_dir, folder),
+                read=lambda task: self._read(checked_dir, folder, task),
                 stop=self._stop,
                 take=self._limit.take,
             )
@@ -347,13 +357,13 @@ class VerifyRun:
     # -- verdicts --------------------------------------------------------------------------------------------
 
     def _take_verdicts(self, partition: _Partition, findings: list[Finding]) -> None:
-        one, check = partition.owner, partition.check
+        checked_dir, check = partition.owner, partition.check
         of_dir = set(OFFSET_CHECKPOINTS)
-        one.log_dir_findings += [found for found in findings if found.file in of_dir]
-        by_file = findings_by_file(found for found in findings if found.file not in of_dir)
+        checked_dir.log_dir_findings += [finding for finding in findings if finding.file in of_dir]
+        by_file = findings_by_file(finding for finding in findings if finding.file not in of_dir)
         checked = check.checked_bytes
         for name in sorted({*checked, *by_file}):
-            one.verdicts.append(
+            checked_dir.verdicts.append(
                 FileVerdict(
                     path=os.path.join(check.facts.path, name),
                     kind=kind_of(name),
@@ -361,32 +371,32 @@ class VerifyRun:
                     findings=tuple(by_file.get(name, ())),
                 )
             )
-        one.finished_count += 1
-        one.segment_count += len(partition.results)
-        one.batch_count += sum(result.batch_count for result in partition.results)
-        worst = [found for found in findings if found.severity != "note"]
-        for found in worst:
-            at = "" if found.position is None else f" at byte {found.position}"
-            text = f"{found.file}{at}: {found.rule}: {found.detail}"
+        checked_dir.finished_count += 1
+        checked_dir.segment_count += len(partition.results)
+        checked_dir.batch_count += sum(result.batch_count for result in partition.results)
+        worst = [finding for finding in findings if finding.severity != "note"]
+        for finding in worst:
+            position = "" if finding.position is None else f" at byte {finding.position}"
+            text = f"{finding.file}{position}: {finding.rule}: {finding.detail}"
             self._notify(
-                Remark(text=text, level="error", log_dir=one.log_dir, partition=partition.folder.name)
+                Remark(text=text, level="error", log_dir=checked_dir.log_dir, partition=partition.folder.name)
             )
         self._notify(
             PartitionChecked(
-                log_dir=one.log_dir,
+                log_dir=checked_dir.log_dir,
                 partition=partition.folder.name,
                 thread_num=0,
                 segment_count=len(partition.results),
                 finding_count=len(worst),
-                finished_count=one.finished_count,
-                log_count=len(one.partitions),
+                finished_count=checked_dir.finished_count,
+                log_count=len(checked_dir.partitions),
             )
         )
 
-    def _finish_dir(self, one: CheckedLogDir, started_s: float) -> None:
-        if one.error is None:
+    def _finish_dir(self, checked_dir: CheckedLogDir, started_s: float) -> None:
+        if checked_dir.error is None:
             duration_ms = round((time.monotonic() - started_s) * 1000)
-            self._notify(LogDirFinished(log_dir=one.log_dir, duration_ms=duration_ms))
+            self._notify(LogDirFinished(log_dir=checked_dir.log_dir, duration_ms=duration_ms))
 
 
 def _unreadable(name: str, error: OSError) -> Finding:

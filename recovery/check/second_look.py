@@ -1,8 +1,8 @@
-"""A second look at a partition of a live broker, before anything is said against it.
+"""A second look at a partition of a live broker, before damage is reported.
 
-Retention removes files, compaction replaces them, a follower truncates, an append is on its way: what was found is
-looked at again, from a new listing, until two looks in a row find the same. Segments that have not changed and
-that nothing was found in are not read again.
+Retention removes files, compaction replaces them, a follower truncates, an append is under way: what was found is
+checked again, from a new listing, until two looks in a row find the same. Segments that have not changed and
+in which nothing was found are not read again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _WAIT_S = 0.25
 
 
 class Recheck:
-    """Looks again.
+    """Checks a partition again.
 
     Args:
-        facts: of the partition, live.
-        read: reads a segment; a finding where it cannot be read.
+        facts: those of the partition, which is live.
+        read: reads a segment; returns a finding if it cannot be read.
         stop: ends the waiting.
-        take: asked before small files are read.
+        take: called with the number of bytes before small files are read.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Recheck:
     def confirm(
         self, findings: list[Finding], results: Sequence[SegmentResult], files: FolderFiles
     ) -> list[Finding]:
-        """Return what is found again and again; nothing where the partition is gone."""
+        """Return what is found by two looks in a row; nothing if the partition is gone."""
         for look in range(_MOST_LOOKS):
             self._wait(_WAIT_S * (look + 1))
             try:
-                now = read_folder(
+                current = read_folder(
                     LocalFolder(self._facts.path),
                     is_live=True,
                     is_metadata_log=self._facts.is_metadata_log,
@@ -62,23 +62,23 @@ class Recheck:
                 )
             except FileNotFoundError:
                 return []
-            again, results = self._look(findings, results, files, now)
-            files = now
-            known = {found.identity for found in findings}
-            confirmed = [found for found in again if found.identity in known]
+            again, results = self._look(findings, results, files, current)
+            files = current
+            identities = {finding.identity for finding in findings}
+            confirmed = [finding for finding in again if finding.identity in identities]
             if len(confirmed) == len(again):
                 return confirmed
             findings = again
-        return [found for found in confirmed if found.severity != "unchecked"] + [
+        return [finding for finding in confirmed if finding.severity != "unchecked"] + [
             Finding(
-                file=found.file,
-                position=found.position,
+                file=finding.file,
+                position=finding.position,
                 rule="changing",
-                detail=f"last seen: {found.rule}: {found.detail}",
+                detail=f"last seen: {finding.rule}: {finding.detail}",
                 severity="unchecked",
             )
-            for found in again
-            if found.identity not in known and found.severity == "damage"
+            for finding in again
+            if finding.identity not in identities and finding.severity == "damage"
         ]
 
     def _look(
@@ -86,38 +86,44 @@ class Recheck:
         findings: Iterable[Finding],
         results: Sequence[SegmentResult],
         before: FolderFiles,
-        now: FolderFiles,
+        current: FolderFiles,
     ) -> tuple[list[Finding], list[SegmentResult]]:
-        check = PartitionCheck(self._facts, now)
-        known = {result.task: result for result in results}
-        suspects = self._suspects(findings, now)
-        taken: list[SegmentResult] = []
+        check = PartitionCheck(self._facts, current)
+        results_by_task = {result.task: result for result in results}
+        suspects = self._suspects(findings, current)
+        look_results: list[SegmentResult] = []
         failures: list[Finding] = []
         for task in check.tasks():
-            old = known.get(task)
-            is_same = _stamp(before, task.log) == _stamp(now, task.log)
+            earlier = results_by_task.get(task)
+            is_same = _stamp(before, task.log) == _stamp(current, task.log)
             result: SegmentResult | Finding
-            if old is None or not is_same or task.base_offset in suspects or old.findings or old.gaps:
+            if (
+                earlier is None
+                or not is_same
+                or task.base_offset in suspects
+                or earlier.findings
+                or earlier.gaps
+            ):
                 result = self._read(task)
             else:
-                old.pieces = [_NOTHING]  # its producers are no longer known
-                result = old
+                earlier.pieces = [_NOTHING]  # its pieces were consumed: nothing is known of its producers
+                result = earlier
             if isinstance(result, Finding):
                 failures.append(result)
                 continue
             check.take(result)
-            taken.append(result)
-        return [*check.finish(), *failures], taken
+            look_results.append(result)
+        return [*check.finish(), *failures], look_results
 
     def _suspects(self, findings: Iterable[Finding], files: FolderFiles) -> set[int]:
-        """Return the segments from the snapshot before a finding up to it."""
+        """Return the base offsets of the segments from the snapshot before a finding up to the finding."""
         suspects: set[int] = set()
-        for found in findings:
+        for finding in findings:
             try:
-                offset = read_offset(found.file)
+                offset = read_offset(finding.file)
             except FileNameError:
                 continue
-            start = max((known for known in files.snapshots if known < offset), default=-1)
+            start = max((snapshot for snapshot in files.snapshots if snapshot < offset), default=-1)
             floor = max((base for base in files.base_offsets if base <= start), default=-1)
             suspects |= {base for base in files.base_offsets if floor <= base <= offset}
         return suspects
@@ -130,8 +136,8 @@ class Recheck:
 
 
 def _stamp(files: FolderFiles, name: str) -> tuple[int, int] | None:
-    found: FileStat | None = files.names.get(name)
-    return None if found is None else (found.inode, found.size_bytes)
+    file_stat: FileStat | None = files.names.get(name)
+    return None if file_stat is None else (file_stat.inode, file_stat.size_bytes)
 
 
 def _nothing() -> Piece:

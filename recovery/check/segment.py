@@ -1,10 +1,10 @@
 """One segment read from end to end and checked: its batches, their records, its offset and time index.
 
-Everything is read into windows that each thread owns. Indexes are read before the log, so that a live broker's entries
-lead into what is then read.
+Everything is read into windows that each thread owns. Indexes are read before the log, so that in a live broker's log
+the entries point to what is then read.
 
-A batch whose checksum is wrong is passed over where a sound one is found behind it, by its own length or by an index
-entry; the checks go on there.
+A batch whose checksum is wrong is skipped if a sound one is found after it, by its own length or by an index entry; the
+checks continue there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from segfmt.offset_index import view_offset_index
 from segfmt.time_index import view_time_index
 
 LARGE_BATCH_BYTES = 64 << 20
-"""A batch that is longer is checked by its CRC alone, piece by piece."""
+"""Of a longer batch only the CRC is checked, piece by piece."""
 _SKIPPED_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL, Stop.OFFSET_OVERFLOW})
 
 
@@ -45,7 +45,7 @@ def check_segment(task: SegmentTask, reading: Reading, files: SegmentFiles) -> S
     """Read and check one segment, whose *files* are in a folder or in an archive.
 
     Raises:
-        OSError: the log or an index cannot be opened. An error further on is a finding.
+        OSError: the log or an index cannot be opened. A later error is a finding.
     """
     return _SegmentCheck(task, reading, files).run()
 
@@ -100,12 +100,12 @@ class _SegmentCheck:
         result.findings += self._batches.findings
         result.findings += self._index.finish(self._end, is_whole=result.is_whole)
         result.findings += self._time_index.finish(is_whole=result.is_whole)
-        result.indexes_beyond = [one.file for one in (self._index, self._time_index) if one.is_beyond]
+        result.indexes_beyond = [index.file for index in (self._index, self._time_index) if index.is_beyond]
         if self._records is not None:
             result.findings += self._records.findings
-        result.findings = [replace(found, is_flushed=task.is_flushed) for found in result.findings]
+        result.findings = [replace(finding, is_flushed=task.is_flushed) for finding in result.findings]
         gaps = self._batches.gaps if self._records is None else [*self._batches.gaps, *self._records.gaps]
-        result.gaps = [replace(found, is_flushed=task.is_flushed) for found in gaps]
+        result.gaps = [replace(finding, is_flushed=task.is_flushed) for finding in gaps]
         result.epoch_runs = self._batches.epoch_runs
         if self._batches.sequences is not None:
             result.sequences = self._batches.sequences.result()
@@ -119,7 +119,7 @@ class _SegmentCheck:
     # -- indexes ---------------------------------------------------------------------------------------------
 
     def _entries(self, *, is_time: bool) -> npt.NDArray[np.void]:
-        """Return the entries of an index file that is there, none for one that is not."""
+        """Return the entries of an index file, none if it is missing."""
         task = self._task
         name = time_index_name(task.base_offset) if is_time else offset_index_name(task.base_offset)
         data = b""
@@ -131,7 +131,7 @@ class _SegmentCheck:
         return without_preallocated(entries) if task.may_be_preallocated else entries
 
     def _read_index(self, name: str) -> tuple[bytes, int]:
-        """Return the bytes of an index and its size; nothing where it is missing, which is judged elsewhere."""
+        """Return the bytes of an index and its size; nothing if it is missing, which is judged elsewhere."""
         try:
             data, size = self._files.read_index(name, self._reading.limit.take)
         except FileNotFoundError:
@@ -141,11 +141,11 @@ class _SegmentCheck:
             return b"", 0
         self._result.checked_bytes[name] = len(data)
         if size > len(data) and not self._task.may_be_preallocated:
-            self._find(None, "index-size", f"{size} bytes, of which {len(data)} were read", file=name)
+            self._find(None, "index-size", f"{size} bytes, of which only {len(data)} were read", file=name)
         return data, size
 
     def _note_sparse_index(self) -> None:
-        """Note an index without entries where one would be expected."""
+        """Note an index without entries if one would be expected."""
         task, result = self._task, self._result
         if not task.has_indexes or not result.is_whole or not self._batches.batch_count:
             return
@@ -156,7 +156,7 @@ class _SegmentCheck:
             and task.tail is Tail.CLOSED
             and name in result.checked_bytes
         ):
-            words = "no entry, although batches have timestamps"
+            words = "the index has no entry, although batches have timestamps"
             self._find(None, "index-sparse", words, file=name, is_note=True)
 
     # -- the log ---------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class _SegmentCheck:
         self._end_piece()
 
     def _take_window(self, window: Window) -> int | None:
-        """Check the whole batches of *window*; return where to go on, None for nowhere."""
+        """Check the whole batches of *window*; return the position to continue at, or None."""
         walk = walk_headers(window.octets, position=window.position, end_position=self._end)
         damaged = self._take(window, walk.rows)
         if damaged is not None:
@@ -185,7 +185,7 @@ class _SegmentCheck:
         """Check the batches of *rows*.
 
         Returns:
-            Where to go on after damage, -1 for nowhere; None where all are sound.
+            The position to continue at after damage, -1 for none; None if all are sound.
         """
         start = 0
         while start < len(rows):
@@ -195,9 +195,9 @@ class _SegmentCheck:
                 reaches = part["base_offset"] >= self._snapshot_offsets[0]
                 if reaches.any():
                     part, is_at_snapshot = part[: int(np.argmax(reaches))], True
-            behind = self._scan(window, part)
-            if behind is not None:
-                return behind
+            next_position = self._scan(window, part)
+            if next_position is not None:
+                return next_position
             start += len(part)
             if is_at_snapshot:
                 self._end_piece(snapshot_offset=self._snapshot_offsets.pop(0))
@@ -209,7 +209,7 @@ class _SegmentCheck:
             first = int(part["position"][0])
             end = int(part["position"][-1] + part["size_bytes"][-1])
             scanner = self._open_scanner(first)
-            while not scanner.finished and scanner.position < end:  # it comes back at some control batches
+            while not scanner.finished and scanner.position < end:  # it pauses at some control batches
                 feed(scanner, window, end)
             scan = scanner.result() if scanner.finished else None
             if scan is None or scan.stop is Stop.END:
@@ -217,11 +217,11 @@ class _SegmentCheck:
                 return None
             good = part[part["position"] < scan.valid_bytes]
             if scan.stop in _SKIPPED_STOPS:
-                at = int(np.searchsorted(part["position"], scan.stop_position))
-                self._check(window, part[: at + 1])
+                skipped = int(np.searchsorted(part["position"], scan.stop_position))
+                self._check(window, part[: skipped + 1])
                 self._find_skipped(scan)
                 self._end_piece(is_broken=True)
-                part = part[at + 1 :]
+                part = part[skipped + 1 :]
                 continue
             self._check(window, good)
             self._end_piece(is_broken=True)
@@ -242,9 +242,9 @@ class _SegmentCheck:
 
     def _find_skipped(self, scan: RawScan) -> None:
         if scan.stop is Stop.OFFSET_OVERFLOW:
-            return  # its offsets are said to be out of range already
-        rule, words = _skipped_words(scan)
-        self._find(scan.stop_position, rule, words)
+            return  # that its offsets are out of range is reported already
+        rule, detail = _skipped_words(scan)
+        self._find(scan.stop_position, rule, detail)
 
     # -- pieces ----------------------------------------------------------------------------------------------
 
@@ -260,10 +260,10 @@ class _SegmentCheck:
         return self._scanner
 
     def _end_piece(self, *, snapshot_offset: int | None = None, is_broken: bool = False) -> None:
-        """Close the scan, at a snapshot, before bytes that are left out, or at the end."""
+        """Close the scan at a snapshot, before bytes that are skipped, or at the end."""
         scanner, self._scanner = self._scanner, None
         if scanner is None:
-            scanner = SegmentScanner(base_offset=0, size_bytes=0, build_index=False)  # of nothing
+            scanner = SegmentScanner(base_offset=0, size_bytes=0, build_index=False)  # an empty piece
         elif not scanner.finished:
             scanner.end_here()
         scan = scanner.result()
@@ -272,64 +272,66 @@ class _SegmentCheck:
     # -- damage ----------------------------------------------------------------------------------------------
 
     def _judge_end(self, walk: HeaderWalk) -> int | None:
-        """Judge where the walk ends; return where to go on, None for nowhere."""
+        """Judge the end of the walk; return the position to continue at, or None."""
         if walk.end is WalkEnd.END:
-            left = self._end - walk.position
-            self._find_tail(walk.position, f"{left} bytes that are no batch", "trailing-bytes", is_short=True)
+            left_bytes = self._end - walk.position
+            self._find_tail(
+                walk.position, f"{left_bytes} bytes that are not a batch", "trailing-bytes", is_short=True
+            )
             return None
         if walk.end is WalkEnd.TORN:
-            words = f"the batch reaches beyond the end of the file, {self._end}"
-            behind = self._pass_over(walk.position, words, "torn-batch", walk.rows[:0])
+            detail = f"the batch reaches beyond the end of the file, {self._end}"
+            next_position = self._pass_over(walk.position, detail, "torn-batch", walk.rows[:0])
         else:
-            words = "a batch length that cannot be"
-            behind = self._pass_over(walk.position, words, "batch-length", walk.rows[:0])
-        return None if behind < 0 else behind
+            detail = "an impossible batch length"
+            next_position = self._pass_over(walk.position, detail, "batch-length", walk.rows[:0])
+        return None if next_position < 0 else next_position
 
-    def _pass_over(self, position: int, words: str, rule: Rule, rest: HeaderRows) -> int:
-        """Note damage at *position*; return where a sound batch follows, -1 for nowhere."""
-        behind = self._sound.find(
+    def _pass_over(self, position: int, detail: str, rule: Rule, rows_after: HeaderRows) -> int:
+        """Note damage at *position*; return the position of the next sound batch, -1 for none."""
+        next_position = self._sound.find(
             position,
-            rest,
+            rows_after,
             lambda: self._index.entries["position"],
             base_offset=max(self._task.base_offset, self._batches.last_offset or 0),
         )
-        if behind is None:
-            self._find_tail(position, words, rule)
+        if next_position is None:
+            self._find_tail(position, detail, rule)
             self._result.is_whole = False
             self._reading.on_bytes(self._end - position)
             return -1
-        self._find(position, rule, f"{words}; sound batches follow from byte {behind} on")
-        self._skip(behind)
-        self._reading.on_bytes(behind - position)
+        self._find(position, rule, f"{detail}; sound batches follow at byte {next_position}")
+        self._skip(next_position)
+        self._reading.on_bytes(next_position - position)
         if self._result.pieces and not self._result.pieces[-1].is_broken:
             self._result.pieces[-1] = replace(self._result.pieces[-1], is_broken=True)
-        return behind
+        return next_position
 
-    def _skip(self, behind: int) -> None:
+    def _skip(self, position: int) -> None:
         self._batches.skip()
-        self._index.skip(behind)
+        self._index.skip(position)
         self._time_index.skip()
         if self._records is not None:
             self._records.skip()
 
-    def _find_tail(self, position: int, words: str, rule: Rule, *, is_short: bool = False) -> None:
-        """Note damage with nothing sound behind it, as what it means at this end of the log."""
+    def _find_tail(self, position: int, detail: str, rule: Rule, *, is_short: bool = False) -> None:
+        """Note damage with nothing sound after it, by what it means at this end of the log."""
         tail = self._task.tail
-        left = self._end - position
+        left_bytes = self._end - position
         is_zero = tail is not Tail.CLOSED and is_zero_range(self._log, position, self._end)
         if tail is Tail.LIVE and (is_zero or rule in ("torn-batch", "trailing-bytes")):
             return
         if tail in (Tail.LIVE, Tail.CLOSED):
-            self._find(position, rule, words)
+            self._find(position, rule, detail)
             return
         if is_zero:
-            words = f"{left} bytes of zeros"
+            detail = f"{left_bytes} bytes of zeros"
         is_note = tail is Tail.UNCLEAN and is_zero and self._task.is_preallocated
-        not_judged = "" if is_short else f"; the log ends here, {left} bytes before the file"
-        self._find(position, tail.value, f"{words}{not_judged}", is_note=is_note)
+        not_judged = "" if is_short else f"; the log ends here, {left_bytes} bytes before the file"
+        self._find(position, tail.value, f"{detail}{not_judged}", is_note=is_note)
 
     def _take_large(self, window: Window) -> int | None:
-        """Check the CRC of a batch that is too large for a window; return where to go on, None for nowhere."""
+        """Check the CRC of a batch that is too large for a window; return the position to continue at, or None."""
         position, size_bytes = window.position, window.large_bytes
         self._end_piece(is_broken=True)
         if has_right_crc(self._log, position, size_bytes, self._reading.limit.take):
@@ -338,8 +340,10 @@ class _SegmentCheck:
                 self._find(position, "too-large", f"a batch of {size_bytes} bytes", is_unchecked=True)
             self._reading.on_bytes(size_bytes)
             return position + size_bytes
-        behind = self._pass_over(position, "checksum mismatch", "checksum", np.empty(0, HEADER_ROW_DTYPE))
-        return None if behind < 0 else behind
+        next_position = self._pass_over(
+            position, "checksum mismatch", "checksum", np.empty(0, HEADER_ROW_DTYPE)
+        )
+        return None if next_position < 0 else next_position
 
     def _find(
         self,
@@ -363,19 +367,19 @@ class _SegmentCheck:
 
 
 def _stop_words(scan: RawScan) -> str:
-    """Return why a scan stopped, in words."""
+    """Return why a scan stopped, as text."""
     first, second = scan.stop_detail
     if scan.stop is Stop.CRC_MISMATCH:
         return f"checksum {first:#010x} stored, {second:#010x} computed"
     return f"{scan.stop.name.lower().replace('_', ' ')} ({first}, {second})"
 
 
-def _skipped_words(scan: RawScan) -> tuple[Rule, str]:
-    """Return rule and words for a batch that is read and passed over, INVALID_TXN, INVALID_CONTROL or CONTROL_FATAL."""
-    rule: Rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
-    words = {
+def _skipped_words(scan: RawScan) -> tuple[str, str]:
+    """Return rule and text for a batch that is read but skipped: INVALID_TXN, INVALID_CONTROL or CONTROL_FATAL."""
+    rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
+    detail = {
         Stop.INVALID_TXN: "a batch outside a transaction while its producer has one open",
-        Stop.INVALID_CONTROL: "a control batch that cannot be read: a recovery cuts the log behind it",
-        Stop.CONTROL_FATAL: "a control batch that a broker dies of",
+        Stop.INVALID_CONTROL: "a control batch that cannot be read: a recovery cuts the log after it",
+        Stop.CONTROL_FATAL: "a control batch that stops a broker",
     }[scan.stop]
-    return rule, f"{words} (producer {scan.stop_detail[0]}, base offset {scan.stop_detail[1]})"
+    return rule, f"{detail} (producer {scan.stop_detail[0]}, base offset {scan.stop_detail[1]})"

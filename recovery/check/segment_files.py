@@ -1,4 +1,4 @@
-"""How the check of a segment reads its files: from a folder here, from an archive elsewhere.
+"""How the check of a segment reads its files: here from a folder, elsewhere from an archive.
 
 Everything in a folder is read with `pread`: nothing that a live broker does to a file can end the process.
 """
@@ -30,12 +30,12 @@ class SegmentFiles(Protocol):
         ...
 
     def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
-        """Return the first bytes of an index, as many as are looked at, and its size.
+        """Return the first bytes of an index, as many as are checked, and its size.
 
-        *take* is asked before they are read.
+        *take* is called with their number before they are read.
 
         Raises:
-            FileNotFoundError: there is none.
+            FileNotFoundError: there is no such index.
             OSError: it cannot be read.
         """
         ...
@@ -46,7 +46,7 @@ class FolderSegmentFiles:
 
     Args:
         folder: its path.
-        drops_cache: whether what is read from disk leaves the page cache again.
+        drops_cache: whether what is read from disk is dropped from the page cache again.
     """
 
     def __init__(self, folder: str, *, drops_cache: bool = False) -> None:
@@ -58,13 +58,13 @@ class FolderSegmentFiles:
         return OpenedFile(os.path.join(self._folder, name), gives_back=self._drops_cache)
 
     def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
-        """Return the first bytes of an index, and its size; what has its name and is no file is none."""
+        """Return the first bytes of an index, and its size; what is not a regular file is not an index."""
         path = os.path.join(self._folder, name)
         try:
             descriptor = open_file(path)
         except OSError as error:
             if error.errno == errno.EINVAL:
-                raise FileNotFoundError(errno.ENOENT, "no regular file", path) from error
+                raise FileNotFoundError(errno.ENOENT, "not a regular file", path) from error
             raise
         try:
             found_bytes = os.fstat(descriptor).st_size

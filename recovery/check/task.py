@@ -1,4 +1,4 @@
-"""What the check of a segment is given and gives back. Values only."""
+"""What the check of a segment takes and returns. Values only."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class SegmentTask:
     Attributes:
         folder: path of the partition's folder.
         log: the log's name; not always that of the base offset (`.swap`, snapshots of the metadata log).
-        next_base_offset: of the segment behind it, None for the last one.
+        next_base_offset: that of the next segment, None for the last one.
         tail: what an unclean end means.
         is_flushed: whether it lies before the recovery point.
         may_be_preallocated: whether its indexes may end in zeros.
-        has_indexes: whether there are indexes to look at.
-        snapshot_offsets: inside the segment, ascending: where the producers' state is to be told.
+        has_indexes: whether there are indexes to check.
+        snapshot_offsets: offsets inside the segment, ascending, at which the producers' state is needed.
         expiration_ms: a producer that was silent so long may have been forgotten; None: sequences are not followed.
-        log_start_offset: of the log, if it lies in the segment or behind it; else 0.
+        log_start_offset: that of the log, if it lies in the segment or after it; else 0.
     """
 
     folder: str
@@ -61,9 +61,9 @@ class Piece:
     """What producers did in a part of a segment.
 
     Attributes:
-        scan: of the part.
-        snapshot_offset: of the snapshot at the part's end, None where there is none.
-        is_broken: whether bytes behind it were left out, so that nothing is known of producers from there on.
+        scan: the scan of the part.
+        snapshot_offset: that of the snapshot at the part's end, None if there is none.
+        is_broken: whether bytes after it were skipped, so that nothing is known of producers from there on.
     """
 
     scan: RawScan
@@ -77,8 +77,8 @@ class SegmentResult:
 
     Attributes:
         checked_bytes: by file name.
-        sequences: of producers, where they are followed.
-        indexes_beyond: the indexes with an entry behind the end of the log.
+        sequences: those of producers, if they are followed.
+        indexes_beyond: the indexes with an entry past the end of the log.
         is_whole: whether the log was read to its end.
     """
 
@@ -104,7 +104,7 @@ class Reading:
 
     Attributes:
         limit: on bytes a second.
-        on_bytes: told how many bytes of a log were read, by the thread that did.
+        on_bytes: called with the number of bytes of a log that were read, by the thread that read them.
         one_at_a_time: held while a large batch is opened.
     """
 

@@ -1,4 +1,4 @@
-"""How the segments of a folder are read: what each of them is to the log that it belongs to. Pure."""
+"""How the segments of a folder are read: the role of each in its log. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, log_name, read_offset
 
 
 def unflushed_from(facts: PartitionFacts, base_offsets: Sequence[int]) -> int:
-    """Return the base offset of the first segment behind the recovery point, one that no segment has without any.
+    """Return the base offset of the first segment past the recovery point, or if none is, one that no segment has.
 
     Args:
         facts: of the partition.
@@ -33,10 +33,10 @@ def unflushed_from(facts: PartitionFacts, base_offsets: Sequence[int]) -> int:
 
 
 class Standing(NamedTuple):
-    """What the files beside a segment make of it: the same bytes are judged by it.
+    """What the other files say about a segment: the same bytes are judged differently by it.
 
     Attributes:
-        log_start_offset: of the log, where the segment begins before it; else 0.
+        log_start_offset: that of the log, if the segment begins before it; else 0.
     """
 
     tail: Tail
@@ -68,9 +68,9 @@ def segment_task(
     Args:
         facts: of the partition.
         base_offset: of the segment.
-        next_base_offset: of the segment behind it, None for the last one.
-        unflushed_from: see there.
-        snapshot_offsets: inside the segment, ascending.
+        next_base_offset: that of the next segment, None for the last one.
+        unflushed_from: as the function of that name returns it.
+        snapshot_offsets: those inside the segment, ascending.
     """
     is_last = next_base_offset is None
     standing = standing_of(facts, base_offset, is_last=is_last, unflushed_from=unflushed_from)

@@ -1,7 +1,7 @@
 """What the headers of a log's batches must hold, many batches at once.
 
-The CRC of a record batch does not cover base offset, length, leader epoch and magic; these rules are what can be
-said of them. Pure: rows in, findings out.
+The CRC of a record batch does not cover base offset, length, leader epoch and magic; these rules are all that can
+check them. Pure: rows in, findings out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class EpochRun:
 
     Attributes:
         first_offset, last_offset: base offsets of the first and the last of them.
-        position: of the first of them.
+        position: byte position of the first of them.
     """
 
     epoch: int
@@ -43,13 +43,13 @@ class BatchChecks:
 
     Attributes:
         file: the log's name.
-        next_base_offset: of the segment behind it, None for the last one.
+        next_base_offset: that of the next segment, None for the last one.
         sequences: takes in what producers wrote; None where they are not followed.
         epoch_runs: what was seen of leader epochs.
         gaps: offsets that no batch has; damage only where nothing is ever compacted.
         has_compacted: whether a batch holds fewer records than offsets.
-        first_offset: base offset of the first batch, None without one, or where it is not in the header.
-        last_offset: of the last batch, None without one.
+        first_offset: base offset of the first batch, None without a batch, or if the header does not have it.
+        last_offset: that of the last batch, None without one.
     """
 
     file: str
@@ -68,7 +68,7 @@ class BatchChecks:
     _is_behind_damage: bool = False
 
     def skip(self) -> None:
-        """Bytes are left out from here on, so the next batch need not follow the last one."""
+        """Note that bytes are skipped here, so that the next batch need not follow the last one."""
         self._is_behind_damage = True
 
     def take(self, rows: HeaderRows) -> None:
@@ -104,15 +104,15 @@ class BatchChecks:
 
     def _check_producers(self, rows: HeaderRows) -> None:
         """Kafka: MemoryRecordsBuilder.validateProducerState, LogValidator.validateBatch."""
-        known = rows["producer_id"] >= 0
+        has_producer = rows["producer_id"] >= 0
         is_control = rows["attributes"] & layout.CONTROL_MASK != 0
         is_transactional = rows["attributes"] & layout.TRANSACTIONAL_MASK != 0
         no_numbers = (rows["producer_epoch"] < 0) | ((rows["base_sequence"] < 0) & ~is_control)
         is_bad = (rows["magic"] >= layout.MAGIC_V2) & (
             (rows["producer_id"] < layout.NO_PRODUCER_ID)
-            | (known & no_numbers)
-            | (known & is_control & ~is_transactional)
-            | (~known & is_transactional)
+            | (has_producer & no_numbers)
+            | (has_producer & is_control & ~is_transactional)
+            | (~has_producer & is_transactional)
         )
         self._first(
             rows,
@@ -126,7 +126,7 @@ class BatchChecks:
 
     def _check_offsets(self, rows: HeaderRows) -> None:
         first, last = rows["base_offset"], rows["last_offset"]
-        # The base offset of a wrapper is inside of it; what stands in front is its last one.
+        # The base offset of a wrapper is inside it; its header has the last offset.
         is_wrapper = (rows["magic"] < layout.MAGIC_V2) & (
             rows["attributes"] & layout.COMPRESSION_CODEC_MASK != 0
         )
@@ -162,19 +162,20 @@ class BatchChecks:
             lambda row: f"base offset {row['base_offset']} is not above the last offset of the batch before",
         )
         is_gap = (first > before) & (first - 1 > before) & ~is_wrapper
-        for place in np.flatnonzero(is_gap)[: _MOST_GAPS - len(self.gaps)]:
+        for number in np.flatnonzero(is_gap)[: _MOST_GAPS - len(self.gaps)]:
+            start, end = int(before[number]) + 1, int(first[number]) - 1
             self.gaps.append(
                 Finding(
                     file=self.file,
-                    position=int(rows["position"][place]),
+                    position=int(rows["position"][number]),
                     rule="offset-gap",
-                    detail=f"offsets {int(before[place]) + 1} to {int(first[place]) - 1} are missing before this batch",
+                    detail=f"offsets {start} to {end} are missing before this batch",
                 )
             )
 
     def _note_epochs(self, rows: HeaderRows) -> None:
         is_v2 = rows["magic"] >= layout.MAGIC_V2
-        if not is_v2.all():  # numpy takes longer to copy rows than to do all the rest
+        if not is_v2.all():  # copying rows takes numpy longer than all the rest
             rows = rows[is_v2]
         if not len(rows):
             return
@@ -189,12 +190,12 @@ class BatchChecks:
                 position=int(rows["position"][start]),
             )
             if self.epoch_runs and self.epoch_runs[-1].epoch == run.epoch:
-                known = self.epoch_runs.pop()
+                last_run = self.epoch_runs.pop()
                 run = EpochRun(
                     epoch=run.epoch,
-                    first_offset=known.first_offset,
+                    first_offset=last_run.first_offset,
                     last_offset=run.last_offset,
-                    position=known.position,
+                    position=last_run.position,
                 )
             self.epoch_runs.append(run)
 
@@ -203,14 +204,17 @@ class BatchChecks:
         rows: HeaderRows,
         is_bad: npt.NDArray[np.bool_],
         rule: Rule,
-        words: Callable[[np.void], str],
+        describe: Callable[[np.void], str],
     ) -> None:
-        """Note the first row where *is_bad*, once a rule and segment."""
-        if not is_bad.any() or any(found.rule == rule for found in self.findings):
+        """Note the first row where *is_bad*, once per rule and segment."""
+        if not is_bad.any() or any(finding.rule == rule for finding in self.findings):
             return
-        place = int(np.argmax(is_bad))
+        row_number = int(np.argmax(is_bad))
         self.findings.append(
             Finding(
-                file=self.file, position=int(rows["position"][place]), rule=rule, detail=words(rows[place])
+                file=self.file,
+                position=int(rows["position"][row_number]),
+                rule=rule,
+                detail=describe(rows[row_number]),
             )
         )

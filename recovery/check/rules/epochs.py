@@ -1,7 +1,7 @@
 """Leader epochs: the log's batches against leader-epoch-checkpoint. Pure.
 
-A broker writes the line of an epoch before the first batch of it, so each batch has the epoch that the file gives its
-offset. What lies before the file's first line is not known there (a recovery begins the file where it begins).
+A broker writes the line of an epoch before its first batch, so each batch has the epoch that the file gives for its
+offset. The file does not know what lies before its first line (a recovery begins the file where it begins itself).
 
 Kafka: LeaderEpochFileCache.assign, epochForOffset.
 """
@@ -27,12 +27,12 @@ def check_epochs(
     log_end_offset: int | None,
     is_clean: bool,
 ) -> list[Finding]:
-    """Return where batches and file contradict each other, or themselves.
+    """Return the contradictions between batches and file, and within each.
 
     Args:
-        runs: of the whole log, in its order.
-        entries: of the file, in its order.
-        log_end_offset: None where it is not known (damage, a live broker).
+        runs: those of the whole log, in its order.
+        entries: those of the file, in its order.
+        log_end_offset: None if it is unknown (damage, a live broker).
         is_clean: whether the log dir was shut down cleanly.
     """
     findings = _check_entries(entries)
@@ -40,20 +40,22 @@ def check_epochs(
         return findings
     real = [(file, run) for file, run in runs if run.epoch != -1]
     if real and not entries:
-        words = f"no line, although batches have epochs up to {max(run.epoch for _, run in real)}"
-        return [_of_file("missing-epochs", words)]
+        detail = (
+            f"the file has no line, although batches have epochs up to {max(run.epoch for _, run in real)}"
+        )
+        return [_of_file("missing-epochs", detail)]
     findings += _check_runs(runs, entries)
     if (
         real
         and log_end_offset is not None
         and entries[0].start_offset > max(run.last_offset for _, run in real)
     ):
-        words = f"the first line begins at {entries[0].start_offset}, behind all batches that have an epoch"
-        return [*findings, _of_file("epoch-content", words)]
+        detail = f"the first line begins at {entries[0].start_offset}, after all batches that have an epoch"
+        return [*findings, _of_file("epoch-content", detail)]
     if log_end_offset is not None and entries and entries[-1].start_offset > log_end_offset:
-        words = f"epoch {entries[-1].epoch} starts at {entries[-1].start_offset}, the log ends at {log_end_offset}"
-        found = _of_file("epoch-content", words)
-        findings.append(found if is_clean else found.as_note())
+        detail = f"epoch {entries[-1].epoch} starts at {entries[-1].start_offset}, the log ends at {log_end_offset}"
+        finding = _of_file("epoch-content", detail)
+        findings.append(finding if is_clean else finding.as_note())
     return findings
 
 
@@ -65,25 +67,25 @@ def _check_entries(entries: Sequence[LeaderEpochEntry]) -> list[Finding]:
             ]
         before = entries[number - 1] if number else None
         if before is not None and (entry.epoch <= before.epoch or entry.start_offset <= before.start_offset):
-            words = f"line {number + 3}: epoch {entry.epoch} from {entry.start_offset} on is not above the line before"
-            return [_of_file("epoch-content", words)]
+            detail = f"line {number + 3}: epoch {entry.epoch} from {entry.start_offset} on is not above the line before"
+            return [_of_file("epoch-content", detail)]
     return []
 
 
 def _check_runs(runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry]) -> list[Finding]:
     starts = [entry.start_offset for entry in entries]
-    known = {entry.epoch for entry in entries}
+    known_epochs = {entry.epoch for entry in entries}
     findings: list[Finding] = []
-    for place, (file, run) in enumerate(runs):
+    for number, (file, run) in enumerate(runs):
         expected = {_epoch_at(starts, entries, offset) for offset in (run.first_offset, run.last_offset)}
-        if run.epoch == -1 and all(other.epoch == -1 for _, other in runs[:place]):
-            continue  # written before there were epochs
-        before = runs[place - 1][1].epoch if place else -1
-        behind = runs[place + 1][1].epoch if place + 1 < len(runs) else None
-        rises = run.epoch >= before and (behind is None or behind >= run.epoch)
+        if run.epoch == -1 and all(earlier_run.epoch == -1 for _, earlier_run in runs[:number]):
+            continue  # written by a broker without epochs
+        before = runs[number - 1][1].epoch if number else -1
+        after = runs[number + 1][1].epoch if number + 1 < len(runs) else None
+        rises = run.epoch >= before and (after is None or after >= run.epoch)
         limit = entries[0].epoch if entries else None
         if expected == {run.epoch}:
-            continue  # a neighbour is wrong, if anything
+            continue  # if anything is wrong, it is a neighbour
         if (
             None in expected
             and expected <= {None, run.epoch}
@@ -92,27 +94,29 @@ def _check_runs(runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry]) 
         ):
             continue
         says = ", ".join("nothing" if epoch is None else str(epoch) for epoch in sorted(expected, key=str))
-        if rises and (run.epoch in known or _is_confirmed(runs, place)):
-            words = f"batches from {run.first_offset} to {run.last_offset} have epoch {run.epoch}, the file says {says}"
-            findings.append(_of_file("epoch-content", words))
+        if rises and (run.epoch in known_epochs or _is_confirmed(runs, number)):
+            batches = f"batches from {run.first_offset} to {run.last_offset}"
+            detail = f"{batches} have epoch {run.epoch}, the file says {says}"
+            findings.append(_of_file("epoch-content", detail))
         else:
-            words = f"leader epoch {run.epoch} at offset {run.first_offset}, {LEADER_EPOCH_CHECKPOINT} says {says}"
-            findings.append(Finding(file=file, position=run.position, rule="leader-epoch", detail=words))
+            detail = f"leader epoch {run.epoch} at offset {run.first_offset}, {LEADER_EPOCH_CHECKPOINT} says {says}"
+            findings.append(Finding(file=file, position=run.position, rule="leader-epoch", detail=detail))
     return findings
 
 
-def _is_confirmed(runs: Sequence[PlacedRun], place: int) -> bool:
-    """Return whether several batches have the epoch of a run: one damaged field is in one batch."""
-    run = runs[place][1]
+def _is_confirmed(runs: Sequence[PlacedRun], number: int) -> bool:
+    """Return whether several batches have the epoch of a run: a damaged field is in one batch only."""
+    run = runs[number][1]
     neighbours = [
-        other.epoch for _, other in (*runs[max(0, place - 1) : place], *runs[place + 1 : place + 2])
+        neighbour.epoch
+        for _, neighbour in (*runs[max(0, number - 1) : number], *runs[number + 1 : number + 2])
     ]
     return run.first_offset != run.last_offset or run.epoch in neighbours
 
 
 def _epoch_at(starts: list[int], entries: Sequence[LeaderEpochEntry], offset: int) -> int | None:
-    place = bisect_right(starts, offset)
-    return entries[place - 1].epoch if place else None
+    count = bisect_right(starts, offset)
+    return entries[count - 1].epoch if count else None
 
 
 def _of_file(rule: Rule, detail: str) -> Finding:

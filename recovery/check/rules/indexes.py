@@ -1,8 +1,8 @@
-"""Whether the entries of a segment's indexes are possible: never whether they are those of a rebuilt file.
+"""Whether the entries of a segment's indexes are possible, not whether they are those of a rebuilt file.
 
-What a live broker writes depends on how batches came in: one entry a batch from 4.1.1 on, one an append before.
-So an entry of `.index` may stand for an append of several batches: its position is where the append begins, its
-offset the last one of the append. An entry of `.timeindex` says that no timestamp up to its offset is greater.
+What a live broker writes depends on how batches came in: at most one entry per batch from 4.1.1 on, one per append
+before. So an entry of `.index` may stand for an append of several batches: its position is where the append begins,
+its offset the last one of the append. An entry of `.timeindex` says that no timestamp up to its offset is greater.
 
 Pure: entries and header rows in, findings out.
 
@@ -25,7 +25,7 @@ Entries = npt.NDArray[np.void]
 
 
 def without_preallocated(entries: Entries) -> Entries:
-    """Return *entries* without the zeros behind the last one."""
+    """Return *entries* without the zeros after the last one."""
     if not len(entries):
         return entries
     octets = np.frombuffer(entries.tobytes(), np.uint8).reshape(len(entries), -1)
@@ -37,7 +37,7 @@ def size_findings(file: str, size_bytes: int, entry_bytes: int) -> list[Finding]
     """Return what is wrong with the length of an index."""
     if size_bytes % entry_bytes == 0:
         return []
-    detail = f"{size_bytes} bytes are no multiple of {entry_bytes}"
+    detail = f"{size_bytes} bytes are not a multiple of {entry_bytes}"
     return [
         Finding(file=file, position=size_bytes // entry_bytes * entry_bytes, rule="index-size", detail=detail)
     ]
@@ -52,19 +52,19 @@ def _ascending(values: npt.NDArray[np.int64], *, strictly: bool) -> int:
 
 @dataclass(slots=True)
 class _IndexChecks:
-    """What the checks of both indexes share: entries that ascend, and the way through them.
+    """What the checks of both indexes share: entries that ascend, and the progress through them.
 
     Attributes:
         file: the index's name.
         entries: of the dtype of the index, without preallocated zeros.
         _offsets: int64, of the entries that can be judged.
         _values: int64, what an entry says of its offset: a position, or a timestamp.
-        _next: the first entry that was not looked at yet.
-        is_beyond: whether an entry leads behind the end of the log.
+        _next: the first entry that was not checked yet.
+        is_beyond: whether an entry points past the end of the log.
     """
 
     VALUE: ClassVar[str]
-    """The field beside the offset."""
+    """The field other than the offset."""
     LEAST_VALUE: ClassVar[int]
     HAS_EACH_OFFSET_ONCE: ClassVar[bool]
     DTYPE: ClassVar[np.dtype[np.void]]
@@ -79,7 +79,7 @@ class _IndexChecks:
     is_beyond: bool = False
 
     def __post_init__(self) -> None:
-        """Look at the entries alone."""
+        """Check the entries by themselves."""
         self._offsets = self.entries["relative_offset"].astype(np.int64) + self.base_offset
         self._values = self.entries[self.VALUE].astype(np.int64)
         count = min(
@@ -119,7 +119,7 @@ class OffsetIndexChecks(_IndexChecks):
     _open: list[int] = field(default_factory=list)
 
     def take(self, rows: HeaderRows, end_position: int) -> None:
-        """Check the entries that lead into *rows*, which end at *end_position* of the log."""
+        """Check the entries that point into *rows*, which end at *end_position* of the log."""
         first = self._next
         self._next = int(np.searchsorted(self._values, end_position))
         lasts = rows["last_offset"]
@@ -128,29 +128,29 @@ class OffsetIndexChecks(_IndexChecks):
         count = self._next - first
         if not count or not len(rows):
             return
-        places = np.searchsorted(rows["position"], self._values[first : self._next])
-        found = np.minimum(places, len(rows) - 1)
+        rows_at = np.searchsorted(rows["position"], self._values[first : self._next])
+        row_numbers = np.minimum(rows_at, len(rows) - 1)
         offsets = self._offsets[first : self._next]
-        is_start = (places < len(rows)) & (rows["position"][found] == self._values[first : self._next])
+        is_start = (rows_at < len(rows)) & (rows["position"][row_numbers] == self._values[first : self._next])
         for bad in np.flatnonzero(~is_start)[:1]:
             self._add(
                 first + int(bad), "index-entry", f"position {self._values[first + bad]} is inside a batch"
             )
-        others = np.flatnonzero(is_start & (offsets != lasts[found]))
-        for other in others.tolist():  # an append of several batches, or damage
-            entry = first + other
-            if offsets[other] < lasts[found[other]]:
+        mismatches = np.flatnonzero(is_start & (offsets != lasts[row_numbers]))
+        for mismatch in mismatches.tolist():  # an append of several batches, or damage
+            entry, last = first + mismatch, lasts[row_numbers[mismatch]]
+            if offsets[mismatch] < last:
                 self._add(
                     entry,
                     "index-entry",
-                    f"offset {offsets[other]}, the batch at {self._values[entry]} ends at {lasts[found[other]]}",
+                    f"offset {offsets[mismatch]}, the batch at {self._values[entry]} ends at {last}",
                 )
             else:
                 self._open.append(entry)
         self._close(lasts, rows)
 
     def skip(self, position: int) -> None:
-        """Leave out the entries before *position*: the log is damaged there."""
+        """Skip the entries before *position*: the log is damaged there."""
         self._next = max(self._next, int(np.searchsorted(self._values, position)))
         self._open = []
 
@@ -164,7 +164,7 @@ class OffsetIndexChecks(_IndexChecks):
                 self._add(
                     self._next,
                     "index-entry",
-                    f"position {self._values[self._next]} is behind the end of the log, {end_position}",
+                    f"position {self._values[self._next]} is past the end of the log, {end_position}",
                 )
         return self.findings
 
@@ -173,12 +173,14 @@ class OffsetIndexChecks(_IndexChecks):
         still_open = []
         for entry in self._open:
             offset = self._offsets[entry]
-            place = int(np.searchsorted(lasts, offset))
-            if place == len(lasts):
+            row_number = int(np.searchsorted(lasts, offset))
+            if row_number == len(lasts):
                 still_open.append(entry)
                 continue
             following = self._values[entry + 1] if entry + 1 < len(self._values) else None
-            if lasts[place] != offset or (following is not None and rows["position"][place] >= following):
+            if lasts[row_number] != offset or (
+                following is not None and rows["position"][row_number] >= following
+            ):
                 self._add(
                     entry,
                     "index-entry",
@@ -211,19 +213,19 @@ class TimeIndexChecks(_IndexChecks):
         offsets = self._offsets[first : self._next]
         if not len(offsets):
             return
-        places = np.searchsorted(lasts, offsets)
-        wrong = np.flatnonzero(greatest[places] != self._values[first : self._next])
+        row_numbers = np.searchsorted(lasts, offsets)
+        wrong = np.flatnonzero(greatest[row_numbers] != self._values[first : self._next])
         if wrong.size and not self.findings:
             entry = first + int(wrong[0])
             self._add(
                 entry,
                 "index-entry",
                 f"timestamp {self._values[entry]} at offset {self._offsets[entry]}, the greatest up to there is "
-                f"{greatest[places[wrong[0]]]}",
+                f"{greatest[row_numbers[wrong[0]]]}",
             )
 
     def skip(self) -> None:
-        """Judge nothing behind this: a part of the log is damaged, and its timestamps are not known."""
+        """Judge nothing after this: a part of the log is damaged, and its timestamps are unknown."""
         self._keep(self._next)
 
     def finish(self, *, is_whole: bool) -> list[Finding]:
@@ -233,7 +235,7 @@ class TimeIndexChecks(_IndexChecks):
             self._add(
                 self._next,
                 "index-entry",
-                f"offset {self._offsets[self._next]} is behind the end of the log, {self._last_offset}",
+                f"offset {self._offsets[self._next]} is past the end of the log, {self._last_offset}",
             )
         return self.findings
 
@@ -251,42 +253,42 @@ def check_transaction_index(
 
     Args:
         file: its name.
-        entries: ABORTED_TXN_DTYPE, the file's.
-        expected: the same, as the segment's markers tell them.
-        end_offset: behind the last offset of the segment; the greatest int64 where that is not known.
+        entries: those of the file, ABORTED_TXN_DTYPE.
+        expected: those according to the segment's markers, ABORTED_TXN_DTYPE.
+        end_offset: the offset after the last one of the segment; the greatest int64 if unknown.
         is_complete: whether all producers were known at the segment's start.
-        is_compacted: whether batches, markers too, may have gone.
+        is_compacted: whether batches, markers included, may have been removed.
     """
     findings = []
     by_marker = {(int(row["producer_id"]), int(row["last_offset"])): row for row in expected}
     last = -1
     for number, entry in enumerate(entries):
         marker = int(entry["producer_id"]), int(entry["last_offset"])
-        known = by_marker.pop(marker, None)
-        words = None
+        expected_row = by_marker.pop(marker, None)
+        detail = None
         if marker[1] >= end_offset:
-            words = f"last offset {marker[1]} is behind the end of the segment, {end_offset}"
+            detail = f"last offset {marker[1]} is past the end of the segment, {end_offset}"
         elif int(entry["version"]) != 0:
-            words = f"version {entry['version']}"
+            detail = f"version {entry['version']}"
         elif marker[1] <= last:
-            words = f"last offset {marker[1]} is not above the one before"
+            detail = f"last offset {marker[1]} is not above the one before"
         elif not 0 <= int(entry["first_offset"]) <= marker[1]:
-            words = f"offsets {entry['first_offset']} to {marker[1]}"
-        elif known is None and is_complete and not is_compacted:
-            words = f"no abort marker of producer {marker[0]} at offset {marker[1]}"
+            detail = f"offsets {entry['first_offset']} to {marker[1]}"
+        elif expected_row is None and is_complete and not is_compacted:
+            detail = f"no abort marker of producer {marker[0]} at offset {marker[1]}"
         elif (
-            known is not None
-            and int(known["first_offset"]) != int(entry["first_offset"])
+            expected_row is not None
+            and int(expected_row["first_offset"]) != int(entry["first_offset"])
             and not is_compacted
         ):
-            words = f"first offset {entry['first_offset']}, the transaction begins at {known['first_offset']}"
-        elif _is_wrong_stable_offset(entry, known, is_complete=is_complete and not is_compacted):
-            words = f"last stable offset {entry['last_stable_offset']}"
+            detail = f"first offset {entry['first_offset']}, the transaction begins at {expected_row['first_offset']}"
+        elif _is_wrong_stable_offset(entry, expected_row, is_complete=is_complete and not is_compacted):
+            detail = f"last stable offset {entry['last_stable_offset']}"
         last = max(last, marker[1])
-        if words is not None:
+        if detail is not None:
             position = number * layout.ABORTED_TXN_DTYPE.itemsize
             findings.append(
-                Finding(file=file, position=position, rule="transaction-index-entry", detail=words)
+                Finding(file=file, position=position, rule="transaction-index-entry", detail=detail)
             )
     if by_marker and not is_compacted:
         (producer_id, offset), _ = min(by_marker.items(), key=lambda item: item[0][1])
@@ -297,10 +299,10 @@ def check_transaction_index(
     return findings
 
 
-def _is_wrong_stable_offset(entry: np.void, known: np.void | None, *, is_complete: bool) -> bool:
+def _is_wrong_stable_offset(entry: np.void, expected_row: np.void | None, *, is_complete: bool) -> bool:
     stable = int(entry["last_stable_offset"])
     if not 0 <= stable <= int(entry["last_offset"]) + 1:
         return True
-    if known is None or not is_complete:
+    if expected_row is None or not is_complete:
         return False
-    return stable != int(known["last_stable_offset"])
+    return stable != int(expected_row["last_stable_offset"])

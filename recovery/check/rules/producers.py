@@ -1,6 +1,6 @@
 """Producers: each snapshot against a replay from the one before, and the aborted transactions of each segment.
 
-Expired producers may be absent from a snapshot, and what was not seen since the start of the log is not judged.
+Expired producers may be absent from a snapshot, and what was not followed from the start of the log is not judged.
 Pure: scans and bytes in, findings out.
 
 Kafka: ProducerStateManager.takeSnapshot, ProducerStateEntry, TransactionIndex.
@@ -30,7 +30,7 @@ Entries = npt.NDArray[np.void]
 
 
 class _OneSnapshot:
-    """The snapshot files of a `ProducerState`: one to begin with, and what the state writes."""
+    """The snapshot files of a `ProducerState`: the one it starts from, and those it writes."""
 
     def __init__(self, offset: int | None = None, data: bytes = b"") -> None:
         self._offset = offset
@@ -57,8 +57,8 @@ class ProducerChecks:
     Args:
         snapshots: sound ones, by offset.
         start_offset: where the log on disk begins.
-        log_start_offset: what lies before it may be forgotten, by a recovery that begins there.
-        now_ms, expiration_ms: a producer that was last seen so long ago may be absent.
+        log_start_offset: a recovery that begins there may have forgotten what lies before it.
+        now_ms, expiration_ms: a producer that was last seen that long ago may be absent.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class ProducerChecks:
         self._begin(start_offset)
 
     def _begin(self, offset: int) -> None:
-        """Start anew at *offset*, from a snapshot if there is one."""
+        """Start over at *offset*, from a snapshot if there is one."""
         data = self._snapshots.get(offset)
         self._files = _OneSnapshot(offset if data is not None else None, data or b"")
         self._state = ProducerState(self._files, now_ms=0, expiration_ms=_NEVER_MS)
@@ -94,7 +94,7 @@ class ProducerChecks:
         self._began_at = self._followed_from = offset
 
     def break_off(self) -> None:
-        """Know nothing of producers from here to the next snapshot: bytes of the log were left out."""
+        """Know nothing of producers from here to the next snapshot: bytes of the log were skipped."""
         self._began_at = -1
         self._followed_from = LONG_MAX
         self._files = _OneSnapshot()
@@ -117,20 +117,20 @@ class ProducerChecks:
             return np.empty(0, layout.ABORTED_TXN_DTYPE)
 
     def reach(self, offset: int) -> None:
-        """Compare with the snapshot at *offset*, and go on from it."""
+        """Compare with the snapshot at *offset*, and continue from it."""
         data = self._snapshots.get(offset)
         if data is None or offset == self._began_at:
             return
-        found = read_producer_snapshot(data, crc32c=crc32c_of_bytes)
-        # Nearly all are, to the byte, what a recovery would write: then there is nothing to compare entry by entry.
-        if data == self._compute(offset) or self._agrees(offset, as_loaded(found)):
-            self._judge_offsets(offset, found)
+        entries = read_producer_snapshot(data, crc32c=crc32c_of_bytes)
+        # Nearly all are byte for byte what a recovery would write, and need not be compared entry by entry.
+        if data == self._compute(offset) or self._agrees(offset, as_loaded(entries)):
+            self._judge_offsets(offset, entries)
         self._begin(offset)
 
     def snapshot_at(self, offset: int) -> bytes:
         """Return the snapshot that a recovery would write at *offset*, which has been reached.
 
-        Empty where not all is known of the producers. They never expire here.
+        Empty if not everything is known of the producers, which never expire here.
 
         Kafka: LogSegment.recover, ProducerStateManager.takeSnapshot.
         """
@@ -138,7 +138,7 @@ class ProducerChecks:
         return data if self._computed[2] else b""
 
     def _compute(self, offset: int) -> bytes:
-        """Return the snapshot at *offset*; a state writes only one there."""
+        """Return the snapshot at *offset*; kept, because a state writes only one at an offset."""
         if self._computed[0] != offset:
             assert self._state is not None
             self._files.written = b""
@@ -153,54 +153,58 @@ class ProducerChecks:
             return np.empty(0, layout.PRODUCER_ENTRY_DTYPE)
         return as_loaded(read_producer_snapshot(data, crc32c=crc32c_of_bytes))
 
-    def _agrees(self, offset: int, found: Entries) -> bool:
-        """Compare with what the log says; return whether no field differs."""
-        own = np.sort(self._own_entries(offset), order="producer_id")
-        found = np.sort(found, order="producer_id")
-        ids, of_own, of_found = np.intersect1d(own["producer_id"], found["producer_id"], return_indices=True)
+    def _agrees(self, offset: int, stored: Entries) -> bool:
+        """Compare with what the log says; return whether all fields agree."""
+        expected = np.sort(self._own_entries(offset), order="producer_id")
+        stored = np.sort(stored, order="producer_id")
+        ids, in_expected, in_stored = np.intersect1d(
+            expected["producer_id"], stored["producer_id"], return_indices=True
+        )
         for name in ("epoch", "timestamp_ms", *_DATA_FIELDS, "coordinator_epoch", "current_txn_first_offset"):
-            ours, theirs = own[name][of_own], found[name][of_found]
-            differs = (ours != theirs) & self._is_known(name, own[of_own], found[of_found])
-            for place in np.flatnonzero(differs)[:1]:
-                words = f"producer {ids[place]}: {name} {theirs[place]}, the log says {ours[place]}"
-                self._find(offset, words)
+            expected_values, stored_values = expected[name][in_expected], stored[name][in_stored]
+            differs = (expected_values != stored_values) & self._is_known(
+                name, expected[in_expected], stored[in_stored]
+            )
+            for index in np.flatnonzero(differs)[:1]:
+                detail = f"producer {ids[index]}: {name} {stored_values[index]}, the log says {expected_values[index]}"
+                self._find(offset, detail)
                 return False
-        missing = own[~np.isin(own["producer_id"], found["producer_id"])]
+        missing = expected[~np.isin(expected["producer_id"], stored["producer_id"])]
         is_open = missing["current_txn_first_offset"] >= 0
         lives = self._now_ms - missing["timestamp_ms"].astype(np.int64) < self._expiration_ms
         last = np.maximum(missing["last_offset"], missing["current_txn_first_offset"])
         has_acted = (missing["timestamp_ms"].astype(np.int64) >= 0) & (last >= self.log_start_offset)
         for row in missing[(is_open | lives) & has_acted][:1]:
             self._find(offset, f"producer {row['producer_id']} is missing")
-        extra = found[~np.isin(found["producer_id"], own["producer_id"])]
+        extra = stored[~np.isin(stored["producer_id"], expected["producer_id"])]
         if self.is_complete:
-            # What lies before the log start another broker's snapshot may know, and the one before it may not.
+            # Another broker's snapshot may know what lies before the log start when the one before it does not.
             last = np.maximum(extra["last_offset"], extra["current_txn_first_offset"])
             for row in extra[last >= self.log_start_offset][:1]:
                 self._find(offset, f"producer {row['producer_id']} has written nothing")
         return True
 
-    def _judge_offsets(self, offset: int, found: Entries) -> None:
-        """Find a batch behind the snapshot."""
-        beyond = np.flatnonzero(found["last_offset"] >= offset)
-        for place in beyond[np.argsort(found["producer_id"][beyond])][:1]:
-            row = found[place]
+    def _judge_offsets(self, offset: int, stored: Entries) -> None:
+        """Find a producer whose last batch lies past the snapshot."""
+        beyond = np.flatnonzero(stored["last_offset"] >= offset)
+        for index in beyond[np.argsort(stored["producer_id"][beyond])][:1]:
+            row = stored[index]
             self._find(offset, f"producer {row['producer_id']}: last offset {row['last_offset']}")
 
-    def _is_known(self, name: str, own: Entries, found: Entries) -> npt.NDArray[np.bool_]:
-        """Return where the log tells a field: an expired producer that came back has lost what was before."""
+    def _is_known(self, name: str, expected: Entries, stored: Entries) -> npt.NDArray[np.bool_]:
+        """Return where the log determines a field: an expired producer that came back has lost what was before."""
         if name in _DATA_FIELDS:
-            known = own["last_offset"] >= 0
-            return known & (found["last_offset"] >= 0)
+            has_data = expected["last_offset"] >= 0
+            return has_data & (stored["last_offset"] >= 0)
         if name == "coordinator_epoch":
-            return (own[name] >= 0) & (found[name] >= 0)
+            return (expected[name] >= 0) & (stored[name] >= 0)
         if name == "current_txn_first_offset":
-            is_new = own[name] >= self.log_start_offset
+            is_new = expected[name] >= self.log_start_offset
             if self.is_complete:
-                return is_new | (own[name] < 0)
-            # It may have begun before the log was followed, and then its first offset here is a later one.
-            return is_new & (found[name] >= self._followed_from)
-        return np.ones(len(own), np.bool_)
+                return is_new | (expected[name] < 0)
+            # A transaction may have begun before the log was followed; its first offset seen is then a later one.
+            return is_new & (stored[name] >= self._followed_from)
+        return np.ones(len(expected), np.bool_)
 
     def _find(self, offset: int, detail: str) -> None:
         self.findings.append(

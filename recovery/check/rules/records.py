@@ -1,7 +1,7 @@
-"""The records inside batches: decompressed, parsed, counted. What `verify --deep` adds. Pure.
+"""The records inside batches, decompressed, parsed and counted: what `verify --deep` adds. Pure.
 
-Memory is bounded: a batch opens to `SMALL_OPEN_BYTES` at once, and to `MOST_OPEN_BYTES` where the caller lets only one
-thread do so at a time. What would become larger is reported as not checked.
+Memory is bounded: any thread opens a batch of up to `SMALL_OPEN_BYTES`, but only one at a time one of up to
+`MOST_OPEN_BYTES`. What would be larger is reported as not checked.
 
 Kafka: DefaultRecordBatch.iterator, AbstractLegacyRecordBatch.iterator, ControlRecordType.parse.
 """
@@ -27,15 +27,15 @@ from segfmt.record_batch import RecordBatchHeader, read_record_batch_header
 SMALL_OPEN_BYTES = 4 << 20
 MOST_OPEN_BYTES = 32 << 20
 MOST_WRAPPER_BYTES = 16 << 20
-"""Of a message set: its messages become objects, which are larger than their bytes."""
+"""The limit for a message set: its messages become objects, which are larger than their bytes."""
 
 _FAULT_WORDS = {
     RecordFault.CUT_OFF: "ends within a field",
     RecordFault.LONG_VARINT: "has a varint that does not end",
     RecordFault.BAD_SIZE: "has another size than its fields",
-    RecordFault.BAD_HEADER_COUNT: "announces more headers than can be",
-    RecordFault.NULL_HEADER_KEY: "has a header without key",
-    RecordFault.BYTES_LEFT: "is the last, and bytes are left behind it",
+    RecordFault.BAD_HEADER_COUNT: "announces more headers than are possible",
+    RecordFault.NULL_HEADER_KEY: "has a header without a key",
+    RecordFault.BYTES_LEFT: "is the last, but bytes follow it",
     RecordFault.BAD_OFFSET_DELTA: "has an offset delta that is not above the one before, or above the batch's last",
     RecordFault.LATE_TIMESTAMP: "has a timestamp above the batch's greatest",
 }
@@ -58,7 +58,7 @@ class RecordChecks:
         self._before: int | None = None
 
     def skip(self) -> None:
-        """Bytes are left out from here on."""
+        """Note that bytes are skipped here."""
         self._last_offset = None
 
     def take(self, window: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
@@ -69,15 +69,17 @@ class RecordChecks:
         is_v2 = rows["magic"] >= layout.MAGIC_V2
         is_compressed = rows["attributes"] & layout.COMPRESSION_CODEC_MASK != 0
         is_control = is_v2 & (rows["attributes"] & layout.CONTROL_MASK != 0)
-        for place in np.flatnonzero(is_compressed | is_control | ~is_v2).tolist():
-            row = rows[place]
+        for row_number in np.flatnonzero(is_compressed | is_control | ~is_v2).tolist():
+            row = rows[row_number]
             start = int(row["position"] - rows["position"][0])
             batch = window[start : start + int(row["size_bytes"])]
             try:
-                if not is_v2[place]:
-                    self._before = int(rows["last_offset"][place - 1]) if place else self._last_offset
+                if not is_v2[row_number]:
+                    self._before = (
+                        int(rows["last_offset"][row_number - 1]) if row_number else self._last_offset
+                    )
                     self._take_wrapper(batch, row)
-                elif is_control[place]:
+                elif is_control[row_number]:
                     self._take_control(batch, row)
                 else:
                     self._take_compressed(batch, row)
@@ -87,20 +89,20 @@ class RecordChecks:
         self._last_offset = int(rows["last_offset"][-1])
 
     def _take_plain(self, window: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
-        place = 0
-        while place < len(rows):
-            part = rows[place:]
+        row_number = 0
+        while row_number < len(rows):
+            part = rows[row_number:]
             start = int(part["position"][0] - rows["position"][0])
             bad, walk = walk_plain_batches(window[start:], part)
             if bad == len(part):
                 return
             self._add_fault(part[bad], walk)
-            place += bad + 1
+            row_number += bad + 1
 
     def _take_compressed(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
         header = read_record_batch_header(batch)
         if header.record_count <= 0 or int(row["attributes"]) & layout.COMPRESSION_CODEC_MASK > Codec.ZSTD:
-            return  # nothing to open, or said already: an unknown codec
+            return  # nothing to open, or an unknown codec, which is reported already
         payload = batch[layout.RECORDS_POSITION :].tobytes()
         try:
             self._walk_opened(payload, header, row, SMALL_OPEN_BYTES)
@@ -127,12 +129,12 @@ class RecordChecks:
             self._add_fault(row, walk)
 
     def _take_control(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
-        first = next(read_records(batch, max_bytes=SMALL_OPEN_BYTES), None)
-        if first is None:
+        record = next(read_records(batch, max_bytes=SMALL_OPEN_BYTES), None)
+        if record is None:
             return
-        if first.key is None:
-            self._add(row, "control-record", "a control record without key")
-        elif read_control_type(first.key) is ControlType.UNKNOWN:
+        if record.key is None:
+            self._add(row, "control-record", "a control record without a key")
+        elif read_control_type(record.key) is ControlType.UNKNOWN:
             self._add(row, "control-record", "a control record of an unknown type")
 
     def _take_wrapper(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
@@ -168,18 +170,18 @@ class RecordChecks:
             )
 
     def _note_gap(self, row: np.void, first_offset: int) -> None:
-        """Note offsets that are missing before a wrapper; its header tells the last one alone."""
+        """Note offsets that are missing before a wrapper; its header has only its last one."""
         is_wrapper = int(row["attributes"]) & layout.COMPRESSION_CODEC_MASK != 0
         if is_wrapper and self._before is not None and first_offset > self._before + 1 and not self.gaps:
-            words = f"offsets {self._before + 1} to {first_offset - 1} are missing before this message set"
+            detail = f"offsets {self._before + 1} to {first_offset - 1} are missing before this message set"
             position = int(row["position"])
-            self.gaps.append(Finding(file=self._file, position=position, rule="offset-gap", detail=words))
+            self.gaps.append(Finding(file=self._file, position=position, rule="offset-gap", detail=detail))
 
     def _add_fault(self, row: np.void, walk: RecordWalk) -> None:
         self._add(row, "record", f"record {walk.number} of {row['record_count']} {_FAULT_WORDS[walk.fault]}")
 
     def _add(self, row: np.void, rule: Rule, detail: str, *, is_unchecked: bool = False) -> None:
-        if any(found.rule == rule for found in self.findings):
+        if any(finding.rule == rule for finding in self.findings):
             return
         self.findings.append(
             Finding(

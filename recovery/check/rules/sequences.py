@@ -1,8 +1,8 @@
-"""Producers' sequences over the segments of a log: where a producer does not go on as any leader would demand of it.
+"""Producers' sequences over the segments of a log: where a producer does not continue as every leader demands.
 
-Nothing of it is damage. A broker forgets producers: by time, where it reads the log again from a later start, and with
-the segments that hold them; and then it takes what comes. So silence, gaps and the start of the log end what is known,
-and the rest is worth a note.
+None of this is damage. A broker forgets producers with time, when it reads the log again from a later start, and with
+the segments that hold them; after that it accepts whatever comes. So silence, gaps and the start of the log end what is
+known, and the rest is worth a note.
 
 Kafka: ProducerAppendInfo.checkProducerEpoch, checkSequence.
 """
@@ -30,7 +30,7 @@ _RULES: dict[SequenceBreak, Rule] = {
 
 
 def fold_of(task: SegmentTask) -> SequenceFold | None:
-    """Return what takes in the batches of a segment; None where sequences are not followed."""
+    """Return the fold over the batches of a segment; None if sequences are not followed."""
     return None if task.expiration_ms is None else SequenceFold(task.expiration_ms, task.log_start_offset)
 
 
@@ -39,7 +39,7 @@ class SequenceChecks:
 
     Args:
         expiration_ms: a producer that was silent so long may have been forgotten.
-        log_start_offset: nothing is said of what lies before it.
+        log_start_offset: what lies before it is not judged.
     """
 
     def __init__(self, *, expiration_ms: int, log_start_offset: int) -> None:
@@ -50,35 +50,35 @@ class SequenceChecks:
         self._fold.take(result.sequences)
 
     def finish(self, results: Sequence[SegmentResult]) -> list[Finding]:
-        """Return what was found in *results*, all that were taken in, ascending."""
+        """Return what was found in *results*, which are all that were taken in, ascending."""
         total = self._fold.result()
         breaks = np.frombuffer(total.breaks, BREAK_DTYPE)
         bases = [result.task.base_offset for result in results]
         findings = []
-        for found in breaks:
-            task = results[max(0, bisect_right(bases, int(found["offset"])) - 1)].task
+        for row in breaks:
+            task = results[max(0, bisect_right(bases, int(row["offset"])) - 1)].task
             findings.append(
                 Finding(
                     file=task.log,
-                    position=int(found["position"]),
-                    rule=_RULES[found["kind"]],
-                    detail=_words(found),
+                    position=int(row["position"]),
+                    rule=_RULES[row["kind"]],
+                    detail=_words(row),
                     severity="note",
                     is_flushed=task.is_flushed,
                 )
             )
-        more = total.break_count - len(findings)
-        if more:
-            words = f"{findings[-1].detail}. {more} more like this follow in the log"
-            findings[-1] = replace(findings[-1], detail=words)
+        more_count = total.break_count - len(findings)
+        if more_count:
+            detail = f"{findings[-1].detail}. {more_count} more like this follow in the log"
+            findings[-1] = replace(findings[-1], detail=detail)
         return findings
 
 
-def _words(found: np.void) -> str:
-    """Say what a break is, a row of BREAK_DTYPE."""
-    who = f"producer {found['producer_id']}, epoch {found['epoch']}"
-    if found["kind"] == SequenceBreak.EPOCH:
-        return f"{who}: its epoch was {found['last_epoch']} before; {_WHY}"
-    if found["last_sequence"] == NO_SEQUENCE:
-        return f"{who}: its epoch begins with sequence {found['sequence']}, not 0; {_WHY}"
-    return f"{who}: sequence {found['sequence']} follows {found['last_sequence']}; {_WHY}"
+def _words(row: np.void) -> str:
+    """Return what is wrong at a break, a row of BREAK_DTYPE, as text."""
+    who = f"producer {row['producer_id']}, epoch {row['epoch']}"
+    if row["kind"] == SequenceBreak.EPOCH:
+        return f"{who}: its epoch was {row['last_epoch']} before; {_WHY}"
+    if row["last_sequence"] == NO_SEQUENCE:
+        return f"{who}: its epoch begins with sequence {row['sequence']}, not 0; {_WHY}"
+    return f"{who}: sequence {row['sequence']} follows {row['last_sequence']}; {_WHY}"

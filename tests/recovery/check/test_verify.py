@@ -257,7 +257,7 @@ class TestRules:
             "leader-epoch-checkpoint": "a folder where a file is needed",
             f"{other.name}.snapshot": "a pipe where a file is needed",
             f"{other.name}.index": "a dangling link where a file is needed",
-            "gone-0": "a dangling link where a partition's folder is needed: a broker passes it over",
+            "gone-0": "a dangling link where a partition's folder is needed: a broker ignores it",
             "cleaner-offset-checkpoint": "a pipe where a file is needed",
             "replication-offset-checkpoint": "a dangling link where a file is needed",
         }
@@ -269,10 +269,10 @@ class TestRules:
     @pytest.mark.parametrize(
         ("name", "words"),
         [
-            ("a b-0", "no topic can be called"),
-            ("ümlaut-0", "no topic can be called"),
-            ("..-0", "no topic can be called"),
-            ("x" * 250 + "-0", "no topic can be called"),
+            ("a b-0", "no topic can have the name"),
+            ("ümlaut-0", "no topic can have the name"),
+            ("..-0", "no topic can have the name"),
+            ("x" * 250 + "-0", "no topic can have the name"),
             ("x-00", "a broker takes it for partition 0 of x"),
             ("x-+1", "a broker takes it for partition 1 of x"),
             ("x-٣", "a broker takes it for partition 3 of x"),
