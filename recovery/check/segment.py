@@ -374,9 +374,9 @@ def _stop_words(scan: RawScan) -> str:
     return f"{scan.stop.name.lower().replace('_', ' ')} ({first}, {second})"
 
 
-def _skipped_words(scan: RawScan) -> tuple[str, str]:
+def _skipped_words(scan: RawScan) -> tuple[Rule, str]:
     """Return rule and text for a batch that is read but skipped: INVALID_TXN, INVALID_CONTROL or CONTROL_FATAL."""
-    rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
+    rule: Rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
     detail = {
         Stop.INVALID_TXN: "a batch outside a transaction while its producer has one open",
         Stop.INVALID_CONTROL: "a control batch that cannot be read: a recovery cuts the log after it",
