@@ -1,14 +1,14 @@
-"""The account of what left the live log: the files of the start, held against the tree that is left.
+"""The account of what left the live log: the files at the start, compared with the tree that is left.
 
-Every byte of a live or pending segment that no live segment has afterwards is looked at, whatever the way it went: cut,
+Every byte of a live or pending segment that no live segment has afterwards is looked at, however it went: cut,
 deleted, replaced by a `.swap`, overwritten by a split, dropped as a leftover. A batch of it is lost unless
 
 * its offsets are below the log start, so that they were deleted before;
-* a live segment holds it: the same batch, or, in place of one that was replaced, one of the same offsets;
-* what replaced its file holds it at the same place, even where nobody looks for it, behind the next base;
+* a live segment holds it: the same batch or, if it was replaced, one of the same offsets;
+* the file that replaced its file holds it at the same position, even beyond the next base, where nobody looks for it;
 * a compaction has superseded it (`recovery/load/compaction.py`).
 
-What nobody can follow, for damage, is lost with it. Where nothing went, no file is read.
+Bytes that cannot be followed because of damage are lost as well. If nothing left the log, no file is read.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REASONS = {
 _MOST_OPEN_TXNS = 20
 _POSITION, _SIZE, _BASE, _LAST, _CRC = range(5)
 _OFFSETS = (_BASE, _LAST)
-_WHERE_AND_WHAT = (_POSITION, _BASE, _LAST, _CRC)
+_POSITION_AND_BATCH = (_POSITION, _BASE, _LAST, _CRC)
 _MIX = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
 
 Rows = npt.NDArray[np.int64]
@@ -75,7 +75,7 @@ def take_stock(
     recovery: SegmentRecovery,
     open_txns: Sequence[OpenTxn],
 ) -> Stock:
-    """Return what has left the live log, and which offsets are missing in what was read, when the load is done.
+    """Return what has left the live log, and which offsets are missing from what was read, once the load is done.
 
     Args:
         recovery: knows what was cut and deleted, as it happened.
@@ -85,7 +85,7 @@ def take_stock(
     cuts = account.cuts()
     warnings = account.warnings
     if any(not cut.is_preallocated for cut in cuts):
-        warnings += _words_of_open(task, open_txns)
+        warnings += _advice_on_open_txns(task, open_txns)
     holes, doubts = look_for_holes(task, segments.values(), lambda log: reader.spans(reader.part(log)), cuts)
     return Stock(cuts, holes, (*warnings, *doubts))
 
@@ -101,7 +101,7 @@ class _Gone:
 
 
 class _Account:
-    """What one load has taken out of the live log. `warnings` tell of what is neither a cut nor a deletion."""
+    """What one load has taken out of the live log. `warnings` report what is neither a cut nor a deletion."""
 
     def __init__(
         self,
@@ -123,16 +123,16 @@ class _Account:
         self.warnings: list[str] = []
 
     def cuts(self) -> tuple[Cut, ...]:
-        """Return what is lost: the cuts and deletions as they happened, then what went otherwise."""
+        """Return what is lost: the cuts and deletions as they happened, then what left the log in other ways."""
         noted = [self._cut_of_noted(departure) for departure in self._departures]
         if self._task.is_delete_folder:  # all of it is on its way out
             return tuple(cut for cut in noted if cut is not None)
         gone = [self._look_into(departure) for departure in self._unnoted()]
-        self._drop_told(gone)
+        self._drop_reported(gone)
         self._drop_superseded(gone)
-        others = [cut for one in gone if (cut := _cut_of(one, self._reader)) is not None]
-        self._warn_of(others)
-        return tuple(cut for cut in (*noted, *others) if cut is not None)
+        other_cuts = [cut for lost in gone if (cut := _cut_of(lost, self._reader)) is not None]
+        self._warn_of(other_cuts)
+        return tuple(cut for cut in (*noted, *other_cuts) if cut is not None)
 
     # -- cuts and deletions ---------------------------------------------------------------------------------
 
@@ -143,17 +143,19 @@ class _Account:
         first = departure.base_offset if departure.may_repeat else departure.first_offset
         begin = next(self._reader.spans(part), None) if batch_count else None
         if last_offset < first or (begin is not None and begin.base_offset < first):
-            first = -LONG_MAX  # it holds other offsets than it should
+            first = -LONG_MAX  # it holds offsets that it should not
         if batch_count and (first < self._start_offset or self._live_parts(first, last_offset)):
             rows, end_position = self._read(part)
             is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=True)
             if not is_lost.all():
-                one = _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
-                cut = _cut_of(one, self._reader)
+                gone = _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
+                cut = _cut_of(gone, self._reader)
                 if cut is None:
-                    where = f"{part.file} from byte {part.origin_position}"
-                    words = "other segments have these batches, or they are below the log start"
-                    self.warnings.append(f"{where}: {part.size_bytes} bytes cut: {departure.reason}; {words}")
+                    location = f"{part.file} from byte {part.origin_position}"
+                    why_harmless = "other segments have these batches, or they are below the log start"
+                    self.warnings.append(
+                        f"{location}: {part.size_bytes} bytes cut: {departure.reason}; {why_harmless}"
+                    )
                     return None
                 is_scattered = cut.size_bytes < part.size_bytes
                 return replace(cut, position=part.origin_position, is_scattered=is_scattered)
@@ -171,10 +173,10 @@ class _Account:
             last_offset=last_offset,
         )
 
-    # -- what went otherwise --------------------------------------------------------------------------------
+    # -- what left in other ways ----------------------------------------------------------------------------
 
     def _unnoted(self) -> Iterator[Departure]:
-        """Yield what is in no live segment and was neither cut nor deleted."""
+        """Yield what is in no live segment although it was neither cut nor deleted."""
         kept: dict[str, list[tuple[int, int]]] = {}
         parts = [
             node
@@ -190,7 +192,7 @@ class _Account:
             for begin, end in _uncovered(stat.size_bytes, kept.get(file, ())):
                 part = Original(file=file, size_bytes=end - begin, origin_position=begin)
                 kind = self._removed.get(file)
-                reason = "in no segment any more" if kind is None else _REASONS.get(kind, kind.value)
+                reason = "no longer in any segment" if kind is None else _REASONS.get(kind, kind.value)
                 yield Departure(part, read_offset(file), reason, read_offset(file))
 
     def _look_into(self, departure: Departure) -> _Gone:
@@ -199,40 +201,42 @@ class _Account:
         is_leftover = self._removed.get(part.file) is RemovalKind.LEFTOVER
         rest = part.behind(end_position)
         if is_leftover or (rest.size_bytes and self._reader.is_zero(rest)):
-            end_position = part.size_bytes  # half a write, or none
+            end_position = part.size_bytes  # an unfinished write, or none
         is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=False)
         if is_lost.any():
             is_lost &= ~self._stays(rows, part.file)
         return _Gone(departure=departure, rows=rows, end_position=end_position, is_lost=is_lost)
 
     def _stays(self, rows: Rows, file: str) -> npt.NDArray[np.bool_]:
-        """Return which of *rows* are where they were, in the live log by that name, bool, shape (n,)."""
+        """Return which of *rows* are still at their old position in the live log of that name, bool, shape (n,)."""
         node = self._nodes.get(file.partition(".")[0] + LOG_SUFFIX)
         if not isinstance(node, Original):
             return np.zeros(len(rows), np.bool_)
-        return np.isin(_keys(rows, _WHERE_AND_WHAT), _keys(self._rows_of_live(node), _WHERE_AND_WHAT))
+        return np.isin(_keys(rows, _POSITION_AND_BATCH), _keys(self._rows_of_live(node), _POSITION_AND_BATCH))
 
-    def _drop_told(self, gone: list[_Gone]) -> None:
-        """Take out what was taken over first, and was then cut or deleted with what had taken it over."""
+    def _drop_reported(self, gone: list[_Gone]) -> None:
+        """Take out batches that another file took over and that were then cut or deleted with that file."""
         for departure in self._departures:
-            reach = [
-                one for one in gone if one.is_lost.any() and one.rows[:, _LAST].max() >= departure.base_offset
+            overlapping = [
+                lost
+                for lost in gone
+                if lost.is_lost.any() and lost.rows[:, _LAST].max() >= departure.base_offset
             ]
-            if reach:
-                told = _keys(self._read(departure.part)[0], _OFFSETS)
-                for one in reach:
-                    one.is_lost &= ~np.isin(_keys(one.rows, _OFFSETS), told)
+            if overlapping:
+                reported = _keys(self._read(departure.part)[0], _OFFSETS)
+                for lost in overlapping:
+                    lost.is_lost &= ~np.isin(_keys(lost.rows, _OFFSETS), reported)
 
     def _drop_superseded(self, gone: list[_Gone]) -> None:
-        """Take what a compaction has removed rightly out of what is lost."""
+        """Take batches that a compaction was right to remove out of what is lost."""
         is_compacted = self._task.settings.is_compacted
-        replaced = [one for one in gone if one.is_lost.any()]
+        replaced = [lost for lost in gone if lost.is_lost.any()]
         if is_compacted is False or not replaced:
             return
-        first_offset = min(int(one.rows[one.is_lost, _BASE].min()) for one in replaced)
-        batches = [list(_batches_of(one)) for one in replaced]
-        found = find_superseded(
-            [[batch for batch, _ in of_one] for of_one in batches],
+        first_offset = min(int(lost.rows[lost.is_lost, _BASE].min()) for lost in replaced)
+        batches = [list(_batches_of(lost)) for lost in replaced]
+        superseded = find_superseded(
+            [[batch for batch, _ in file_batches] for file_batches in batches],
             record_bound=sum(
                 most_records(batch, offset_count, self._reader)
                 for batch, offset_count in chain.from_iterable(batches)
@@ -243,11 +247,11 @@ class _Account:
             aborted=self._aborted_txns(),
             is_certain=is_compacted is True,
         )
-        for one, is_superseded in zip(replaced, found, strict=True):
-            one.is_lost[np.flatnonzero(one.is_lost)[is_superseded]] = False
+        for lost, is_superseded in zip(replaced, superseded, strict=True):
+            lost.is_lost[np.flatnonzero(lost.is_lost)[is_superseded]] = False
 
     def _aborted_txns(self) -> AbortedTxns:
-        """Return what the transaction indexes say, those that went and those that are there now, from a `.swap` say."""
+        """Return what the transaction indexes say: those that are gone and the present ones, one of a `.swap` say."""
         contents: dict[Original, bytes] = {}
         now = [node for name, node in self._nodes.items() if name.endswith(TXN_INDEX_SUFFIX)]
         before = [
@@ -271,12 +275,12 @@ class _Account:
     # -- what is live ---------------------------------------------------------------------------------------
 
     def _is_lost(self, rows: Rows, first_offset: int, *, has_same_bytes: bool) -> npt.NDArray[np.bool_]:
-        """Return which of *rows* nobody has any more, bool, shape (n,).
+        """Return which of *rows* no live segment holds any longer, bool, shape (n,).
 
         Args:
-            first_offset: the lowest that the first of them can have. Offsets that do not ascend are damage, and none
-                is below the log start for that.
-            has_same_bytes: whether only the very batch will do, by its checksum, and not another of its offsets.
+            first_offset: the lowest that the first of them can have. Offsets that do not ascend are damage, and do not
+                count as below the log start.
+            has_same_bytes: whether only the same batch counts, by its checksum, and not another with its offsets.
         """
         base, last = rows[:, _BASE], rows[:, _LAST]
         ascends = (base >= np.append(first_offset, last[:-1] + 1)[: len(base)]) & (base <= last)
@@ -292,7 +296,7 @@ class _Account:
     def _live_parts(self, first_offset: int, last_offset: int) -> list[tuple[int, Original]]:
         """Return the live segments that may hold one of the offsets, ascending, each with its last offset at most.
 
-        That is below the next base: what lies beyond, a broker does not look for in this segment.
+        That is below the next base: a broker does not look in this segment for what lies beyond.
         """
         if self._live_ranges is None:
             self._live_ranges = list(self._find_live())
@@ -307,22 +311,22 @@ class _Account:
         nexts = [*(segment.base_offset for segment in segments[1:]), LONG_MAX]
         for segment, next_base in zip(segments, nexts, strict=False):
             node, scan, base, end = self._nodes[segment.log], segment.scan, segment.base_offset, next_base - 1
-            # Behind a gap the last batch need not have the highest offset.
+            # After a gap the last batch need not have the highest offset.
             if scan is not None and not scan.gap_count:
                 end = min(end, scan.last_offset)
-            # No recovery looks into this one, and each fetch that finds nothing before comes to it.
+            # No recovery looks into this one, and every fetch that has found nothing before ends up in it.
             if base == LONG_MAX:
                 base, end = -LONG_MAX, LONG_MAX
             if isinstance(node, Original) and node.size_bytes:
                 yield base, end, node
 
     def _served_rows(self, part: Original, end_offset: int) -> Rows:
-        """Return the batches of a live segment up to *end_offset*: behind it nobody looks for them."""
+        """Return the batches of a live segment up to *end_offset*: nobody looks for them beyond it."""
         rows = self._rows_of_live(part)
         return rows[rows[:, _BASE] <= end_offset]
 
     def _rows_of_live(self, part: Original) -> Rows:
-        """Return the batches of a live segment; those of the last one are kept, which replaces several."""
+        """Return the batches of a live segment; the latest result is kept, since one segment may replace several."""
         if part not in self._live_rows:
             self._live_rows = {part: self._read(part)[0]}
         return self._live_rows[part]
@@ -330,39 +334,39 @@ class _Account:
     def _read(self, part: Original) -> tuple[Rows, int]:
         """Return the batches of *part*, and where they end."""
         flat = array("q")
-        for one in self._reader.spans(part):
-            flat.extend((one.position, one.size_bytes, one.base_offset, one.last_offset, one.crc))
+        for span in self._reader.spans(part):
+            flat.extend((span.position, span.size_bytes, span.base_offset, span.last_offset, span.crc))
         rows = np.frombuffer(flat, np.int64).reshape(-1, 5) if flat else np.empty((0, 5), np.int64)
         return rows, int(rows[-1, _POSITION] + rows[-1, _SIZE]) if len(rows) else 0
 
 
-def _cut_of(one: _Gone, reader: LogReader) -> Cut | None:
-    """Return what is lost of *one* as a cut, None where it is nothing."""
-    part, lost = one.departure.part, one.rows[one.is_lost]
-    rest_bytes = part.size_bytes - one.end_position
+def _cut_of(gone: _Gone, reader: LogReader) -> Cut | None:
+    """Return what is lost of *gone* as a cut, None if nothing is."""
+    part, lost = gone.departure.part, gone.rows[gone.is_lost]
+    rest_bytes = part.size_bytes - gone.end_position
     if not len(lost) and not rest_bytes:
         return None
-    position = int(lost[0, _POSITION]) if len(lost) else one.end_position
+    position = int(lost[0, _POSITION]) if len(lost) else gone.end_position
     size_bytes = int(lost[:, _SIZE].sum()) + rest_bytes
     first = next(reader.opened_spans(part.behind(position)), None) if len(lost) else None
     first_offset = int(lost[:, _BASE].min()) if len(lost) else -1
     return Cut(
         file=part.file,
-        base_offset=one.departure.base_offset,
+        base_offset=gone.departure.base_offset,
         position=part.origin_position + position,
         size_bytes=size_bytes,
         batch_count=len(lost),
-        reason=one.departure.reason,
+        reason=gone.departure.reason,
         first_offset=first_offset if first is None else min(first_offset, first.base_offset),
         last_offset=int(lost[-1, _LAST]) if len(lost) else -1,
         is_scattered=size_bytes < part.size_bytes - position,
     )
 
 
-def _batches_of(one: _Gone) -> Iterator[tuple[Original, int]]:
-    """Yield the batches that are lost of *one*, each with the number of offsets that it spans."""
-    part = one.departure.part
-    for position, size_bytes, base, last, _ in one.rows[one.is_lost].tolist():
+def _batches_of(gone: _Gone) -> Iterator[tuple[Original, int]]:
+    """Yield the lost batches of *gone*, each with the number of offsets that it spans."""
+    part = gone.departure.part
+    for position, size_bytes, base, last, _ in gone.rows[gone.is_lost].tolist():
         yield (
             Original(file=part.file, size_bytes=size_bytes, origin_position=part.origin_position + position),
             last - base + 1,
@@ -370,7 +374,7 @@ def _batches_of(one: _Gone) -> Iterator[tuple[Original, int]]:
 
 
 def _keys(rows: Rows, columns: tuple[int, ...]) -> npt.NDArray[np.uint64]:
-    """Return one number for each row, by which rows of equal *columns* are equal, uint64, shape (n,)."""
+    """Return one number for each row, equal for rows whose *columns* are equal, uint64, shape (n,)."""
     keys = np.zeros(len(rows), np.uint64)
     for column, factor in zip(columns, _MIX, strict=False):
         keys = (keys ^ (keys >> np.uint64(29)) ^ rows[:, column].astype(np.uint64)) * factor
@@ -388,15 +392,15 @@ def _uncovered(size_bytes: int, ranges: Iterable[tuple[int, int]]) -> Iterator[t
         yield position, size_bytes
 
 
-def _words_of_open(task: PartitionTask, open_txns: Sequence[OpenTxn]) -> Iterator[str]:
-    """Yield what to do of each transaction that is open where the log is cut: its end may be in what was cut."""
-    where = task.topic_partition
+def _advice_on_open_txns(task: PartitionTask, open_txns: Sequence[OpenTxn]) -> Iterator[str]:
+    """Yield what to do about each transaction that is open at the cut: its end may be in what was cut."""
+    topic_partition = task.topic_partition
     for first_offset, producer_id, epoch in open_txns[:_MOST_OPEN_TXNS]:
         yield (
             f"producer {producer_id} (epoch {epoch}) has a transaction open from offset {first_offset} on. If its end "
             "was in what was cut, nobody ends it, and consumers of committed records stop there. If "
             "kafka-transactions.sh find-hanging names it: kafka-transactions.sh --bootstrap-server HOST:PORT abort "
-            f"--topic {where.topic} --partition {where.partition} --start-offset {first_offset}"
+            f"--topic {topic_partition.topic} --partition {topic_partition.partition} --start-offset {first_offset}"
         )
     if len(open_txns) > _MOST_OPEN_TXNS:
         count = len(open_txns) - _MOST_OPEN_TXNS

@@ -1,11 +1,11 @@
 """Whether a compaction was right to remove batches: a broken `.swap` removes batches as well.
 
-A record may go when a later one has its key, when it is a tombstone, when its transaction was aborted, and when it has
-no key; markers may go. So each record that is gone is held against those that are live behind it, by hashes of keys.
-The memory that this takes is bounded: keys are taken in turns, so many at a time, and of more than there are turns for
-nothing is said.
+A record may be removed if a later one has its key, if it is a tombstone, if its transaction was aborted, or if it has
+no key; markers may be removed. So each record that is gone is compared with the live ones after it, by hashes of keys.
+Memory is bounded: keys are handled in a limited number of turns; if there are too many for that, nothing counts as
+superseded.
 
-Kafka: Cleaner.shouldRetainRecord, Cleaner.cleanInto. Differs: the delete horizon of a tombstone is not looked at.
+Kafka: Cleaner.shouldRetainRecord, Cleaner.cleanInto. Differs: the delete horizon of a tombstone is not considered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def most_records(batch: Original, offset_count: int, reader: LogReader) -> int:
-    """Return how many records *batch* has at most; where it spans more offsets than it has bytes, by its header."""
+    """Return how many records *batch* has at most; if it spans more offsets than it has bytes, its header says."""
     if offset_count > batch.size_bytes:
         with contextlib.suppress(FormatError):
             offset_count = min(offset_count, read_record_batch_header(reader.read_part(batch)).record_count)
@@ -68,30 +68,30 @@ def find_superseded(
     aborted: AbortedTxns,
     is_certain: bool,
 ) -> list[Flags]:
-    """Return which batches hold nothing but what a compaction may remove, bool, as many as each of *gone* has.
+    """Return which batches hold only records that a compaction may remove: bool, one array for each file of *gone*.
 
     Args:
         gone: batches that are in no live segment, file by file.
-        record_bound: as many records as they have at most.
+        record_bound: an upper bound on the number of their records.
         live: the segments that are live from *first_offset* on.
         first_offset: the lowest offset in *gone*.
-        is_certain: whether the topic is known to be compacted. Otherwise later records alone are a proof: a tombstone,
+        is_certain: whether the topic is known to be compacted. Otherwise only later records are a proof: a tombstone,
             or a record without a key, may be a record like any other.
     """
-    batches = [batch for one in gone for batch in one]
+    batches = [batch for file_batches in gone for batch in file_batches]
     is_superseded = np.zeros(len(batches), np.bool_)
     turns = 1 + record_bound // MOST_RECORDS
     if turns <= MOST_TURNS:
         is_superseded[:] = True
         for turn in range(turns):
-            taken = _Turn(reader, aborted, turn, turns, is_certain=is_certain)
-            is_superseded[taken.unproven(batches, live, first_offset)] = False
-    ends = np.cumsum([len(one) for one in gone])[:-1]
+            keys_in_turn = _Turn(reader, aborted, turn, turns, is_certain=is_certain)
+            is_superseded[keys_in_turn.unproven(batches, live, first_offset)] = False
+    ends = np.cumsum([len(file_batches) for file_batches in gone])[:-1]
     return np.split(is_superseded, ends)
 
 
 class _Turn:
-    """The keys that one turn looks at: those whose hash leaves *turn* when divided by *turns*."""
+    """The keys that one turn looks at: those whose hash modulo *turns* is *turn*."""
 
     def __init__(
         self, reader: LogReader, aborted: AbortedTxns, turn: int, turns: int, *, is_certain: bool
@@ -105,30 +105,30 @@ class _Turn:
     def unproven(
         self, batches: Sequence[Original], live: Sequence[Original], first_offset: int
     ) -> npt.NDArray[np.int64]:
-        """Return the places of the *batches* with a record that is not superseded, int64."""
-        hashes, offsets, places = array("Q"), array("q"), array("q")
+        """Return the indexes of the *batches* with a record that is not superseded, int64."""
+        hashes, offsets, batch_indexes = array("Q"), array("q"), array("q")
         tombstones, unreadable = array("b"), array("q")
-        for place, batch in enumerate(batches):
+        for batch_index, batch in enumerate(batches):
             try:
                 for key_hash, offset, is_tombstone in self._records(batch):
                     hashes.append(key_hash)
                     offsets.append(offset)
-                    places.append(place)
+                    batch_indexes.append(batch_index)
                     tombstones.append(is_tombstone)
             except (FormatError, _NoKeyError):
-                unreadable.append(place)
+                unreadable.append(batch_index)
         keys: npt.NDArray[np.uint64] = np.array(hashes, np.uint64)
         order = np.lexsort((np.array(offsets, np.int64), keys))
         is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
-        last = order[is_last]  # of each key the latest record that is gone
+        last = order[is_last]  # for each key, the latest record that is gone
         wanted, wanted_offsets = keys[last], np.array(offsets, np.int64)[last]
         is_proven: Flags = np.array(tombstones, np.bool_)[last] & self._is_certain
-        self._look_behind(live, first_offset, wanted, wanted_offsets, is_proven)
+        self._prove_by_later_records(live, first_offset, wanted, wanted_offsets, is_proven)
         bad_keys = wanted[~is_proven]
-        bad_places = np.array(places, np.int64)[np.isin(keys, bad_keys)]
-        return np.concatenate((bad_places, np.array(unreadable, np.int64)))
+        unproven = np.array(batch_indexes, np.int64)[np.isin(keys, bad_keys)]
+        return np.concatenate((unproven, np.array(unreadable, np.int64)))
 
-    def _look_behind(
+    def _prove_by_later_records(
         self,
         live: Sequence[Original],
         first_offset: int,
@@ -136,7 +136,7 @@ class _Turn:
         wanted_offsets: npt.NDArray[np.int64],
         is_proven: Flags,
     ) -> None:
-        """Mark the *wanted* keys, ascending, of which a live record stands at their offset or behind."""
+        """Mark those of the *wanted* keys, ascending, that a live record has at their offset or after it."""
         for part in live:
             for span in self._reader.spans(part):
                 if is_proven.all():
@@ -144,24 +144,24 @@ class _Turn:
                 if span.last_offset < first_offset:
                     continue
                 batch = part.behind(span.position)
-                found = self._readable(Original(
+                records = self._readable(Original(
                     file=batch.file, size_bytes=span.size_bytes, origin_position=batch.origin_position
                 ))  # fmt: skip
-                if found:
-                    keys = np.array([key_hash for key_hash, _, _ in found], np.uint64)
+                if records:
+                    keys = np.array([key_hash for key_hash, _, _ in records], np.uint64)
                     at = np.searchsorted(wanted, keys).clip(max=len(wanted) - 1)
-                    is_behind = np.array([offset for _, offset, _ in found], np.int64) >= wanted_offsets[at]
-                    is_proven[at[(wanted[at] == keys) & is_behind]] = True
+                    is_later = np.array([offset for _, offset, _ in records], np.int64) >= wanted_offsets[at]
+                    is_proven[at[(wanted[at] == keys) & is_later]] = True
 
     def _readable(self, batch: Original) -> list[tuple[int, int, bool]]:
-        """Return the records of a live batch; what cannot be read proves nothing."""
+        """Return the records of a live batch; an unreadable one proves nothing."""
         try:
             return list(self._records(batch))
         except (FormatError, _NoKeyError):
             return []
 
     def _records(self, batch: Original) -> Iterator[tuple[int, int, bool]]:
-        """Yield hash of the key, offset, and whether it is a tombstone, of the records of *batch* in this turn."""
+        """Yield (hash of the key, offset, is a tombstone) for the records of *batch* in this turn."""
         for record in _records_of(self._reader.read_part(batch), self._aborted):
             if record.key is None:
                 if not self._is_certain:
@@ -173,7 +173,7 @@ class _Turn:
 
 
 class _NoKeyError(Exception):
-    """A record without a key, in a topic of which nobody knows whether it is compacted."""
+    """A record without a key, in a topic that is not known to be compacted."""
 
 
 def _records_of(data: bytes, aborted: AbortedTxns) -> Iterator[Record]:

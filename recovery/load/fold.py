@@ -142,10 +142,10 @@ class _Loader:
             self._reader.find_offset(self._segments.values(offset, LONG_MAX), offset)
 
     def _load_segments(self) -> None:
-        """Open the segments; from the first one again, with what is then there, after each split.
+        """Open the segments; after each split, start again at the first one, with the files that are then there.
 
         Kafka: LogLoader.retryOnOffsetOverflow around loadSegmentFiles. The segment that is split is not among the
-        loaded ones yet, so its files stay where the new segments do not take their names.
+        loaded ones yet, so those of its files stay whose names the new segments do not take.
         """
         while True:
             try:
@@ -198,7 +198,7 @@ class _Loader:
         """Recover a segment before its turn. A cut here does not delete later segments: the broker leaves a hole."""
         if self._recovery.recover(segment):
             self._warnings.append(
-                f"{segment.log}: cut while its index was rebuilt; segments behind it stay, as with the broker, "
+                f"{segment.log}: cut while its index was rebuilt; later segments stay, as with the broker, "
                 "so offsets may be missing"
             )
 
@@ -221,20 +221,20 @@ class _Loader:
             self._warn_of_a_wrong_marker()
 
     def _warn_of_a_wrong_marker(self) -> None:
-        """Say what shows without a scan that this log was not shut down cleanly; a broker loads it all the same.
+        """Warn of signs, seen without a scan, that this log was not shut down cleanly; a broker loads it all the same.
 
-        Kafka: LogSegment.readNextOffset ends at a torn batch in silence, and what is appended goes behind it.
+        Kafka: LogSegment.readNextOffset ends at a torn batch without an error, and new batches are appended after it.
         """
         active, log_end_offset = self._segments.last, self._log_end_offset
         end, count = self._reader.bytes_behind(active.log)
         if log_end_offset == active.base_offset and end:
-            end, count = 0, end + count  # its index leads behind its last batch: it passes for empty
+            end, count = 0, end + count  # its index points past its last batch: it passes for empty
         if count or log_end_offset < self._task.recovery_point < LONG_MAX:
             point = self._task.recovery_point
             self._warnings.append(words_of_a_wrong_marker(active.log, end, count, log_end_offset, point))
 
     def _recover_unflushed(self) -> None:
-        """Recover all unflushed segments up to a cut; from the first one again after each split."""
+        """Recover all unflushed segments up to a cut; after each split, start again at the first one."""
         while True:
             try:
                 return self._recover_in_order(self._segments.values(self._task.recovery_point, LONG_MAX))
@@ -256,9 +256,9 @@ class _Loader:
     def _recover_in_order(self, unflushed: list[Segment]) -> None:
         for ordinal, segment in enumerate(unflushed, 1):
             if self._recovery.recover(segment, ordinal=ordinal, count=len(unflushed)):
-                behind = unflushed[ordinal:]
-                self._delete_segments(behind, f"behind the cut in {segment.log}")
-                self._delete_snapshots_of(behind)
+                later = unflushed[ordinal:]
+                self._delete_segments(later, f"after the cut in {segment.log}")
+                self._delete_snapshots_of(later)
                 return
 
     def _log_end_unless_before_start(self) -> int | None:
@@ -282,7 +282,7 @@ class _Loader:
 
     def _create_segment(self, base_offset: int) -> None:
         segment = Segment(base_offset=base_offset, opened_indexes=set())
-        if self._tree.exists(segment.txn_index):  # opened at once where it is there
+        if self._tree.exists(segment.txn_index):  # an existing one is opened at once
             self._tree.require_file(segment.txn_index)
         self._tree.put(segment.log, b"", size_bytes=self._task.created_log_bytes)
         if not self._task.is_delete_folder:
@@ -341,7 +341,7 @@ class _Loader:
         elif not task.is_delete_folder:
             self._main_state.take_snapshot()
             recovery_point = max(self._recovery_point, log_start_offset, local_start)
-            if self._log_end_offset < LONG_MAX:  # the flush is up to the offset behind, which overflows
+            if self._log_end_offset < LONG_MAX:  # the flush is up to the next offset, which overflows
                 self._open_flushed_indexes(recovery_point)
                 recovery_point = self._log_end_offset
             self._trim_opened_indexes()
@@ -385,10 +385,10 @@ class _Loader:
             self._tree.put(name, self._tree.read(name), size_bytes=size_bytes)
 
     def _open_flushed_indexes(self, recovery_point: int) -> None:
-        """Flushing maps the indexes of all segments behind the recovery point.
+        """Note that flushing maps the indexes of all segments beyond the recovery point.
 
-        Those that were recovered and the active one are mapped before, so it shows only where a log that was shut
-        down cleanly ends before the base offset of its active segment.
+        Recovered segments and the active one are mapped before, so this shows only in a log that was shut down cleanly
+        and ends before the base offset of its active segment.
 
         Kafka: LocalLog.flush.
         """

@@ -1,6 +1,6 @@
-"""Offsets that are missing in what was read: a `.log` that is empty or not there, batches that are gone. Pure.
+"""Offsets missing from what was read: a `.log` is empty or not there, or batches are gone. Pure.
 
-A broker notices nothing of it.
+A broker notices none of it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ def look_for_holes(
     batches_of: Callable[[str], Iterable[BatchSpan]],
     cuts: Sequence[Cut],
 ) -> tuple[tuple[Hole, ...], tuple[str, ...]]:
-    """Return the holes of a log, and what is to be warned of: where it may be compacted there may be some.
+    """Return the holes of a log, and warnings; holes are only warned of if the log may be a compacted one.
 
     Args:
         segments, batches_of: as for `find_holes`.
-        cuts: what this load has taken out; it leaves no hole besides.
+        cuts: what this load has taken out, which is not a hole.
     """
     is_compacted = None if task.is_stray_folder else task.settings.is_compacted
     if is_compacted:
         return (), ()
-    found = find_holes(segments, task.log_start_offset, batches_of)
-    holes = tuple(islice((left for hole in found for left in _without(hole, cuts)), _MOST_HOLES))
+    all_holes = find_holes(segments, task.log_start_offset, batches_of)
+    holes = tuple(islice((left for hole in all_holes for left in _without(hole, cuts)), _MOST_HOLES))
     more = (
-        (f"the first {_MOST_HOLES} holes are told; there may be more",) if len(holes) == _MOST_HOLES else ()
+        (f"only the first {_MOST_HOLES} holes are reported; there may be more",)
+        if len(holes) == _MOST_HOLES
+        else ()
     )
     if is_compacted is None:
         return (), (*more, *(f"{hole}; whether the topic is compacted is not known" for hole in holes))
@@ -43,9 +45,9 @@ def look_for_holes(
 
 
 def missing_end(task: PartitionTask, log_end_offset: int, cuts: Iterable[Cut]) -> tuple[str, ...]:
-    """Return a warning where a log ends before what its broker had flushed, and this load has not cut it.
+    """Return a warning if a log ends before what its broker had flushed, and this load has not cut it.
 
-    It is no hole: a follower that truncates its log leaves the same until the checkpoint is written again.
+    It is not a hole: a follower that truncates its log leaves the same until the checkpoint is written again.
     """
     is_known = not (task.had_clean_shutdown or task.is_delete_folder) and task.recovery_point < LONG_MAX
     if not is_known or log_end_offset >= task.recovery_point or any(not cut.is_preallocated for cut in cuts):
@@ -60,13 +62,13 @@ def missing_end(task: PartitionTask, log_end_offset: int, cuts: Iterable[Cut]) -
 def find_holes(
     segments: Iterable[Segment], log_start_offset: int, batches_of: Callable[[str], Iterable[BatchSpan]]
 ) -> Iterator[Hole]:
-    """Yield the offsets from *log_start_offset* on that are missing in segments that were recovered, or before them.
+    """Yield the offsets from *log_start_offset* on that are missing from recovered segments, or before them.
 
     Args:
-        segments: of the log, ascending. What lies behind one that was not recovered is not known.
-        batches_of: a `.log`; asked where a scan has found a gap.
+        segments: of the log, ascending. What is missing after one that was not recovered is not known.
+        batches_of: returns the batches of a `.log`; called if a scan has found a gap.
     """
-    end_offset: int | None = None  # of what was read, up to here without a break
+    end_offset: int | None = None  # of what was read without a break up to here
     last: Segment | None = None
     for segment in segments:
         if segment.scan is None:
@@ -87,14 +89,14 @@ def find_holes(
 
 
 def _without(hole: Hole, cuts: Sequence[Cut]) -> list[Hole]:
-    """Return what of *hole* none of *cuts* tells of."""
+    """Return the parts of *hole* that none of *cuts* covers."""
     left = [hole]
     for cut in cuts:
         if 0 <= cut.first_offset <= cut.last_offset:
-            before = [replace(one, last_offset=min(one.last_offset, cut.first_offset - 1)) for one in left]
-            behind = [replace(one, first_offset=max(one.first_offset, cut.last_offset + 1)) for one in left]
-            pairs = zip(before, behind, strict=True)
-            left = [one for pair in pairs for one in pair if one.first_offset <= one.last_offset]
+            before = [replace(part, last_offset=min(part.last_offset, cut.first_offset - 1)) for part in left]
+            after = [replace(part, first_offset=max(part.first_offset, cut.last_offset + 1)) for part in left]
+            pairs = zip(before, after, strict=True)
+            left = [part for pair in pairs for part in pair if part.first_offset <= part.last_offset]
     return left
 
 
@@ -105,9 +107,9 @@ def _hole(end_offset: int, start_offset: int, segment: Segment, log_start_offset
 
 
 def _inner_holes(log: str, log_start_offset: int, batches: Iterable[BatchSpan]) -> list[Hole]:
-    """Return the offsets that are missing between *batches*; none where a batch shows that *log* was compacted once.
+    """Return the offsets that are missing between *batches*; none if a batch shows that *log* was once compacted.
 
-    The base offset of messages, magic 0 and 1, may not be in their headers.
+    The headers of messages, magic 0 and 1, need not hold the base offset.
     """
     holes: list[Hole] = []
     end_offset: int | None = None

@@ -1,7 +1,7 @@
 """The leader epochs of one partition: which epoch began at which offset.
 
 A pure twin of Kafka's cache. Whether the file must be written again is part of the value: Kafka rewrites it
-only on some of the changes, and an untouched file keeps its bytes.
+only after some of the changes, and an untouched file keeps its bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LeaderEpochs:
         return max(self._starts) if self._starts else None
 
     def observe(self, epoch: int, base_offset: int) -> None:
-        """Assign the epoch of a batch read from the log, where it is higher than all known.
+        """Assign the epoch of a batch read from the log if it is higher than all known ones.
 
         Kafka: LogSegment.recover, LeaderEpochFileCache.assign(int, long).
         """
@@ -87,8 +87,8 @@ class LeaderEpochs:
         latest = self.latest_epoch
         if latest is not None and epoch == latest and start_offset >= self._starts[latest]:
             return
-        for known in sorted(self._starts, reverse=True):
-            if known < epoch and self._starts[known] < start_offset:
+        for earlier in sorted(self._starts, reverse=True):
+            if earlier < epoch and self._starts[earlier] < start_offset:
                 break
-            del self._starts[known]
+            del self._starts[earlier]
         self._starts[epoch] = start_offset

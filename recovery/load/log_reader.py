@@ -32,7 +32,7 @@ class LogReader:
         """Begin with nothing read.
 
         Args:
-            remedy_of: what has a segment checked that cannot be loaded as it is, by its name.
+            remedy_of: returns how to have a segment checked that cannot be loaded as it is, by its name.
         """
         self._remedy_of = remedy_of
         self._tree = tree
@@ -45,11 +45,11 @@ class LogReader:
     def recovery_scan(self, request: ScanRequest) -> RawScan:
         """Return the scan of a segment to be recovered.
 
-        One that was recovered before is not read again, as far as a bounded memory goes.
+        One that was recovered before is not read again, as long as its scan fits a bounded memory.
         """
-        known = self._recovered_scans.get(request.part)
-        if known is not None:
-            return known
+        earlier = self._recovered_scans.get(request.part)
+        if earlier is not None:
+            return earlier
         scan = self._source.scan(request)
         self.scanned_bytes += request.part.size_bytes
         if scan.stop in CUTTING_STOPS:  # others end before the last entry of the time index
@@ -94,7 +94,7 @@ class LogReader:
         return scan
 
     def with_settled(self, request: ScanRequest, scan: RawScan) -> RawScan:
-        """Return *scan*, which *request* has yielded, with the events of all transactions; reads the log again."""
+        """Return *scan*, the result of *request*, with the events of all transactions; reads the log again."""
         part = replace(request.part, size_bytes=scan.valid_bytes)
         whole = self._source.scan(replace(request, part=part, mode=ScanMode.TRANSACTIONS, ordinal=0, count=0))
         return scan._replace(
@@ -105,9 +105,9 @@ class LogReader:
         )
 
     def is_last_producer_followed(self, request: ScanRequest, scan: RawScan) -> bool:
-        """Return whether, in what *request* has read, more follows the first batch of the last new producer.
+        """Return whether, in what *request* has read, a batch with a producer follows the last new producer's first.
 
-        Reads the log again: *scan*, which has producers, does not hold it, and it matters once in a blue moon.
+        Reads the log again: *scan*, which has producers, does not say, and it matters very rarely.
         """
         spans = list(self._source.batches(request.part, request.start_position, opens_message_sets=False))
         last = next(span for span in reversed(spans) if self._has_producer(request, span))
@@ -119,14 +119,14 @@ class LogReader:
         return bool(len(self._source.scan(replace(request, part=batch, start_position=0)).producers))
 
     def next_offset(self, segment: Segment) -> int:
-        """Return the offset behind the last batch of *segment*. Kafka: LogSegment.readNextOffset."""
+        """Return the offset after the last batch of *segment*. Kafka: LogSegment.readNextOffset."""
         entries = segment.index_entries(self._tree)
         if segment.scan is not None:
-            return self._offset_behind(segment.log, segment.base_offset, entries, segment.scan)
+            return self._offset_after(segment.log, segment.base_offset, entries, segment.scan)
         return self.walk_to_end(segment.log, segment.base_offset, entries)
 
     def walk_to_end(self, log: str, base_offset: int, entries: npt.NDArray[np.void]) -> int:
-        """Return the offset behind the last batch of the file *log*, found from its last index entry on."""
+        """Return the offset after the last batch of the file *log*, found by a walk from its last index entry on."""
         target_offset = last_offset(entries, base_offset)
         scan = self._source.scan(
             ScanRequest(
@@ -139,7 +139,7 @@ class LogReader:
         if scan.stop not in (Stop.END, Stop.TORN):
             raise self._refusal(log, base_offset, scan)
         self._walked_bytes[log] = scan.valid_bytes
-        return self._offset_behind(log, base_offset, entries, scan)
+        return self._offset_after(log, base_offset, entries, scan)
 
     def bytes_behind(self, log: str) -> tuple[int, int]:
         """Return where the batches of the file *log* end, as a walk to its end saw it, and how many bytes follow."""
@@ -158,7 +158,7 @@ class LogReader:
         return self._source.scan(ScanRequest(part=part, base_offset=base_offset, mode=ScanMode.INDEX))
 
     def base_offset_at(self, log: str, position: int) -> int:
-        """Return the base offset of the batch at *position* in the file *log*, where there is one.
+        """Return the base offset of the batch at *position* in the file *log*.
 
         Raises:
             FormatError: it is a message set that cannot be opened.
@@ -175,12 +175,12 @@ class LogReader:
             yield from self._source.batches(part, 0, opens_message_sets=False)
 
     def opened_spans(self, part: Original) -> Iterator[BatchSpan]:
-        """Yield them with the base offsets that are inside of compressed message sets."""
+        """Yield the same batches, with the base offsets that are inside compressed message sets."""
         with suppress(FormatError):
             yield from self._source.batches(part, 0)
 
     def read_part(self, part: Original) -> bytes:
-        """Return the bytes of *part*, a batch say."""
+        """Return the bytes of *part*, for example a batch."""
         return self._source.read_part(part)
 
     def is_zero(self, part: Original) -> bool:
@@ -193,25 +193,25 @@ class LogReader:
         return Original(file=log, size_bytes=0) if original is None else original
 
     def find_offset(self, segments: list[Segment], target_offset: int) -> None:
-        """Look *target_offset* up, from the first of *segments* on, which opens their offset indexes.
+        """Look up *target_offset* in *segments*, from the first one on, which opens their offset indexes.
 
         Raises:
-            PartitionRefusedError: an index leads into a batch; the broker halts.
+            PartitionRefusedError: an index points into the middle of a batch; the broker halts.
 
         Kafka: LocalLog.read.
         """
         for segment in segments:
             scan = segment.scan
             if scan is not None and not scan.legacy_batch_count and scan.last_offset >= target_offset >= 0:
-                return  # its index is new: it leads to a batch, and the way from there to that offset
+                return  # its index is new: it points to a batch, and from there the offset is found
             if self._translate(segment, target_offset) is not None:
                 return
 
     def _refusal(self, log: str, base_offset: int, scan: RawScan) -> PartitionRefusedError:
         return refusal_of_stop(log, base_offset, scan, while_loading=True, remedy=self._remedy_of(log))
 
-    def _offset_behind(self, log: str, base_offset: int, entries: npt.NDArray[np.void], scan: RawScan) -> int:
-        """Return the end that Kafka sees: without the last indexed offset it takes the segment for empty."""
+    def _offset_after(self, log: str, base_offset: int, entries: npt.NDArray[np.void], scan: RawScan) -> int:
+        """Return the end that Kafka sees: if the last indexed offset is missing, it takes the segment for empty."""
         if not scan.batch_count:
             return base_offset
         target_offset = last_offset(entries, base_offset)
@@ -230,18 +230,18 @@ class LogReader:
     def _search(
         self, log: str, entries: npt.NDArray[np.void], base_offset: int, target_offset: int
     ) -> int | None:
-        """Return the position of the batch that holds *target_offset*, None where no batch reaches so far.
+        """Return the position of the batch that holds *target_offset*, or of the next one; None if no batch is left.
 
         Kafka: FileRecords.searchForOffsetFromPosition.
         """
         before: BatchSpan | None = None
-        behind: BatchSpan | None = None
+        after: BatchSpan | None = None
         try:
             for span in self._source.batches(self.part(log), _position(entries, base_offset, target_offset)):
                 if span.base_offset == target_offset:
                     return span.position
                 if span.base_offset > target_offset:
-                    behind = span
+                    after = span
                     break
                 before = span
         except FormatError as error:
@@ -253,7 +253,7 @@ class LogReader:
             ) from error
         if before is not None and before.last_offset >= target_offset:
             return before.position
-        return None if behind is None else behind.position
+        return None if after is None else after.position
 
 
 def _table_bytes(scan: RawScan) -> int:
@@ -262,12 +262,12 @@ def _table_bytes(scan: RawScan) -> int:
 
 
 def _next(offset: int) -> int:
-    """Return the offset behind *offset*; behind the greatest comes the least, as in Java."""
+    """Return the offset after *offset*; after the greatest comes the least, as in Java."""
     return offset + 1 if offset < LONG_MAX else LONG_MIN
 
 
 def _position(entries: npt.NDArray[np.void], base_offset: int, target_offset: int) -> int:
-    """Return where to look for *target_offset*; a negative position in an index counts as 0.
+    """Return where to start looking for *target_offset*; a negative position in an index counts as 0.
 
     Kafka: LogSegment.translateOffset(long, int).
     """

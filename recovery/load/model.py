@@ -1,7 +1,7 @@
 """The values that travel from the inventory to the plan: frozen, picklable, and free of any file handle.
 
 `PartitionTask` says what lies in a partition's folder and what the broker knows of it. `ScanRequest` asks a
-driver for the scan of one segment. `PartitionOutcome` is the tree that the broker would leave, told as
+driver for the scan of one segment. `PartitionOutcome` is the tree that the broker would leave, given as
 origins of bytes, with its reasons.
 """
 
@@ -32,8 +32,8 @@ class FileStat:
     """What the inventory knows of a regular file, or of a link to one.
 
     Attributes:
-        ctime_ns: when anything about it changed last, its names included: it says that a file was not touched, and
-            not which file it is.
+        ctime_ns: when anything about it last changed, its names included: it shows whether a file was touched, not
+            which file it is.
     """
 
     size_bytes: int
@@ -44,16 +44,16 @@ class FileStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """The settings of one log that decide about bytes, and some that decide about words. Kafka: LogConfig.
+    """The settings of one log on which bytes depend, and some on which only messages depend. Kafka: LogConfig.
 
     Attributes:
-        remote_log_known: whether `remote_log_enabled` is said somewhere, and not just Kafka's default.
+        remote_log_known: whether `remote_log_enabled` is set somewhere, and not just Kafka's default.
         remote_log_prevented_by: the setting, `key=value`, that makes the log a plain one although its topic asks for
-            tiered storage; empty where there is none.
+            tiered storage; empty if there is none.
         is_config_complete: whether the broker's whole configuration is known.
-        is_compacted: whether `cleanup.policy` has `compact`: then offsets may be missing. None where it is not known.
+        is_compacted: whether `cleanup.policy` has `compact`: then offsets may be missing. None if it is not known.
 
-    No byte depends on these four, so an interrupted run does not go by them to know its settings again.
+    No byte depends on these four, so they are not compared when an interrupted run is resumed.
     """
 
     index_interval_bytes: int = 4096
@@ -76,8 +76,8 @@ class PartitionTask:
         folder: name of the partition's folder in it.
         files: the regular files in the folder by name.
         had_clean_shutdown: whether the log dir had its marker.
-        recovery_point: from the log dir's checkpoint, 0 where it has no line.
-        log_start_offset: from the log dir's checkpoint, 0 where it has no line.
+        recovery_point: from the log dir's checkpoint, 0 if it has no line.
+        log_start_offset: from the log dir's checkpoint, 0 if it has no line.
         now_ms: the clock of the recovery; producers expire by it.
         others: what else lies there, by name: `folder`, `dangling link`, `pipe`, ...
         problems: what the listing shows that keeps a broker from loading the log: owners, modes, a second copy.
@@ -100,7 +100,7 @@ class PartitionTask:
 
     @property
     def is_delete_folder(self) -> bool:
-        """Whether the folder waits for its deletion (`-delete`): its log is loaded but not recovered."""
+        """Whether the folder is about to be deleted (`-delete`): its log is loaded but not recovered."""
         return self.folder.endswith("-delete")
 
     @property
@@ -115,7 +115,7 @@ class PartitionTask:
 
     @property
     def created_log_bytes(self) -> int:
-        """How large a `.log` file is in the end that the load makes: closing the log trims a preallocated one.
+        """The final size of a `.log` file that the load makes: closing the log trims a preallocated one.
 
         Kafka: FileRecords.open, FileRecords.close.
         """
@@ -134,7 +134,7 @@ class ScanMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Original:
-    """A part of a file of the start: *size_bytes* from *origin_position* on, of the file then called *file*."""
+    """Part of a file as it was at the start: *size_bytes* from *origin_position* on, of the file then named *file*."""
 
     file: str
     size_bytes: int
@@ -150,7 +150,7 @@ class Original:
 
 
 class BatchSpan(NamedTuple):
-    """A batch by its header: where it begins in its part, its first and last offset, the checksum it states.
+    """A batch by its header: where it begins in its part, its first and last offset, the checksum it holds.
 
     Attributes:
         has_compacted: whether it holds fewer records than offsets.
@@ -171,8 +171,8 @@ class ScanRequest:
 
     Attributes:
         part: the bytes of the segment; positions count from its beginning.
-        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 where the scan is not
-            part of that walk.
+        ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 if the scan is not part of
+            that walk.
     """
 
     part: Original
@@ -191,7 +191,7 @@ class ScanRequest:
 
 
 class PartitionSource(Protocol):
-    """What the fold may ask of the world: bytes and scans of the files in its task, by their first names."""
+    """What the fold may ask of the outside world: bytes and scans of the files in its task, by their first names."""
 
     def read(self, file: str) -> bytes:
         """Return all bytes of a small file."""
@@ -208,14 +208,14 @@ class PartitionSource(Protocol):
     def batches(
         self, part: Original, start_position: int, *, opens_message_sets: bool = True
     ) -> Iterator[BatchSpan]:
-        """Yield the batches of *part* by their headers, from *start_position* in it on; a torn one is not among them.
+        """Yield the batches of *part* by their headers, from *start_position* in it on, but not a torn one.
 
         Args:
-            opens_message_sets: whether the base offset of a compressed message set is wanted, which is inside it;
-                without it that is the last offset, too.
+            opens_message_sets: whether to decompress a message set to get its base offset, which is inside it;
+                otherwise the last offset stands for it.
 
         Raises:
-            FormatError: a batch length that cannot be, a message set that cannot be opened.
+            FormatError: an impossible batch length, or a message set that cannot be opened.
         """
         ...
 
@@ -224,12 +224,12 @@ class PartitionSource(Protocol):
         ...
 
     def keep(self, data: bytes) -> Blob:
-        """Return *data*, or what stands for it and takes less memory."""
+        """Return *data*, or a stand-in for it that takes less memory."""
         ...
 
 
 class Blob(Protocol):
-    """Bytes, or what stands for them: `bytes(blob)` and `len(blob)`."""
+    """Bytes, or a stand-in for them: `bytes(blob)` and `len(blob)`."""
 
     def __bytes__(self) -> bytes: ...
 
@@ -264,12 +264,12 @@ class Cut:
         file: the `.log`, or a `.log.swap` or `.log.cleaned`, by its first name.
         position: where the cut begins; 0 where the whole file goes.
         size_bytes: bytes cut.
-        batch_count: batches among them, as far as their headers can be followed.
-        first_offset: the first offset that is gone.
-        last_offset: of the last of these batches; -1 where there is none.
-        is_preallocated: whether it is nothing but the zeros that `preallocate` puts behind the log: no loss.
-        reason: in words.
-        is_scattered: whether other batches of the file, between these or behind them, are still live.
+        batch_count: batches in them, as far as their headers can be followed.
+        first_offset: the first offset that is lost.
+        last_offset: of the last of these batches; -1 if there is none.
+        is_preallocated: whether it is nothing but the zeros that `preallocate` puts after the log: no loss.
+        reason: as text.
+        is_scattered: whether other batches of the file, between these or after them, are still live.
     """
 
     file: str
@@ -289,7 +289,7 @@ class Hole:
     """Offsets that no batch has, found between batches that were read.
 
     Attributes:
-        first_offset, last_offset: of those that are missing.
+        first_offset, last_offset: the first and the last that are missing.
         before: the `.log` with the batch that comes next.
         position: of that batch in it.
     """
@@ -321,7 +321,7 @@ class IndexProblem:
 
     Attributes:
         file: the `.log` whose index is missing or wrong, or the index without a log.
-        detail: what is wrong, where something is.
+        detail: what is wrong, if something is.
     """
 
     file: str
@@ -335,17 +335,17 @@ class PartitionOutcome:
 
     Attributes:
         tree: file names and contents after load and clean shutdown.
-        removed: files that end without a successor, by name, with the kind.
+        removed: files that are gone without a successor, by name, with the kind.
         recovery_point: after the clean shutdown; None: the log end.
         checkpoints_log_start: whether the log start offset gets a line in its checkpoint.
         is_loaded: False for `-delete` and `-stray` folders, which no checkpoint names.
         recovered_bytes: of `.log` files that were recovered and kept.
         topic_id: from `partition.metadata`, 22 characters; None without that file.
         warnings: what the operator should know although the broker would load the log.
-        holes: offsets that are missing in what was read, of a topic that is known not to be compacted.
+        holes: offsets missing from what was read, if the topic is known not to be compacted.
         deleted_base_offsets: of the segments that the recovery has renamed to `.deleted`.
-        dropped_end_offset: where the log ended, if all of it went, for it ended before its start; else None.
-        index_problems: what the load found, in its order.
+        dropped_end_offset: where the log ended, if all of it was dropped because it ended before its start; else None.
+        index_problems: in the order in which the load found them.
     """
 
     log_start_offset: int
@@ -385,11 +385,11 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """Where a log begins and ends: what the log dir's checkpoints are to say of it.
+    """Where a log begins and ends: what the log dir's checkpoints are to record of it.
 
     Attributes:
         checkpoints_log_start, is_loaded, recovery_point: see `PartitionOutcome`.
-        local_log_start_offset: offset of the first segment that is here, from which a tiered log goes on.
+        local_log_start_offset: offset of the first local segment, at which a tiered log continues locally.
     """
 
     log_start_offset: int

@@ -1,8 +1,8 @@
 """All that keeps a broker from loading one log, found before anything in its folder is touched.
 
-A broker stops at the first reason, and at the next one when that is gone. Here they are told together: those that
+A broker stops at the first reason, and at the next one when that is gone. Here they are reported together: those that
 names, sizes and the small files show (`problems_of`), and those that the fold meets in what would be left without
-them (`fold_checked`). A problem has a repair where moving files away is enough for a broker, and costs no batch.
+them (`fold_checked`). A problem has a repair if moving files away is enough for a broker and loses no batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from segfmt.java_text import LONG_MAX
 
 _UNNUMBERED_KINDS = frozenset({FileKind.OTHER, FileKind.DELETED})
 _ENDING_STOPS = frozenset({Stop.CONTROL_FATAL, Stop.INDEX_FULL, Stop.TIME_INDEX_FULL, Stop.INVALID_TXN})
-"""Stops of a scan that end a broker wherever the segment stands."""
+"""Stops of a scan that stop a broker whichever segment they are in."""
 
 
 def fold_checked(
@@ -45,7 +45,7 @@ def fold_checked(
     """Return what a broker leaves of *task*'s folder, as `fold` does.
 
     Args:
-        peek: returns the scan of a segment behind one that is refused; None for *source*'s own.
+        peek: returns the scan of a segment after one that is refused; None for *source*'s own.
 
     Raises:
         PartitionRefusedError: with all the problems, in the order in which a broker would meet them.
@@ -58,7 +58,7 @@ def fold_checked(
             outcome = fold(rest, source)
         except PartitionRefusedError as refusal:
             problems += [problem for problem in refusal.problems if problem not in problems]
-            problems += _problems_behind(rest, refusal, source.scan if peek is None else peek)
+            problems += _problems_after(rest, refusal, source.scan if peek is None else peek)
     if outcome is None or problems:
         raise PartitionRefusedError.of(problems)
     notes = tuple(str(note) for note in notes_of(task))
@@ -66,7 +66,7 @@ def fold_checked(
 
 
 def problems_of(task: PartitionTask, source: PartitionSource) -> tuple[Problem, ...]:
-    """Return what names, sizes and small files show, reading no `.log`."""
+    """Return the problems that names, sizes and small files show, without reading a `.log`."""
     files = {name: stat for name, stat in task.files.items() if name not in task.unreadable}
     tree = PartitionTree(files, source)
     return (
@@ -80,7 +80,7 @@ def problems_of(task: PartitionTask, source: PartitionSource) -> tuple[Problem, 
 
 
 def notes_of(task: PartitionTask) -> Iterator[Problem]:
-    """Yield what does not keep a broker from loading the log, but will stop it later on."""
+    """Yield what does not keep a broker from loading the log, but will stop it later."""
     if not task.others:
         return
     blocking = {problem.file for problem in _type_problems(task)}
@@ -96,14 +96,14 @@ def notes_of(task: PartitionTask) -> Iterator[Problem]:
         elif name not in blocking and file_kind(name) not in _UNNUMBERED_KINDS:
             yield Problem(
                 file=name,
-                rule=f"a {kind} with the name of a file of the log: a broker passes it over until it needs the name",
+                rule=f"a {kind} with the name of a file of the log: a broker ignores it until it needs the name",
                 remedy="move it out of the partition's folder",
                 repair=None if kind in LINKS_TO_NOTHING else Repair(names=(name,)),
             )
 
 
 def without_files(task: PartitionTask, names: Iterable[str]) -> PartitionTask:
-    """Return *task* as it is when *names* are gone from its folder."""
+    """Return *task* as it would be without *names* in its folder."""
     gone = frozenset(names)
     return replace(
         task,
@@ -116,7 +116,10 @@ def without_files(task: PartitionTask, names: Iterable[str]) -> PartitionTask:
 
 
 def _type_problems(task: PartitionTask) -> Iterator[Problem]:
-    """Yield what stands where the load opens a file. Kafka: CheckpointFile, PartitionMetadataFile, LazyIndex."""
+    """Yield what stands in place of files that the load opens.
+
+    Kafka: CheckpointFile, PartitionMetadataFile, LazyIndex.
+    """
     if not task.others:
         return
     kind = task.others.get(LEADER_EPOCH_CHECKPOINT)
@@ -128,7 +131,7 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
             repair=Repair(names=(LEADER_EPOCH_CHECKPOINT,)),
         )
     kind = task.others.get(PARTITION_METADATA)
-    if kind is not None and kind not in LINKS_TO_NOTHING:  # those do not exist to a broker
+    if kind is not None and kind not in LINKS_TO_NOTHING:  # to a broker, those do not exist
         yield Problem(
             file=PARTITION_METADATA,
             rule=f"a {kind}, which cannot be read (IOException takes the log dir offline)",
@@ -137,7 +140,7 @@ def _type_problems(task: PartitionTask) -> Iterator[Problem]:
     segments = list(_loaded_segments(task))
     unflushed = {file for file, _, _ in unflushed_segments(task)}
     for segment in segments:
-        is_mapped = segment.log in unflushed or segment is segments[-1]  # others are when they are needed
+        is_mapped = segment.log in unflushed or segment is segments[-1]  # the others are mapped when needed
         mapped = (segment.offset_index, segment.time_index) if is_mapped else ()
         for name in (*mapped, segment.txn_index):
             kind = task.others.get(name)
@@ -167,7 +170,7 @@ def _name_problems(files: Iterable[str]) -> Iterator[Problem]:
 
 
 def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Problem]:
-    """Yield what single segments show. Where `.swap` files wait, only the fold knows which segments there will be."""
+    """Yield what single segments show. With `.swap` files present, only the fold knows which segments there will be."""
     if any(name.endswith(SWAP_SUFFIX) for name in task.files):
         return
     segments = list(_loaded_segments(task))
@@ -181,7 +184,7 @@ def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Prob
             )
         if segment.offset_index in tree:
             yield from _caught(
-                lambda one=segment: txn_index_problem(tree, one),  # type: ignore[misc]  # called at once
+                lambda checked=segment: txn_index_problem(tree, checked),  # type: ignore[misc]  # called at once
                 segment.offset_index,
                 segment.txn_index,
             )
@@ -218,7 +221,7 @@ def _asks_for_recovery(tree: PartitionTree, segment: Segment) -> bool:
 
 
 def _loaded_segments(task: PartitionTask) -> Iterator[Segment]:
-    """Yield the segments whose `.log` a load opens: those with the name that Kafka gives them, ascending."""
+    """Yield the segments whose `.log` a load opens: those named as Kafka names them, ascending."""
     for name in sorted(task.files):
         if file_kind(name) is not FileKind.LOG or name in task.unreadable:
             continue
@@ -235,7 +238,7 @@ def _present(task: PartitionTask, *names: str) -> tuple[str, ...]:
 
 
 def _caught(check: Callable[[], object], *repaired_names: str) -> list[Problem]:
-    """Return the problems for which *check* refuses the partition; to move *repaired_names* away repairs them."""
+    """Return the problems for which *check* refuses the partition; moving *repaired_names* away repairs them."""
     try:
         check()
     except PartitionRefusedError as refusal:
@@ -248,7 +251,7 @@ def _caught(check: Callable[[], object], *repaired_names: str) -> list[Problem]:
 
 
 def _without_problems(task: PartitionTask, problems: list[Problem]) -> PartitionTask | None:
-    """Return *task* without the files that are problems, None where the rest would be another log."""
+    """Return *task* without the files that are problems; None if the rest would be a different log."""
     gone = set(task.unreadable)
     for problem in problems:
         if problem.repair is not None:
@@ -262,19 +265,19 @@ def _without_problems(task: PartitionTask, problems: list[Problem]) -> Partition
     return without_files(task, gone) if gone else task
 
 
-def _problems_behind(
+def _problems_after(
     task: PartitionTask, refusal: PartitionRefusedError, peek: Callable[[ScanRequest], RawScan]
 ) -> list[Problem]:
-    """Return what would end a broker in the segments behind the one that is refused, up to one that is cut."""
+    """Return what would stop a broker in the segments after the one that is refused, up to one that is cut."""
     unflushed = unflushed_segments(task)
-    places = [place for place, (file, _, _) in enumerate(unflushed) if file == refusal.file]
-    found: list[Problem] = []
-    for file, base_offset, size_bytes in unflushed[places[0] + 1 :] if places else ():
+    indexes = [index for index, (file, _, _) in enumerate(unflushed) if file == refusal.file]
+    problems: list[Problem] = []
+    for file, base_offset, size_bytes in unflushed[indexes[0] + 1 :] if indexes else ():
         if not size_bytes:
             continue
         scan = peek(ScanRequest(part=Original(file=file, size_bytes=size_bytes), base_offset=base_offset))
         if scan.stop in _ENDING_STOPS:
-            found += refusal_of_stop(file, base_offset, scan, while_loading=False).problems
+            problems += refusal_of_stop(file, base_offset, scan, while_loading=False).problems
         elif scan.valid_bytes < size_bytes:
             break
-    return found
+    return problems

@@ -1,4 +1,4 @@
-"""Producer state up to an offset: from the newest snapshot, and from the log behind it.
+"""Producer state up to an offset: from the newest snapshot, and from the log after it.
 
 Kafka: UnifiedLog.rebuildProducerState.
 """
@@ -23,11 +23,11 @@ def rebuild_producer_state(
 ) -> None:
     """Bring *state* to *last_offset*, taking snapshots at the bases of the last two segments and at the end.
 
-    After a clean shutdown without any snapshot Kafka takes the log for one of a time before snapshots: it writes
-    empty ones and reads nothing.
+    After a clean shutdown without any snapshot Kafka assumes that the log is older than snapshots: it writes empty ones
+    and reads nothing.
 
     Raises:
-        PartitionRefusedError: the log behind the snapshot holds what stops the broker.
+        PartitionRefusedError: the log after the snapshot holds something that stops the broker.
     """
     offsets_to_snapshot = [*segments.base_offsets[-2:], last_offset]
     if from_clean_shutdown and not state.has_snapshots:

@@ -1,8 +1,7 @@
 """The producers of one partition as rows of a snapshot: what Kafka keeps of each, changed by whole columns.
 
 A segment names a hundred producers or a hundred thousand; whatever is done to them costs some calls of numpy. Rows are
-moved by `take` and as plain bytes: where numpy knows the fields it copies field by field, which takes ten times as
-long.
+moved by `take` and as plain bytes: a structured copy goes field by field, which takes ten times as long.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _ROW_OF_BYTES = np.dtype((np.void, PRODUCER_ENTRY_DTYPE.itemsize))
 
 
 class ProducerTable:
-    """The entries of producers, in the order in which they came.
+    """The entries of producers, in the order in which they first appeared.
 
     Args:
-        entries: PRODUCER_ENTRY_DTYPE, shape (n,); the table's own from now on. Where a producer is in it twice, the
+        entries: PRODUCER_ENTRY_DTYPE, shape (n,); the table's own from now on. If a producer is in it twice, the
             last entry counts, at the place of the first.
 
     Kafka: the HashMap of ProducerStateEntry in ProducerStateManager.
@@ -36,22 +35,22 @@ class ProducerTable:
     def __init__(self, entries: Entries | None = None) -> None:
         self._entries = _NO_ENTRIES if entries is None else entries
         producer_ids = self._entries["producer_id"].tolist()
-        self._places = dict(zip(producer_ids, range(len(producer_ids)), strict=True))
-        if len(self._places) < len(producer_ids):
-            self._entries = self._entries.take(list(self._places.values()))
-            self._places = dict(zip(self._places, range(len(self._places)), strict=True))
+        self._rows = dict(zip(producer_ids, range(len(producer_ids)), strict=True))
+        if len(self._rows) < len(producer_ids):
+            self._entries = self._entries.take(list(self._rows.values()))
+            self._rows = dict(zip(self._rows, range(len(self._rows)), strict=True))
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._rows)
 
     def open_txns(self, producer_ids: list[int]) -> dict[int, int]:
         """Return the first offsets of the open transactions, -1 for none, of those *producer_ids* that are known."""
-        places = self._places
-        known = [producer_id for producer_id in producer_ids if producer_id in places]
-        if not known:
+        rows = self._rows
+        known_ids = [producer_id for producer_id in producer_ids if producer_id in rows]
+        if not known_ids:
             return {}
-        first_offsets = self._entries[_TXN][[places[producer_id] for producer_id in known]]
-        return dict(zip(known, first_offsets.tolist(), strict=True))
+        first_offsets = self._entries[_TXN][[rows[producer_id] for producer_id in known_ids]]
+        return dict(zip(known_ids, first_offsets.tolist(), strict=True))
 
     def all_open_txns(self) -> list[tuple[int, int, int]]:
         """Return (first offset, producer id, epoch) of all open transactions, ascending."""
@@ -69,8 +68,8 @@ class ProducerTable:
         replaying, only the last epoch of the read with the one before it (*keeps_batches_on_return*).
 
         Args:
-            rows: native.raw_scan.PRODUCER_DTYPE, shape (n,), in the order in which new ones come; not written.
-            open_txns: first offsets of the transactions that are open behind the scan, by producer id.
+            rows: native.raw_scan.PRODUCER_DTYPE, shape (n,), in the order in which new ones appear; not modified.
+            open_txns: first offsets of the transactions that are open after the scan, by producer id.
 
         Kafka: ProducerStateEntry.update, ProducerStateEntry.addBatch.
         """
@@ -80,7 +79,7 @@ class ProducerTable:
         if not has_event.all():  # an emptied control batch makes its producer known and changes nothing
             rows = rows.take(has_event.nonzero()[0])
             producer_ids = rows["producer_id"].tolist()
-        places = np.array([self._places[producer_id] for producer_id in producer_ids], np.intp)
+        places = np.array([self._rows[producer_id] for producer_id in producer_ids], np.intp)
         entries = self._entries.take(places)
         if keeps_batches_on_return:
             is_cleared = rows["epoch"] != entries["epoch"]
@@ -101,7 +100,7 @@ class ProducerTable:
         return self._entries.take(java_hash_map_order(producer_ids))
 
     def _add(self, producer_ids: list[int]) -> None:
-        places = self._places
+        places = self._rows
         new = [producer_id for producer_id in producer_ids if producer_id not in places]
         if new:
             places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))

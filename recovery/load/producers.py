@@ -92,7 +92,7 @@ class ProducerState:
     # -- snapshots ------------------------------------------------------------------------------------------
 
     def take_snapshot(self) -> None:
-        """Write a snapshot at the map's end, unless the last one was there.
+        """Write a snapshot at the map's end, unless the last one is already there.
 
         Kafka: ProducerStateManager.takeSnapshot.
         """
@@ -107,7 +107,9 @@ class ProducerState:
 
         Kafka: ProducerStateManager.truncateAndReload.
         """
-        outside = [one for one in self._snapshots if one > log_end_offset or one <= log_start_offset]
+        outside = [
+            offset for offset in self._snapshots if offset > log_end_offset or offset <= log_start_offset
+        ]
         for offset in sorted(outside):
             self._delete_snapshot(offset)
         if log_end_offset != self.map_end_offset:
@@ -123,13 +125,13 @@ class ProducerState:
         Kafka: ProducerStateManager.truncateFullyAndStartAt.
         """
         self._forget_producers()
-        for known in sorted(self._snapshots):
-            self._delete_snapshot(known)
+        for snapshot_offset in sorted(self._snapshots):
+            self._delete_snapshot(snapshot_offset)
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
 
     def remove_stray_snapshots(self, base_offsets: Iterable[int]) -> None:
-        """List the snapshots again and delete those that no segment begins at.
+        """List the snapshots again and delete those at offsets where no segment begins.
 
         The largest of them stays if it is above the last segment.
 
@@ -146,7 +148,7 @@ class ProducerState:
             self._delete_snapshot(stray[-1])
 
     def forget_snapshot(self, offset: int) -> str | None:
-        """Return the name of the snapshot at *offset* and no longer know it.
+        """Forget the snapshot at *offset* and return its name.
 
         Kafka: ProducerStateManager.removeAndMarkSnapshotForDeletion.
         """
@@ -177,7 +179,7 @@ class ProducerState:
         self._last_snapshot_offset = self.map_end_offset = log_start_offset
 
     def _take_loaded(self, entries: Entries) -> None:
-        """Take the entries of a snapshot, but for producers that have expired.
+        """Take over the entries of a snapshot, except those of expired producers.
 
         Kafka: ProducerStateManager.isProducerExpired.
         """
@@ -186,20 +188,20 @@ class ProducerState:
         age_ms = self._now_ms - entries["timestamp_ms"].astype(np.int64)
         is_kept = is_open | (age_ms < self._expiration_ms)
         self._producers = ProducerTable(entries.take(is_kept.nonzero()[0]))
-        of_txns = entries.take(is_open.nonzero()[0])
-        first_offsets, producer_ids = of_txns["current_txn_first_offset"], of_txns["producer_id"]
+        open_entries = entries.take(is_open.nonzero()[0])
+        first_offsets, producer_ids = open_entries["current_txn_first_offset"], open_entries["producer_id"]
         self._ongoing.update(zip(first_offsets.tolist(), producer_ids.tolist(), strict=True))
 
     # -- scans ----------------------------------------------------------------------------------------------
 
     def depends_on_settled(self, scan: RawScan, *, is_replayed: bool) -> bool:
-        """Return whether *scan* has left out transactions that matter here: two may begin at one offset.
+        """Return whether *scan* has left out transactions that matter here: two may begin at the same offset.
 
-        Open transactions are known by their first offsets alone. Nearly never: a segment holds batches that were
-        there before.
+        Open transactions are identified by their first offsets alone. This is very rare: a segment has to repeat
+        batches that were there before.
 
         Args:
-            is_replayed: the scan is for `replay`, to which all transactions of the scan are open at once.
+            is_replayed: whether the scan is for `replay`, in which all transactions of the scan are open at once.
         """
         if not scan.settled_txn_count:
             return False
@@ -226,10 +228,14 @@ class ProducerState:
 
         def complete(end: TxnEnd) -> None:
             if end.marker_type == CONTROL_TYPE_ABORT:
-                others = [first for first, other in self._ongoing.items() if other != end.producer_id]
+                still_open = [
+                    first_offset
+                    for first_offset, producer_id in self._ongoing.items()
+                    if producer_id != end.producer_id
+                ]
                 if end.oldest_other_offset >= 0:
-                    others.append(end.oldest_other_offset)
-                last_stable_offset = min(others, default=end.marker_offset + 1)
+                    still_open.append(end.oldest_other_offset)
+                last_stable_offset = min(still_open, default=end.marker_offset + 1)
                 aborted.append((0, end.producer_id, end.first_offset, end.marker_offset, last_stable_offset))
                 positions.append(end.position)
             self._close(end)
@@ -247,12 +253,13 @@ class ProducerState:
     def replay(self, scan: RawScan, *, is_last_followed: Callable[[], bool] = lambda: True) -> None:
         """Take in the scan of a segment that is only read; it must not `depends_on_settled`. The map's end stays.
 
-        Kafka collects the read in a temporary HashMap by computeIfAbsent, and then puts what it iterates into its
-        own map. Transactions end after all of the read have begun: of two that begin at one offset, only one ends.
+        Kafka collects what it reads in a temporary HashMap by computeIfAbsent, and then puts it into its own map in the
+        order of iteration. Transactions end only after all of the read have begun: of two that begin at one offset,
+        only one ends.
 
         Args:
             is_last_followed: whether a batch with a producer comes after the first one of the last new producer in
-                the scan; asked only where the order depends on it, and that is nearly never.
+                the scan; called only when the order depends on it, which is very rare.
 
         Kafka: UnifiedLog.loadProducersFromRecords.
         """
@@ -264,16 +271,16 @@ class ProducerState:
         )
         order = _replay_order(scan, is_last_followed)
         self._producers.take(scan.producers.take(order), self._open_after_scan, keeps_batches_on_return=True)
-        for place in order.tolist():
-            self._ongoing.update(dict.fromkeys(begins[place], producer_ids[place]))
+        for row in order.tolist():
+            self._ongoing.update(dict.fromkeys(begins[row], producer_ids[row]))
         for end in ends:
             self._close(end)
             self._unreplicated.add(end.first_offset)
         if scan.settled_txn_count:
-            self._unreplicated.add(scan.first_settled_offset)  # only the least of them is ever asked for
+            self._unreplicated.add(scan.first_settled_offset)  # only the lowest of them is ever asked for
 
     def _close(self, end: TxnEnd) -> None:
-        """Take a transaction from the open ones, whoever began it there. Kafka: ProducerStateManager.completeTxn."""
+        """Close a transaction, whichever producer began it there. Kafka: ProducerStateManager.completeTxn."""
         if self._ongoing.pop(end.first_offset, None) is None:
             raise InvalidTxnStateError.of_end(end.producer_id, end.position, end.first_offset)
 
@@ -291,8 +298,8 @@ class ProducerState:
 
 
 def _replay_order(scan: RawScan, is_last_followed: Callable[[], bool]) -> npt.NDArray[np.intp]:
-    """Return the order, intp of shape (n,), in which the producers of a read come out of Kafka's temporary map."""
+    """Return the order, intp, shape (n,), in which the producers of a read come out of Kafka's temporary map."""
     producer_ids: npt.NDArray[np.int64] = scan.producers["producer_id"].astype(np.int64)
     order = computed_hash_map_order(producer_ids, is_followed=True)
-    other = computed_hash_map_order(producer_ids, is_followed=False)
-    return order if np.array_equal(order, other) or is_last_followed() else other
+    unfollowed_order = computed_hash_map_order(producer_ids, is_followed=False)
+    return order if np.array_equal(order, unfollowed_order) or is_last_followed() else unfollowed_order

@@ -1,4 +1,4 @@
-"""The recovery of one segment: what its scan says becomes indexes, epochs, producers, and a cut where bytes are bad.
+"""The recovery of one segment: its scan gives indexes, epochs and producers, and a cut if bytes are bad.
 
 Kafka: LogLoader.recoverSegment, LogSegment.recover.
 """
@@ -48,9 +48,9 @@ class Departure(NamedTuple):
     """Bytes of a `.log` that leave the live log, and why.
 
     Attributes:
-        part: in the file of the start.
+        part: where they are in the original file.
         base_offset: of the segment.
-        first_offset: the first offset that goes with them.
+        first_offset: the first offset that leaves with them.
         may_repeat: whether offsets below *first_offset* may be in them, too.
     """
 
@@ -67,7 +67,7 @@ class SegmentRecovery:
     Attributes:
         departures: what was cut off or deleted so far.
         deleted: base offsets of the segments that were deleted.
-        dropped_end_offset: where the log ended, if these are all of it, for it ended before its start; else None.
+        dropped_end_offset: where the log ended, if all of it was dropped because it ended before its start; else None.
         recovered: valid bytes of each recovered segment by base offset.
     """
 
@@ -92,11 +92,11 @@ class SegmentRecovery:
         self.recovered: dict[int, int] = {}
 
     def recover(self, segment: Segment, *, ordinal: int = 0, count: int = 0) -> int:
-        """Recover *segment* and return the bytes cut from its `.log`.
+        """Recover *segment* and return the number of bytes cut from its `.log`.
 
         Args:
-            ordinal: from 1, its place among the *count* unflushed segments; 0 in the load pass, where what Kafka
-                catches among the unflushed ones stops the broker.
+            ordinal: from 1, its place among the *count* unflushed segments; 0 in the load pass, where exceptions that
+                Kafka catches for unflushed segments stop the broker.
 
         Raises:
             PartitionRefusedError: the broker would halt.
@@ -139,11 +139,11 @@ class SegmentRecovery:
         if scan.stop is Stop.OFFSET_OVERFLOW:
             return scan
         while scan.stop in OUT_OF_ORDER_STOPS and request.count and not segment.is_split:
-            # Differs: Kafka empties the segment; here the batches before the one out of order stay. What is left
-            # may end in another one: the greatest timestamp then has an offset that the time index has passed.
+            # Differs: Kafka empties the segment; here the batches before the one out of order stay. The rest may stop
+            # the scan once more: then the greatest timestamp has an offset below the time index's last entry.
             reason = cut_reason(scan)
-            sound = replace(request.part, size_bytes=scan.stop_position)
-            scan = self._reader.recovery_scan(ScanRequest(part=sound, base_offset=request.base_offset))
+            sound_part = replace(request.part, size_bytes=scan.stop_position)
+            scan = self._reader.recovery_scan(ScanRequest(part=sound_part, base_offset=request.base_offset))
         if scan.stop not in CUTTING_STOPS:
             raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=not request.count)
         if scan.valid_bytes < request.part.size_bytes:
@@ -209,7 +209,7 @@ class SegmentRecovery:
         segment.opened_indexes.update((segment.offset_index, segment.time_index))
 
     def _put_txn_index(self, segment: Segment, entries: bytes) -> None:
-        """Kafka: TransactionIndex.reset empties an open file; that of a new segment opens with its first entry."""
+        """Kafka: TransactionIndex.reset empties an open file; a new segment's file opens with its first entry."""
         name = segment.txn_index
         if not entries and (segment.appends_txns or name not in self._tree):
             return

@@ -1,8 +1,8 @@
 """One loaded segment of the log being folded, and the ordered map of them.
 
-A segment answers what Kafka asks a segment: where an offset lies, what comes after the last batch. A
+A segment answers what Kafka asks of a segment: where an offset lies, what comes after the last batch. A
 recovered one answers from its scan; one that was not recovered answers, as in Kafka, from its index file and
-a walk over the headers behind it.
+a walk over the headers after the last indexed batch.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class Segment:
     """A segment in the map.
 
     Attributes:
-        scan: the result of its recovery, without its tables; None while it was not recovered.
-        first_offset: base offset of its first batch as that scan has it; None where it does not say (magic 0 and 1).
+        scan: the result of its recovery, without its tables; None until it is recovered.
+        first_offset: base offset of its first batch according to that scan; None if it does not say (magic 0 and 1).
         is_split: whether it came out of a split in this load.
         opened_indexes: names of the index files that Kafka would have mapped; those are trimmed when the log
             is closed.
-        appends_txns: whether its transaction index is not open yet: what is there by that name stays.
+        appends_txns: whether its transaction index is not open yet: an existing file of that name is kept.
     """
 
     base_offset: int
@@ -93,7 +93,7 @@ class Segment:
         return (self.offset_index, OFFSET_INDEX_DTYPE.itemsize), (self.time_index, TIME_INDEX_DTYPE.itemsize)
 
     def check_mappable(self, tree: PartitionTree) -> None:
-        """Refuse the partition where one of both indexes is too long to be mapped."""
+        """Refuse the partition if one of the two indexes is too long to be mapped."""
         for name, _ in self.mapped_indexes:
             self._check_mappable(tree, name)
 
@@ -117,14 +117,14 @@ class Segment:
 
 
 def first_offset_of(scan: RawScan) -> int | None:
-    """Return the base offset of the first batch of *scan*; None without a leader epoch in it."""
+    """Return the base offset of the first batch of *scan*; None if that batch has no leader epoch."""
     if not len(scan.epochs) or scan.epoch_positions[0]:
         return None
     return int(scan.epochs[0, 1])
 
 
 def without_tables(scan: RawScan) -> RawScan:
-    """Return *scan* with empty arrays: what is asked of a segment once its indexes are made."""
+    """Return *scan* with empty arrays: all that is needed of a segment once its indexes are made."""
     return scan._replace(**_NO_TABLES)
 
 

@@ -1,6 +1,6 @@
-"""The small files of a partition's folder, read out of its tree with Kafka's two ways of failing told apart.
+"""The small files of a partition's folder, read from its tree.
 
-What Kafka throws for them stops the broker or takes the log dir offline; here it refuses the partition, with a remedy.
+What Kafka throws for them stops the broker or takes the log dir offline: the refusals here say which, with a remedy.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from segfmt.transaction_index import ENTRY_BYTES, check_transaction_index
 
 _TXN_INDEX_PIECE_BYTES = ENTRY_BYTES << 15  # a broker goes through it entry by entry, however long it is
 _KNOWN_FILES, _MOST_KNOWN_BYTES = 64, 4 << 10
-# A folder's are asked for twice, and the partitions of a topic often have the same.
+# Those of a folder are read twice, and the partitions of a topic often have identical ones.
 _epoch_entries = lru_cache(_KNOWN_FILES)(read_leader_epoch_checkpoint)
 _partition_metadata = lru_cache(_KNOWN_FILES)(read_partition_metadata)
 
 
 def txn_index_problem(tree: PartitionTree, segment: Segment) -> str | None:
-    """Return why the transaction index asks for a recovery of *segment*, None where it does not.
+    """Return why the transaction index requires a recovery of *segment*, None if it does not.
 
     Raises:
         PartitionRefusedError: it stops the broker.
@@ -53,7 +53,7 @@ def txn_index_problem(tree: PartitionTree, segment: Segment) -> str | None:
 
 
 def read_epochs(tree: PartitionTree) -> LeaderEpochs:
-    """Return the epochs in `leader-epoch-checkpoint`; Kafka makes an empty file where there is none.
+    """Return the epochs in `leader-epoch-checkpoint`; if there is no such file, Kafka makes an empty one.
 
     Raises:
         PartitionRefusedError: it is malformed.

@@ -37,10 +37,10 @@ def split_segment(
 ) -> bool:
     """Replace the overflowed segment by new ones in *tree* and *segments*.
 
-    What is there by the name of a new segment is overwritten. The old one becomes `.deleted` if it is in
+    A file that has the name of a new segment is overwritten. The old segment becomes `.deleted` if it is in
     *segments*; one that is split while it is loaded is not, and stays unless it is overwritten: a broker then
-    has its batches twice. Where a new one begins before the old one, another that begins where the old one did is taken
-    out of *segments* together with it (LocalLog.replaceSegments), and is found again by the next start.
+    has its batches twice. If a new one begins before the old one, another that begins where the old one did is removed
+    from *segments* together with it (LocalLog.replaceSegments), and is found again at the next start.
 
     Returns:
         Whether the snapshot at the base offset of the old segment stays: a new one begins there, or the old one
@@ -76,9 +76,9 @@ def split_segment(
 
 
 def _require_temporary_names(tree: PartitionTree, made: Segment) -> None:
-    """Refuse the partition where something that is no file has a name under which a new segment is made first.
+    """Refuse the partition if something other than a file has a temporary name of a new segment.
 
-    Differs: where that is a link, or a folder with nothing in it, a broker replaces it.
+    Differs: if that is a link or an empty folder, a broker replaces it.
 
     Kafka: LogSegment.open, LocalLog.replaceSegments.
     """
@@ -90,7 +90,7 @@ def _require_temporary_names(tree: PartitionTree, made: Segment) -> None:
 def _leave_unfinished_indexes(
     tree: PartitionTree, segment: Segment, scan: RawScan, segment_index_bytes: int
 ) -> None:
-    """Leave the indexes as the interrupted recovery does: full size, new entries over the old ones.
+    """Leave the indexes as the interrupted recovery does: at full size, new entries over the old ones.
 
     Kafka: AbstractIndex.reset keeps the bytes of a mapped file; only a finished recovery trims it.
     """
@@ -103,20 +103,20 @@ def _leave_unfinished_indexes(
 
 
 def _check_overflow(reader: LogReader, segment: Segment, scan: RawScan) -> None:
-    """Kafka: LogSegment.hasOverflow."""
+    """Refuse the partition if a batch overflows but not the segment's end. Kafka: LogSegment.hasOverflow."""
     next_offset = reader.walk_to_end(segment.log, segment.base_offset, index_entries(scan))
     if next_offset <= segment.base_offset or next_offset - 1 - segment.base_offset <= MAX_RELATIVE_OFFSET:
         raise PartitionRefusedError(
             file=segment.log,
             position=scan.stop_position,
-            rule=f"offset {scan.stop_detail[0]} does not fit the segment, whose end does: the broker does not split it "
-            "(IllegalArgumentException stops it at every start)",
+            rule=f"offset {scan.stop_detail[0]} does not fit the segment, but its last offset does, so the broker does "
+            "not split it (IllegalArgumentException stops it at every start)",
             remedy="restore the partition from another replica",
         )
 
 
 def _parts(reader: LogReader, segment: Segment) -> dict[int, Original]:
-    """Return the parts of the segment by new base offset, each as long as its offsets fit."""
+    """Return the parts of the segment by new base offset, each as long as its offsets fit its index."""
     whole = reader.part(segment.log)
     starts: list[tuple[int, int]] = []  # base offset, position
     end_position = 0

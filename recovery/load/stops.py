@@ -1,6 +1,6 @@
 """What a scan's stop means: a cut, or a partition that the broker cannot load either.
 
-One table of words, so that the report, the log lines and the refusals say the same.
+One table of texts, so that the report, the log lines and the refusals agree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OUT_OF_ORDER_STOPS = frozenset({Stop.INVALID_OFFSET, Stop.TIME_INDEX_INVALID_OFF
 _CUT_REASONS = {
     Stop.END: "too few bytes for a batch at the end",
     Stop.TORN: "the last batch is torn",
-    Stop.BAD_LENGTH: "a batch length that cannot be",
+    Stop.BAD_LENGTH: "an impossible batch length",
     Stop.CRC_MISMATCH: "a batch whose CRC does not match",
     Stop.INVALID_CONTROL: "a control batch that does not parse",
     Stop.INVALID_OFFSET: "a batch whose offset is out of order",
@@ -27,7 +27,7 @@ _CUT_REASONS = {
 _FROM_A_REPLICA = "restore the partition from another replica"
 _REFUSALS: dict[Stop, tuple[str, str | None]] = {
     Stop.BAD_LENGTH: (
-        "a batch length that cannot be, behind the last index entry (CorruptRecordException stops the broker)",
+        "an impossible batch length after the last index entry (CorruptRecordException stops the broker)",
         None,
     ),
     Stop.SHORT_HEADER: (
@@ -60,14 +60,14 @@ _REFUSALS: dict[Stop, tuple[str, str | None]] = {
         _FROM_A_REPLICA,
     ),
     Stop.CONTROL_FATAL: (
-        "a control batch with a good CRC and no sense: the broker stops at it at every start",
+        "a control batch whose CRC is valid but whose content is not (it stops the broker at every start)",
         _FROM_A_REPLICA,
     ),
 }
 
 
 def cut_reason(scan: RawScan) -> str:
-    """Return in words why the bytes behind a stop are cut."""
+    """Return the text that says why the bytes after a stop are cut."""
     return _CUT_REASONS[scan.stop]
 
 
@@ -77,7 +77,7 @@ def refusal_of_stop(
     """Return the refusal for a stop from which the broker does not recover.
 
     Args:
-        remedy: where a check of the segment would cut it at this stop.
+        remedy: for stops at which a check of the segment would cut it.
     """
     rule, own_remedy = _REFUSALS.get(
         scan.stop, (f"{scan.stop.name} (segment {base_offset})", _FROM_A_REPLICA)
@@ -91,27 +91,27 @@ def refusal_of_stop(
 def words_of_a_wrong_marker(
     log: str, end_position: int, byte_count: int, log_end_offset: int, recovery_point: int
 ) -> str:
-    """Return what is wrong where a log that passes for shut down cleanly does not end as it should.
+    """Return what is wrong with a log that passes for shut down cleanly and does not end as it should.
 
     Args:
         log: the active segment.
         end_position: where its batches end.
-        byte_count: how many bytes follow; 0 where the log ends before its recovery point.
+        byte_count: how many bytes follow; 0 if the log ends before its recovery point.
     """
-    words = (
-        f"{byte_count} bytes of {log} from byte {end_position} on are no batches that a broker sees. It takes "
-        f"{log_end_offset} for the log end, gives the offsets behind it away again and appends behind these bytes"
+    facts = (
+        f"{byte_count} bytes of {log} from byte {end_position} on are not batches that a broker sees. It takes "
+        f"{log_end_offset} for the log end, reuses the offsets from there on and appends after these bytes"
         if byte_count
         else f"the log ends at {log_end_offset}, before its recovery point {recovery_point}. The offsets between "
         "were lost"
     )
-    return f"the clean-shutdown marker is wrong: {words}. Remedy: recover --force, which ignores the marker"
+    return f"the clean-shutdown marker is wrong: {facts}. Remedy: recover --force, which ignores the marker"
 
 
 def remedy_by_checking(task: PartitionTask, file: str) -> str:
-    """Return what has the segment *file* checked, and cut where it is bad, which a load does not do."""
+    """Return how to have the segment *file* checked, and cut where it is bad, which a load does not do."""
     if task.is_delete_folder:
-        return "move the folder out of the log dir: it only waits for its deletion"
+        return "move the folder out of the log dir: it is about to be deleted anyway"
     if file.endswith(SWAP_SUFFIX):
         return (
             "move the .swap files of this offset away if the segments that they replace are there; "

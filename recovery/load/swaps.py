@@ -26,17 +26,17 @@ def settle_leftovers(tree: PartitionTree, reader: LogReader, *, segment_index_by
     """Drop `.deleted` and `.cleaned` files, drop or finish the `.swap` files.
 
     Args:
-        segment_index_bytes: size of an index that Kafka makes where a `.swap` has none.
+        segment_index_bytes: size of an index that Kafka makes if a `.swap` has none.
 
     Raises:
-        FileNameError: a leftover without an offset in its name stops the broker.
-        PartitionRefusedError: a `.log.swap` whose end cannot be found stops it, too.
+        FileNameError: a leftover has no offset in its name, which stops the broker.
+        PartitionRefusedError: the end of a `.log.swap` cannot be found, which stops it, too.
     """
     _finish_swaps(tree, reader, _remove_temporary_files(tree), segment_index_bytes)
 
 
 def _remove_temporary_files(tree: PartitionTree) -> list[str]:
-    """Return the `.swap` files that are left when those of an unfinished split are dropped."""
+    """Drop `.deleted`, `.cleaned` and unfinished `.swap` files; return the `.swap` files that are left."""
     kinds = {name: file_kind(name) for name in tree.names()}
     cleaned = [name for name, kind in kinds.items() if kind is FileKind.CLEANED]
     swaps = [name for name, kind in kinds.items() if kind is FileKind.SWAP]
@@ -71,7 +71,7 @@ def _swap_end_offset(
     if log not in tree:
         tree.put(log, b"")
     entries = view_offset_index(tree.read(index) if index in tree else b"")
-    if index not in tree:  # Kafka maps a new one, full size and all zeros, and does not trim it
+    if index not in tree:  # Kafka maps a new one, at full size and all zeros, and does not trim it
         tree.put(index, b"", size_bytes=preallocated_bytes(segment_index_bytes))
     return reader.walk_to_end(log, base_offset, entries)
 

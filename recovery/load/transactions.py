@@ -1,4 +1,4 @@
-"""Where transactions begin and end in a scan, and what no transaction allows.
+"""Where transactions begin and end in a scan, and what violates their rules.
 
 Kafka: ProducerAppendInfo, ProducerStateManager.completeTxn.
 """
@@ -17,13 +17,13 @@ from segfmt.java_text import LONG_MAX
 from segfmt.layout import ABORTED_TXN_DTYPE
 
 _EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type", "oldest_other_offset")
-# Plain integers: comparing with an enum's member costs more than all the rest that is done for an event.
+# Plain integers: a comparison with an enum's member costs more than all else that is done for an event.
 _BEGIN, _NON_TRANSACTIONAL = int(TxnEventKind.BEGIN), int(TxnEventKind.NON_TRANSACTIONAL)
 _ABORTED = int(TxnEventKind.ABORTED)
 
 
 class InvalidTxnStateError(Exception):
-    """A producer does what no transaction allows; the text names what Kafka throws for it."""
+    """A producer violates the rules of transactions; the text names what Kafka throws for it."""
 
     def __init__(self, producer_id: int, position: int, what: str) -> None:
         super().__init__(f"producer {producer_id} {what}")
@@ -32,13 +32,13 @@ class InvalidTxnStateError(Exception):
 
     @classmethod
     def of_write(cls, producer_id: int, position: int) -> InvalidTxnStateError:
-        """It wrote without a transaction while its transaction was open. Kafka: ProducerAppendInfo.appendDataBatch."""
+        """A write outside the open transaction of its producer. Kafka: ProducerAppendInfo.appendDataBatch."""
         what = "writes outside its open transaction (InvalidTxnStateException stops the broker)"
         return cls(producer_id, position, what)
 
     @classmethod
     def of_end(cls, producer_id: int, position: int, first_offset: int) -> InvalidTxnStateError:
-        """It ends a transaction that nobody has open. Kafka: ProducerStateManager.completeTxn."""
+        """The end of a transaction that no producer has open. Kafka: ProducerStateManager.completeTxn."""
         what = f"ends a transaction that began at offset {first_offset}, where none is open"
         return cls(producer_id, position, f"{what} (IllegalArgumentException stops the broker)")
 
@@ -47,11 +47,11 @@ class TxnEnd(NamedTuple):
     """A marker that ends a transaction.
 
     Attributes:
-        first_offset: where the transaction began, by the producer's own account.
+        first_offset: where the transaction began, according to the state of the producer.
         position: of the marker in the scanned bytes.
         marker_type: CONTROL_TYPE_ABORT or CONTROL_TYPE_COMMIT.
-        oldest_other_offset: where the first transaction begins that is open beside it and that the scan has settled;
-            -1 without one.
+        oldest_other_offset: where the first of the other transactions begins that are open then and that the scan has
+            settled; -1 without one.
     """
 
     producer_id: int
@@ -63,15 +63,15 @@ class TxnEnd(NamedTuple):
 
 
 class SettledAborts:
-    """The aborted transactions that a scan has settled, brought together with those that are open beside it.
+    """The aborted transactions that a scan has settled, combined with those that were open at the same time.
 
-    Where the last stable offset was when one was aborted depends on what others had open then: those that the scan
-    has settled itself, which it tells, and those of the fold. These change at events alone, so all that were aborted
-    between two events are brought up to date at once.
+    The last stable offset at an abort depends on the transactions that others had open then: those that the scan has
+    settled itself, which it states, and those of the fold. The latter change only at events, so all that were aborted
+    between two events are updated at once.
 
     Args:
-        scan: whose.
-        ongoing: first offsets of open transactions, with their producers; looked at each time.
+        scan: the scan that has settled them.
+        ongoing: first offsets of open transactions, with their producers; read anew each time.
     """
 
     def __init__(self, scan: RawScan, ongoing: dict[int, int]) -> None:
@@ -80,8 +80,8 @@ class SettledAborts:
         self._reached = 0
         self._positions: list[int] = events["position"].tolist()
         self._producer_ids = scan.producers["producer_id"][events["producer"]]
-        others = events["oldest_other_offset"]
-        self._stable_offsets = np.where(others >= 0, others, LONG_MAX)
+        oldest_others = events["oldest_other_offset"]
+        self._stable_offsets = np.where(oldest_others >= 0, oldest_others, LONG_MAX)
         self._first_offsets, self._marker_offsets = events["offset"], events["last_offset"]
 
     def reach(self, position: int) -> None:
@@ -92,12 +92,15 @@ class SettledAborts:
             return
         least = min(self._ongoing)
         owner = self._ongoing[least]
-        of_others = min((first for first, other in self._ongoing.items() if other != owner), default=LONG_MAX)
-        bounds = np.where(self._producer_ids[begin:end] == owner, of_others, least)
+        least_of_others = min(
+            (offset for offset, producer_id in self._ongoing.items() if producer_id != owner),
+            default=LONG_MAX,
+        )
+        bounds = np.where(self._producer_ids[begin:end] == owner, least_of_others, least)
         self._stable_offsets[begin:end] = np.minimum(self._stable_offsets[begin:end], bounds)
 
     def merged(self, aborted: npt.NDArray[np.void], positions: list[int]) -> npt.NDArray[np.void]:
-        """Return them and *aborted*, ABORTED_TXN_DTYPE, whose markers stand at *positions*, in the order of the log."""
+        """Return these and *aborted*, ABORTED_TXN_DTYPE, whose markers are at *positions*, in the order of the log."""
         if not self._positions:
             return aborted
         rows = np.zeros(len(self._positions), ABORTED_TXN_DTYPE)
@@ -119,28 +122,28 @@ def follow_transactions(
     complete: Callable[[TxnEnd], object],
     reach: Callable[[int], object] = lambda _: None,
 ) -> None:
-    """Tell of the transactions that begin and end in *scan*, in log order; not of settled ones.
+    """Report the transactions that begin and end in *scan*, in log order, except settled ones.
 
     Args:
-        producer_ids: by their places in the scan.
-        open_txns: first offsets by producer id, -1 for none; brought to what is open at the end of the scan.
-        begin: called with the producer's place and the first offset.
-        complete: called with each end of a transaction that is open; markers without one are passed over.
-        reach: called with the position of each event before it is told.
+        producer_ids: by their rows in the scan.
+        open_txns: first offsets by producer id, -1 for none; updated to what is open at the end of the scan.
+        begin: called with the producer's row and the first offset.
+        complete: called with each end of an open transaction; markers without one are ignored.
+        reach: called with the position of each event before it is reported.
 
     Raises:
         InvalidTxnStateError: a producer writes outside its open transaction.
     """
     # Column by column: lists of integers are made much faster than lists of rows.
     events = scan.txn_events
-    # Most producers are idempotent and have no transaction: what they write outside of one is no news.
+    # Most producers are idempotent and have no transaction: what they write outside of one does not matter.
     kinds = events["kind"]
-    is_news = kinds != _NON_TRANSACTIONAL
+    is_relevant = kinds != _NON_TRANSACTIONAL
     open_ids = {producer_id for producer_id, first_offset in open_txns.items() if first_offset >= 0}
     if open_ids:
         is_open = np.array([producer_id in open_ids for producer_id in producer_ids], np.bool_)
-        is_news |= is_open[events["producer"]]
-    events = events.take((is_news & (kinds != _ABORTED)).nonzero()[0])
+        is_relevant |= is_open[events["producer"]]
+    events = events.take((is_relevant & (kinds != _ABORTED)).nonzero()[0])
     if not len(events):
         return
     columns = (events[name].tolist() for name in _EVENT_FIELDS)

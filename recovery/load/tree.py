@@ -1,8 +1,8 @@
 """A partition's folder as a value: names, and where the bytes behind each name come from.
 
-The fold plays Kafka's load on this tree instead of on the disk. What it leaves is the plan: a name still
-stands for its own first bytes, for another file's, for a shorter piece, or for bytes that were made. Nothing
-here touches a file.
+The fold plays Kafka's load on this tree instead of on the disk. What is left is what the plan starts from: a name
+stands for its own original bytes, for another file's, for a shorter piece, or for bytes that were made. Nothing here
+touches a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from segfmt.filenames import FileKind, file_kind, read_offset, snapshot_name
 from segfmt.producer_snapshot import EMPTY_SNAPSHOT_BYTES, may_be_snapshot
 
 MOST_WHOLE_BYTES = 256 << 20
-"""The longest file that is read at once here, where a broker would: that of five million producers."""
+"""The longest file that is read at once here, where a broker would: a snapshot of five million producers."""
 MAX_READ_BYTES = 2**31 - 9
 """The longest file that Java reads at once. Kafka: Files.readAllBytes."""
 LINKS_TO_NOTHING = frozenset({"dangling link", "link that leads nowhere"})
@@ -36,7 +36,7 @@ class PartitionTree:
 
         Args:
             files: the regular files.
-            others: what else is there by name, and what it is; see PartitionTask.
+            others: what else is there by name, and what it is; see `PartitionTask`.
         """
         self._source = source
         self._others = others or {}
@@ -54,7 +54,7 @@ class PartitionTree:
 
     @property
     def removed(self) -> dict[str, RemovalKind]:
-        """The files of the start that are nowhere in the tree, by their first names."""
+        """The original files that are nowhere in the tree, by their first names."""
         kept = {node.file for node in self._nodes.values() if isinstance(node, Original)}
         return {name: kind for name, kind in self._removed.items() if name not in kept}
 
@@ -66,7 +66,7 @@ class PartitionTree:
         return name in self._nodes
 
     def exists(self, name: str) -> bool:
-        """Return whether something has this name, a file or not; links to nothing do not count, as in Java."""
+        """Return whether something has this name, a file or not; dangling links do not count, as in Java."""
         return name in self._nodes or self._others.get(name, "dangling link") not in LINKS_TO_NOTHING
 
     def is_taken(self, name: str) -> bool:
@@ -87,16 +87,16 @@ class PartitionTree:
                 raise PartitionRefusedError(
                     file=name,
                     position=MOST_WHOLE_BYTES,
-                    rule=f"{node.size_bytes} bytes are more than this tool reads of such a file, {MOST_WHOLE_BYTES}; "
-                    "a broker loads it",
-                    remedy="move it away if it is not known to be right: what the log can tell is made again",
+                    rule=f"{node.size_bytes} bytes are more than the {MOST_WHOLE_BYTES} that this tool reads of such a "
+                    "file; a broker loads it",
+                    remedy="move it away unless it is known to be right: it is rebuilt from the log where possible",
                 )
             end = node.origin_position + node.size_bytes
             return self._source.read(node.file)[node.origin_position : end]
         return bytes(node.data) + bytes(node.size_bytes - len(node.data))
 
     def pieces(self, name: str, piece_bytes: int) -> Iterator[bytes]:
-        """Yield the bytes of a file of any size, so many at a time."""
+        """Yield the bytes of a file of any size, *piece_bytes* at a time."""
         self.require_file(name)
         node = self._nodes[name]
         if not isinstance(node, Original) or node.size_bytes <= piece_bytes:
@@ -107,19 +107,19 @@ class PartitionTree:
             yield self._source.read_part(replace(rest, size_bytes=min(rest.size_bytes, piece_bytes)))
 
     def original(self, name: str) -> Original | None:
-        """Return where the bytes of *name* come from, None for a file that was made."""
+        """Return where the bytes of *name* come from; None if the load made them."""
         node = self._nodes[name]
         return node if isinstance(node, Original) else None
 
     def put(self, name: str, data: bytes, size_bytes: int | None = None) -> None:
-        """Let *name* hold *data*, and zeros behind it up to *size_bytes*."""
+        """Let *name* hold *data*, followed by zeros up to *size_bytes*."""
         self.require_file(name)
         self._forget(name, RemovalKind.DERIVED)
         size_bytes = len(data) if size_bytes is None else size_bytes
         self._set(name, Generated(data=self._source.keep(data), size_bytes=size_bytes))
 
     def put_part(self, name: str, part: Original) -> None:
-        """Let *name* hold a copy of a part of a file of the start."""
+        """Let *name* hold a copy of a part of an original file."""
         self.require_file(name)
         self._forget(name, RemovalKind.COMPACTED)
         self._set(name, part)
@@ -139,7 +139,7 @@ class PartitionTree:
         self._forget(name, kind)
 
     def rename(self, old: str, new: str) -> None:
-        """Give the file *old* the name *new*, which loses what it stood for."""
+        """Give the file *old* the name *new*; a file of that name is replaced."""
         self.require_file(old)
         self.require_file(new)
         node = self._nodes.pop(old)
@@ -148,7 +148,7 @@ class PartitionTree:
         self._set(new, node)
 
     def require_file(self, name: str) -> None:
-        """Refuse the partition where a file by *name* is opened or made and something else has that name.
+        """Refuse the partition if something that is not a file has the *name* of one that is to be opened or made.
 
         Differs: a 4.x broker meets an I/O error there, which makes it empty a segment or give up the log dir.
         """
@@ -158,7 +158,7 @@ class PartitionTree:
             remedy = "move it out of the partition's folder"
             repair = (
                 None if kind in LINKS_TO_NOTHING else Repair(names=(name,))
-            )  # there may be data behind it
+            )  # the link may be meant to lead to data
             problem = Problem(file=name, rule=rule, remedy=remedy, repair=repair)
             raise PartitionRefusedError.of([problem])
 
@@ -179,7 +179,7 @@ class PartitionTree:
         """Return the producer snapshots by offset. Kafka: ProducerStateManager.listSnapshotFiles.
 
         Raises:
-            FileNameError: a name without an offset; the broker halts.
+            FileNameError: a name has no offset; the broker halts.
         """
         return {read_offset(name): name for name in self._snapshots}
 
@@ -199,7 +199,7 @@ class PartitionTree:
         if self.size_bytes(name) > MOST_WHOLE_BYTES:
             head = next(self.pieces(name, EMPTY_SNAPSHOT_BYTES))
             if not may_be_snapshot(head, self.size_bytes(name)):
-                return head  # which is all that it takes to see that it is corrupt
+                return head  # enough to show that the file is corrupt
         return self.read(name)
 
     def write_snapshot(self, offset: int, data: bytes) -> str:

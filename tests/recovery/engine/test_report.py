@@ -29,7 +29,7 @@ WHOLE = Cut(
     position=0,
     size_bytes=500,
     batch_count=3,
-    reason="behind the cut in 00000000000000000040.log",
+    reason="after the cut in 00000000000000000040.log",
 )
 ZEROS = Cut(
     file="00000000000000000000.log",
@@ -105,7 +105,7 @@ TEXT = """\
 /d1: 1 truncated, 1 refused, 1 unchanged, 1 recovered; no clean-shutdown marker: a broker will check this dir
   t-0: truncated, offsets 0 to 51, 2 of 3 segments read
     00000000000000000040.log from byte 1000: 234 bytes, 2 batches: a batch whose CRC does not match
-    00000000000000000060.log whole segment: 500 bytes, 3 batches: behind the cut in 00000000000000000040.log
+    00000000000000000060.log whole segment: 500 bytes, 3 batches: after the cut in 00000000000000000040.log
     note: something to know
   u-0: refused
     leader-epoch-checkpoint: no. Remedy: move it
@@ -150,14 +150,14 @@ JSON_PARTITION = {
             "batches": 3,
             "firstOffset": None,
             "lastOffset": None,
-            "reason": "behind the cut in 00000000000000000040.log",
+            "reason": "after the cut in 00000000000000000040.log",
         },
     ],
     "holes": [],
     "actions": ["rename 00000000000000000060.log to 00000000000000000060.log.deleted"],
     "toQuarantine": ["00000000000000000060.log", "00000000000000000040.log from byte 1000"],
     "quarantined": ["/d1.quarantine/1/t-0/00000000000000000060.log"],
-    "reasons": ["a batch whose CRC does not match", "behind the cut in 00000000000000000040.log"],
+    "reasons": ["a batch whose CRC does not match", "after the cut in 00000000000000000040.log"],
     "problems": [],
     "warnings": ["something to know"],
 }

@@ -338,7 +338,7 @@ class TestHoles:
     def test_of_very_many_the_first_are_told(self) -> None:
         made = Folded(partition({0: b"".join(batches(0, 250)[::2])}), settings=PLAIN)
         assert len(made.outcome.holes) == 100
-        assert made.outcome.warnings == ("the first 100 holes are told; there may be more",)
+        assert made.outcome.warnings == ("only the first 100 holes are reported; there may be more",)
 
     def test_magic_1_has_them_between_segments(self) -> None:
         old = message(0) + message(1)

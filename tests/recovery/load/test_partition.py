@@ -138,7 +138,7 @@ class TestCorruptLog:
         assert (first.file, first.position, first.batch_count) == (name(10), 4 * SIZE, 6)
         assert first.reason == "a batch whose CRC does not match"
         assert (second.file, second.position, second.batch_count) == (name(20), 0, 10)
-        assert second.reason == f"behind the cut in {name(10)}"
+        assert second.reason == f"after the cut in {name(10)}"
 
     def test_a_snapshot_at_the_base_of_a_deleted_segment_goes_with_it(self) -> None:
         files = Folded(three_segments()).tree
@@ -163,7 +163,7 @@ class TestCorruptLog:
         assert folded.tree[name(0)] == files[name(0)][: 4 * SIZE]
         assert {name(10), name(20)} <= set(folded.tree)
         (warning,) = folded.outcome.warnings
-        assert warning.startswith(f"{name(0)}: cut while its index was rebuilt; segments behind it stay")
+        assert warning.startswith(f"{name(0)}: cut while its index was rebuilt; later segments stay")
 
     @pytest.mark.parametrize("kept", [0, 1, 17, 18, 60, 61, SIZE - 1])
     def test_a_torn_tail_at_any_byte(self, kept: int) -> None:

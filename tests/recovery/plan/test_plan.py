@@ -74,8 +74,8 @@ class TestAsText:
         recovered[name(0)] = flipped(recovered[name(0)], 4 * SIZE + 65)
         assert words(plan_of(Folded(recovered))) == [
             f"save 00.log from {4 * SIZE} (a batch whose CRC does not match)",
-            "save 10.log (behind the cut in 00.log)",
-            "save 20.log (behind the cut in 00.log)",
+            "save 10.log (after the cut in 00.log)",
+            "save 20.log (after the cut in 00.log)",
             "save leader-epoch-checkpoint (overwritten)",
             "rename 20.timeindex to 20.timeindex.deleted",
             "rename 20.log to 20.log.deleted",
