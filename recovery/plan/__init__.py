@@ -1,4 +1,4 @@
-"""From what is there to what shall be: actions in their order, the commit, and both read backwards for `undo`.
+"""From the present folder to the wanted one: actions in their order, the commit, and both reversed for `undo`.
 
-Pure, as `recovery.load` is. Begin with `plan`; `actions` has what a plan is made of.
+Pure, like `recovery.load`. Begin with `plan`; `actions` has what a plan is made of.
 """

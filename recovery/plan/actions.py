@@ -1,6 +1,6 @@
-"""What can be done to a partition's folder, and what is saved before: the words that a plan is made of.
+"""What can be done to a partition's folder, and what is saved before that: the parts that a plan is made of.
 
-An action is a value: `apply` carries it out, `commit` follows names and inodes through it, reports say it in words.
+An action is a value: `apply` carries it out, `commit` follows names and inodes through it, reports describe it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from segfmt.filenames import CLEAN_SHUTDOWN_FILE, FileKind, file_kind
 
 TEMPORARY_SUFFIX = ".recovery-tmp"
 LOG_DIR_ITSELF = "log-dir"
-"""Stands for the log dir's own files where a partition's folder is named; no such folder can have this name."""
+"""Stands for the log dir's own files in place of a partition's folder; no such folder can have this name."""
 
 INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 DERIVED_KINDS = INDEX_KINDS | {FileKind.SNAPSHOT}
@@ -26,7 +26,7 @@ class SaveFile:
     Attributes:
         is_cut: whether the file itself is cut afterwards; a hard link would be cut with it.
         is_derived: whether the log rebuilds it, so that nothing is lost; `undo` puts it back.
-        first_offset, last_offset: of the batches that are lost with it, as far as they are known; else -1.
+        first_offset, last_offset: of the batches that are lost with it; -1 if not known.
     """
 
     name: str
@@ -66,7 +66,7 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenameFile:
-    """Give a file another name; what had that name is gone."""
+    """Give a file another name; a file that had that name is gone."""
 
     old: str
     new: str
@@ -82,10 +82,10 @@ class LinkFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPart:
-    """Write a file in whole: a copy of *size_bytes* of *source* from *position* on.
+    """Write a whole file: a copy of *size_bytes* of *source* from *position* on.
 
     Attributes:
-        source: by its first name: the copy is staged before anything has another one.
+        source: by its first name, since the copy is staged before any file is renamed.
     """
 
     source: str
@@ -104,10 +104,10 @@ class TruncateFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteFile:
-    """Write a file in whole: *data*, and zeros up to *size_bytes*.
+    """Write a whole file: *data*, followed by zeros up to *size_bytes*.
 
     Attributes:
-        mtime_ns: the time of change that it gets; None for now.
+        mtime_ns: its modification time afterwards; None for the present time.
     """
 
     name: str
@@ -118,7 +118,7 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreFile:
-    """Put a file back out of quarantine, by a hard link or a copy.
+    """Put a file back from quarantine, by a hard link or a copy.
 
     Attributes:
         source: its name there, in the run's folder for the same partition.
@@ -130,12 +130,12 @@ class RestoreFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendPart:
-    """Put a tail that was cut off back behind a file.
+    """Append a tail that was cut off to its file again.
 
     Attributes:
-        source: name of the tail in quarantine, as of `RestoreFile`; None where it was nothing but zeros.
+        source: name of the tail in quarantine, as of `RestoreFile`; None if it was nothing but zeros.
         position: where it belongs.
-        mtime_ns: the file's time of change before the cut.
+        mtime_ns: the file's modification time before the cut.
     """
 
     source: str | None
@@ -154,7 +154,7 @@ class PartitionPlan:
     """What to do in one partition's folder.
 
     Attributes:
-        saves: what goes into quarantine, all before the first action.
+        saves: what goes into quarantine, all of it before the first action.
         actions: in order.
     """
 
@@ -196,6 +196,6 @@ def action_words(action: Action) -> str:
         case RestoreFile(source=source, name=name):
             return f"restore {name} from {source} in quarantine"
         case AppendPart(source=source, name=name, position=position, size_bytes=size_bytes):
-            place = "zeros" if source is None else f"from {source} in quarantine"
-            return f"append {size_bytes} bytes to {name} at byte {position}, {place}"
+            origin = "zeros" if source is None else f"from {source} in quarantine"
+            return f"append {size_bytes} bytes to {name} at byte {position}, {origin}"
     return f"write {action.name} ({action.size_bytes} bytes)"

@@ -1,8 +1,8 @@
-"""The point of no return of one folder: what it was, what is to be done to it, and what lies ready for that.
+"""The point of no return of one folder: what it was, what is to be done to it, and what is ready for that.
 
-A plan is carried out in three steps: what it makes is staged beside its place, a `Commit` is entered in the journal,
-the actions are published. Killed before the commit, the folder is as it was. Killed behind it, the actions that are
-not done yet are done: the names in the folder show which ones those are (`pending`).
+A plan is carried out in three steps: new files are staged under temporary names, a `Commit` is entered in the journal,
+the actions are published. After a kill before the commit, the folder is as it was. After a kill later on, the next run
+does the actions that are not done yet: the names in the folder show which ones those are (`pending`).
 
 `explain` tells whether a folder is in a state that this commit can have left, or whether somebody else was at work.
 """
@@ -34,8 +34,8 @@ _ANY = -1
 _NUMBERS = -(1 << 63), (1 << 64) - 1
 _SIZES = 0, 1 << 62
 _ACTIONS: dict[str, type[Any]] = {
-    one.__name__: one
-    for one in (
+    action.__name__: action
+    for action in (
         RemoveFile,
         RenameFile,
         LinkFile,
@@ -47,22 +47,22 @@ _ACTIONS: dict[str, type[Any]] = {
     )
 }
 State = tuple[int, int, int]
-"""What a file is known by: inode, size in bytes, mtime in ns; -1 for any."""
+"""What a file is identified by: inode, size in bytes, mtime in ns; -1 for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """A plan that is to be carried out whatever happens.
 
-    No action takes away what one before it has put there.
+    No action removes what an earlier one has put there.
 
     Attributes:
-        folder: name of the partition's folder; the log dir's own files have `actions.LOG_DIR_ITSELF`.
+        folder: name of the partition's folder; `actions.LOG_DIR_ITSELF` for the log dir's own files.
         before: the files as they were, by name.
-        staged: what lies ready under its temporary name, by last name.
+        staged: the files that are ready under their temporary names, by final name.
         actions: in order.
-        contents: digests of files of `before` that the actions move, link or cut, as far as they stay: taken where
-            inodes do not tell which file is which.
+        contents: digests of the parts that stay of those files of `before` that the actions move, link or cut; taken
+            if inodes do not tell which file is which.
     """
 
     folder: str
@@ -72,17 +72,18 @@ class Commit:
     contents: Mapping[str, str] = field(default_factory=dict)
 
     def explain(self, found: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
-        """Return the name of a file in *found* that no step of this commit can have left, None where there is none.
+        """Return the name of a file in *found* that no step of this commit can have left, None if there is none.
 
         A `.deleted` file may be gone: quarantine has it. A file that is still to be cut must not have been touched:
-        somebody may have mended it.
+        somebody may have repaired it.
 
         Args:
-            by_inode: whether files are known by their inodes there.
+            found: the files that are in the folder now.
+            by_inode: whether files are identified by their inodes there.
         """
         for name, made in self.staged.items():
-            places = (found.get(name), found.get(name + TEMPORARY_SUFFIX))
-            if not any(place is not None and _is(place, _state(made), by_inode) for place in places):
+            candidates = (found.get(name), found.get(name + TEMPORARY_SUFFIX))
+            if not any(stat is not None and _is(stat, _state(made), by_inode) for stat in candidates):
                 return name
         allowed = self._simulated()[0]
         for name in self.concerned(found.keys() | allowed.keys()):
@@ -96,7 +97,7 @@ class Commit:
         return self._touched(found, by_inode)
 
     def _touched(self, found: Mapping[str, FileStat], by_inode: bool) -> str | None:
-        """Return the name of a file that waits for its cut and was touched since the commit."""
+        """Return the name of a file that is still to be cut and was touched since the commit."""
         origins = self.origins()
         for action in self.actions:
             if isinstance(action, TruncateFile) and origins.get(action.name) == action.name:
@@ -110,9 +111,9 @@ class Commit:
         return None
 
     def contradiction(self, found: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
-        """Return the name of a file that is not in *found* as all actions leave it, None where there is none.
+        """Return the name of a file that is not in *found* as all actions leave it, None if there is none.
 
-        Among the log dir's own files there are some that no commit is about.
+        Some of the log dir's own files are not subject to any commit.
 
         Args:
             by_inode: as of `explain`.
@@ -129,10 +130,10 @@ class Commit:
         return None
 
     def concerned(self, names: Iterable[str]) -> list[str]:
-        """Return those of *names* that this commit has to do with, in order.
+        """Return those of *names* that this commit is about, in order.
 
-        No half a stage, and in a log's folder nothing that a load does not write to, unless an action names it: a link
-        to a segment, or a second name of it, changes with the segment.
+        That excludes unfinished staged files and, in a log's folder, what a load does not write to, unless an action
+        names it: a link to a segment, or a second name of it, changes with the segment.
         """
         touched = self.made | {
             action.name if isinstance(action, RemoveFile) else action.old
@@ -149,8 +150,8 @@ class Commit:
     def pending(self, names: Collection[str]) -> tuple[Action, ...]:
         """Return the actions that are not done, in order, by the *names* that are in the folder.
 
-        What an action takes away is there until it is done, or a later one has put another file in its place. Names
-        tell that on any file system, and in any order in which a power failure has kept them.
+        What an action removes is there until it is done, or until a later one has put another file in its place. Names
+        show that on any file system, and whichever of them a power failure has preserved.
         """
         left: list[Action] = []
         replaced: set[str] = set()  # names under which an action that is done has put a file
@@ -167,13 +168,13 @@ class Commit:
                 return name not in names or name in replaced
             case LinkFile(old=old, new=new):
                 return old in replaced or (new in names and new not in self.before)
-            case TruncateFile(name=name) | AppendPart(name=name):  # as good twice
+            case TruncateFile(name=name) | AppendPart(name=name):  # harmless when repeated
                 return name in replaced
             case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
                 return name + TEMPORARY_SUFFIX not in names
 
     def done(self, found: Mapping[str, FileStat]) -> tuple[Action, ...]:
-        """Return the actions that are done, in order, where *found* is what some step of this commit has left."""
+        """Return the actions that are done, in order, if *found* is what some step of this commit has left."""
         pending = {id(action) for action in self.pending(found.keys())}
         return tuple(
             action
@@ -187,7 +188,7 @@ class Commit:
         )
 
     def origins(self) -> dict[str, str]:
-        """Return the first name of each file of `before` that stays, by its last name."""
+        """Return the first name of each file of `before` that stays, by its final name."""
         first = {name: name for name in self.before}
         for action in self.actions:
             match action:
@@ -214,7 +215,7 @@ class Commit:
         )
 
     def _simulated(self) -> tuple[dict[str, set[State | None]], dict[str, State]]:
-        """Return the states that each name goes through (None: not there), and the last ones."""
+        """Return the states that each name goes through (None: not there), and the final ones."""
         now: dict[str, State] = {name: _state(stat) for name, stat in self.before.items()}
         seen: dict[str, set[State | None]] = {name: {state} for name, state in now.items()}
 
@@ -240,7 +241,7 @@ class Commit:
                     become(name, (inode, size_bytes, _ANY))
                 case AppendPart(name=name, position=position, size_bytes=size_bytes, mtime_ns=mtime_ns):
                     inode, _, _ = now[name]
-                    become(name, (inode, _ANY, _ANY))  # in part
+                    become(name, (inode, _ANY, _ANY))  # done in part
                     become(name, (inode, position + size_bytes, mtime_ns))
                 case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
                     become(name, _state(self.staged[name]))
@@ -261,8 +262,8 @@ class Commit:
         """Return the commit in a JSON object that `to_json` has made.
 
         Raises:
-            JournalError: it has not. Whoever may write into quarantine may have written it, so no name in it leads out
-                of its folder.
+            JournalError: it is not such an object. Anybody who may write into quarantine may have written it, so a name
+                that leads out of its folder is an error.
         """
         try:
             commit = cls(
@@ -270,9 +271,11 @@ class Commit:
                 before={plain_name(name): read_state(state) for name, state in document["before"].items()},
                 staged={plain_name(name): read_state(state) for name, state in document["staged"].items()},
                 actions=tuple(_action_from_json(action) for action in document["actions"]),
-                contents={plain_name(name): str(one) for name, one in document.get("contents", {}).items()},
+                contents={
+                    plain_name(name): str(digest) for name, digest in document.get("contents", {}).items()
+                },
             )
-            commit._simulated()  # each action has what it is done to
+            commit._simulated()  # fails unless each action has the file that it works on
             commit.origins()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise JournalError(
@@ -283,10 +286,10 @@ class Commit:
 
 
 def plain_name(name: object) -> str:
-    """Return *name* if it is that of a file in a folder.
+    """Return *name* if it is a plain file name.
 
     Raises:
-        ValueError: it leads elsewhere.
+        ValueError: it leads out of its folder.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise ValueError(f"{name!r} is no name of a file in a folder")
@@ -294,7 +297,7 @@ def plain_name(name: object) -> str:
 
 
 def _made_by(action: Action) -> str | None:
-    """Return the name under which *action* puts a file that was not called so before."""
+    """Return the name under which *action* puts a file that did not have it before."""
     match action:
         case RenameFile(new=name) | LinkFile(new=name):
             return name
@@ -303,10 +306,10 @@ def _made_by(action: Action) -> str | None:
     return None
 
 
-def _whole_number(found: object, bounds: tuple[int, int]) -> int:
-    if type(found) is not int or not bounds[0] <= found <= bounds[1]:
-        raise ValueError(f"{found!r} is no size, position, inode or time")
-    return found
+def _whole_number(value: object, bounds: tuple[int, int]) -> int:
+    if type(value) is not int or not bounds[0] <= value <= bounds[1]:
+        raise ValueError(f"{value!r} is no size, position, inode or time")
+    return value
 
 
 def _action_to_json(action: Action) -> dict[str, Any]:
@@ -341,12 +344,12 @@ def _state(stat: FileStat) -> State:
 
 
 def read_state(state: Iterable[object]) -> FileStat:
-    """Return what a state in JSON says. Raises TypeError or ValueError where it is none."""
-    inode, size_bytes, mtime_ns, *more = (_whole_number(one, _NUMBERS) for one in state)
+    """Return the file that a state in JSON describes. Raises TypeError or ValueError if it is not a state."""
+    inode, size_bytes, mtime_ns, *more = (_whole_number(value, _NUMBERS) for value in state)
     return FileStat(inode=inode, size_bytes=size_bytes, mtime_ns=mtime_ns, ctime_ns=more[0] if more else 0)
 
 
 def _is(stat: FileStat, state: State, by_inode: bool) -> bool:
-    known = zip(_state(stat), state, strict=True)
-    next(known) if not by_inode else None
-    return all(wanted in (_ANY, found) for found, wanted in known)
+    pairs = zip(_state(stat), state, strict=True)
+    next(pairs) if not by_inode else None
+    return all(expected in (_ANY, actual) for actual, expected in pairs)

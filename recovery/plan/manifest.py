@@ -1,7 +1,7 @@
 """What the manifest of a quarantined run says. Bytes and values only, no file.
 
-One JSON object a line, as docs/formats.md has it; lines that name no stored file are passed over.
-What a line says is not believed further than it can be seen: a path that leads out of the run is a problem, not a path.
+One JSON object a line, as docs/formats.md has it; lines that name no stored file are skipped.
+A line is not trusted: a path that leads out of the run is a problem, not a path.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any, Final, NamedTuple
 from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 
 MOST_LINE_BYTES: Final = 64 << 20
-"""A longer line is none. A change of a partition of 10,000 files has 5 MB."""
+"""A longer line does not count as one. The change of a partition with 10,000 files takes 5 MB."""
 _READ_BYTES: Final = 1 << 20
 
 FILE, FOLDER, OTHER = "file", "folder", "other"
 """What there is in a folder that was moved: regular files, folders, anything else."""
 
 MOST_DEPTH = 100
-"""So many names has a path in `contents` at most: a walk that goes by them comes to an end."""
+"""How many names a path in `contents` has at most, so that a walk that follows them ends."""
 
 _COUNTED_KINDS: Final = frozenset({"file", "tail", "moved"})
 _LATER_SUFFIXES: Final = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 
 
 class Digest(NamedTuple):
-    """What the bytes of a file are known by."""
+    """What the bytes of a file are identified by."""
 
     sha256: str
     """Hex."""
     hashed_bytes: int
-    """So many bytes from the beginning on are hashed; what follows are zeros."""
+    """How many bytes from the beginning on are hashed; all others are zeros."""
 
 
 class Thing(NamedTuple):
@@ -42,13 +42,13 @@ class Thing(NamedTuple):
     kind: str
     """`FILE`, `FOLDER` or `OTHER`."""
     size_bytes: int
-    """Counts for nothing where it is a folder."""
+    """Meaningless for a folder."""
     sha256: str | None
-    """Hex; None of what is no file, and of a file that was not read."""
+    """Hex; None for what is not a file, and for a file that was not read."""
 
 
 Contents = Mapping[str, Thing]
-"""By path from what was moved on, which itself has the path ""; a folder stands before what is in it."""
+"""By path relative to what was moved, which itself has the path ""; a folder comes before what is in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +56,14 @@ class StoredEntry:
     """A line of a manifest that says where something is.
 
     Attributes:
-        kind: `file`, `tail` or `moved`; others are of later versions, and are not counted.
+        kind: `file`, `tail` or `moved`; others are from later versions, and are not counted.
         partition: name of the partition's folder, or that of the log dir's own files.
         file: the name it had there.
-        stored: path from the run's folder on.
-        digest: None where there is none to check.
+        stored: path relative to the run's folder.
+        digest: None if there is none to check.
         is_derived: whether the log can rebuild it.
-        first_offset, last_offset: of what left the log with it; None where that is not known.
-        contents: of what was moved as a whole; None where that was not listed, as by earlier versions.
+        first_offset, last_offset: of what left the log with it; None if that is not known.
+        contents: of what was moved as a whole; None if that was not listed, as by earlier versions.
     """
 
     kind: str
@@ -85,11 +85,11 @@ class StoredEntry:
 
     @property
     def is_other_kind(self) -> bool:
-        """Whether it is a folder, or anything else but a regular file, that was moved as a whole."""
+        """Whether it was moved as a whole and is not a regular file."""
         return self.kind == "moved" and self.digest is None
 
     def has_moved(self, path: str, kind: str, size_bytes: int) -> bool:
-        """Whether a thing at *path* in what was moved as a whole came with it; all does where nothing was listed."""
+        """Whether a thing at *path* in what was moved as a whole came with it; all did if nothing was listed."""
         if self.contents is None:
             return self.is_other_kind
         listed = self.contents.get(path)
@@ -130,8 +130,8 @@ class StoredLog:
     @property
     def last_offset(self) -> int | None:
         """The highest one of the parts, None unless all of them are known."""
-        known = [part.last_offset for part in self.parts if part.last_offset is not None]
-        return max(known) if len(known) == len(self.parts) else None
+        last_offsets = [part.last_offset for part in self.parts if part.last_offset is not None]
+        return max(last_offsets) if len(last_offsets) == len(self.parts) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Manifest:
     """What a manifest says.
 
     Attributes:
-        log_dir: of the run; None where no line says it.
+        log_dir: of the run; None if no line says it.
         problems: lines that cannot be read.
         has_torn_end: whether the last line is not whole: its file was not touched before the run was killed.
     """
@@ -154,21 +154,21 @@ class Line(NamedTuple):
     """A line of a manifest."""
 
     data: bytearray
-    """Without its end; nothing where there is more than a line can have."""
+    """Without its line end; empty if there is more than a line can have."""
     is_whole: bool
-    """Whether it has an end."""
+    """Whether it has a line end."""
 
 
 def read_lines(read: Callable[[int], bytes]) -> Iterator[Line]:
-    """Yield the lines of a manifest, one of them in memory at a time.
+    """Yield the lines of a manifest, with one of them in memory at a time.
 
     Args:
-        read: returns the next bytes, at most so many; none at the end.
+        read: returns the next bytes, at most as many as asked for; none at the end.
     """
     data, size_bytes = bytearray(), 0
     while chunk := read(_READ_BYTES):
         for number, piece in enumerate(chunk.split(b"\n")):
-            if number > 0:  # a line ends before it
+            if number > 0:  # a line ends before this piece
                 yield Line(data, is_whole=True)
                 data, size_bytes = bytearray(), 0
             size_bytes += len(piece)
@@ -181,7 +181,7 @@ def read_lines(read: Callable[[int], bytes]) -> Iterator[Line]:
 
 
 def read_manifest(lines: Iterable[Line]) -> Manifest:
-    """Return what the lines of a manifest say; damage is told, not raised."""
+    """Return what the lines of a manifest say; damage is reported, not raised."""
     entries: dict[str, StoredEntry] = {}
     problems, log_dir, has_torn_end = [], None, False
     for number, line in enumerate(lines, 1):
@@ -200,7 +200,7 @@ def read_manifest(lines: Iterable[Line]) -> Manifest:
         if entry is None:
             problems.append(f"line {number} of the manifest does not say which file below the run it means")
         else:
-            entries[entry.stored] = entry  # a later line counts
+            entries[entry.stored] = entry  # the last line for a path counts
             if not entry.is_counted:
                 problems.append(f"line {number} of the manifest is of a kind that this version does not know")
     return Manifest(
@@ -216,7 +216,7 @@ def is_segment(name: str) -> bool:
 
 
 def json_object(line: Line) -> dict[str, Any] | None:
-    """Return the JSON object of a line, None where it has none."""
+    """Return the JSON object of a line, None if it has none."""
     try:
         document = json.loads(line.data.decode())
     except (ValueError, RecursionError):
@@ -254,10 +254,10 @@ def _entry(document: dict[str, Any]) -> StoredEntry | None:
 
 
 def read_digest(document: Mapping[str, Any]) -> Digest | None:
-    """Return the digest that a line of a manifest gives, None where it gives none.
+    """Return the digest in a line of a manifest, None if it has none.
 
     Raises:
-        ValueError: what it gives is none.
+        ValueError: the line has something else in place of a digest.
     """
     sha256, size_bytes = document.get("sha256"), document["size_bytes"]
     hashed_bytes = document.get("sha256_bytes", size_bytes)
@@ -277,7 +277,7 @@ def digest_fields(digest: Digest | None, size_bytes: int) -> dict[str, Any]:
 
 
 def read_contents(document: Mapping[str, Any]) -> Contents | None:
-    """Return what a line of a manifest lists of what was moved as a whole, None where it lists nothing.
+    """Return what a line of a manifest lists of what was moved as a whole, None if it lists nothing.
 
     Raises:
         ValueError: no run has written that: a path leads elsewhere, or is not in a folder that is listed before it.
@@ -288,8 +288,8 @@ def read_contents(document: Mapping[str, Any]) -> Contents | None:
     if document.get("sha256") is not None or kind not in (FOLDER, OTHER) or not isinstance(listed, list):
         raise ValueError("not the contents of what was moved as a whole")
     contents = {"": Thing(kind, 0, None)}
-    for one in listed:
-        path, thing = _listed_thing(one if isinstance(one, dict) else {})
+    for fields in listed:
+        path, thing = _listed_thing(fields if isinstance(fields, dict) else {})
         parent = contents.get(path.rpartition("/")[0])
         if path in contents or parent is None or parent.kind != FOLDER:
             raise ValueError(f"{path!r} is there twice, or not in a folder")
@@ -321,11 +321,11 @@ def contents_fields(contents: Contents | None) -> dict[str, Any]:
     }
 
 
-def _offset(found: object) -> int | None:
-    return found if type(found) is int else None
+def _offset(value: object) -> int | None:
+    return value if type(value) is int else None
 
 
 def is_below(path: str) -> bool:
-    """Whether *path* is a plain path to something below where it begins."""
+    """Whether *path* is a plain relative path to something below its first folder."""
     parts = path.split("/")
     return "\0" not in path and not {"", ".", ".."} & set(parts) and len(parts) > 1

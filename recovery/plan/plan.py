@@ -1,10 +1,10 @@
-"""From the tree that should be to the ordered actions that make it, nothing touched yet.
+"""From the wanted tree to the ordered actions that make it; nothing is touched yet.
 
-The order is a promise: killed between any two actions, the folder is one from which a broker, or the next
-run, reaches the same end. So what would be lost is saved first; what `.swap` files replace goes before they
-take its place, the `.log.swap` first; a new segment, of a swap or of a split, comes with its new indexes
-before it, and those of a split before the old one changes; segments behind a cut go before the cut itself,
-the last one first; and a `.index`, whose presence tells a broker that its segment is sound, is written last.
+The order is a promise: after a kill between any two actions, a broker or the next run reaches the same end from the
+folder. So what would be lost is saved first; what `.swap` files replace goes before they take its place, the
+`.log.swap` first; a new segment, of a swap or of a split, comes after its new indexes, and those of a split before the
+old one changes; segments after a cut go before the cut itself, the last one first; and a `.index`, whose presence
+tells a broker that its segment is sound, is written last.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def plan_partition(
     """Return the actions from *task*'s files to *outcome*'s tree.
 
     Args:
-        read: returns the bytes of a file of the task; made files that are already there as they should be are
-            left alone.
+        read: returns the bytes of a file of the task; a made file that is already there as it should be is left
+            alone.
         keep_deleted: whether `.deleted` files found at the start go to quarantine, too.
     """
     if _is_unchanged(task, outcome):
@@ -78,8 +78,8 @@ class _Planner:
         self._cuts: dict[str, list[Cut]] = {}
         for cut in outcome.cuts:
             self._cuts.setdefault(cut.file, []).append(cut)
-        self._moves: dict[str, str] = {}  # first name -> last name
-        self._truncations: dict[str, int] = {}  # last name -> bytes
+        self._moves: dict[str, str] = {}  # first name -> final name
+        self._truncations: dict[str, int] = {}  # final name -> bytes
         self._writes: dict[str, Generated] = {}
         self._copies: dict[str, Original] = {}
         keepers = _keepers(outcome.tree)
@@ -92,7 +92,7 @@ class _Planner:
                 if content.size_bytes < task.files[content.file].size_bytes:
                     self._truncations[name] = content.size_bytes
             elif keepers.get(name, name) != name or not self._is_already_there(name, content, read):
-                self._writes[name] = content  # what has the name goes by another one, or is other bytes
+                self._writes[name] = content  # the file of that name gets another one, or has other bytes
 
     def _is_already_there(self, name: str, content: Generated, read: Callable[[str], bytes]) -> bool:
         stat = self._task.files.get(name)
@@ -141,7 +141,7 @@ class _Planner:
         return tuple(saves)
 
     def _is_pending_deletion(self, name: str) -> bool:
-        """Whether no commit knows of *name*: an empty file, too, comes back by what was saved of it alone."""
+        """Whether *name* was pending deletion: no commit knows of it, so even an empty one must be saved."""
         return self._outcome.removed.get(name) is RemovalKind.PENDING_DELETION
 
     def _offsets_of(self, name: str) -> tuple[int, int]:
@@ -151,7 +151,7 @@ class _Planner:
 
     def _reason_of(self, name: str, otherwise: str) -> str:
         cuts = self._cuts.get(name)
-        return cuts[-1].reason if cuts else otherwise  # the whole file's, where it was cut before
+        return cuts[-1].reason if cuts else otherwise  # the last is the whole file's if it was cut before
 
     def _loss_of(self, name: str) -> str | None:
         """Return why the whole file *name* is lost from the live log, None where it is not."""
@@ -162,8 +162,8 @@ class _Planner:
         if name in self._writes:
             return "overwritten"
         if isinstance(self._outcome.tree.get(name), Generated):
-            return None  # made again, and found to be there as it should be
-        kind = self._outcome.removed.get(name)  # its name may be that of another file now
+            return None  # made again, with the same bytes
+        kind = self._outcome.removed.get(name)  # another file may have its name now
         if kind is None or (kind is RemovalKind.PENDING_DELETION and not self._keep_deleted):
             return None
         return self._reason_of(name, kind.value)
@@ -171,7 +171,7 @@ class _Planner:
     def _gone(self) -> dict[str, RemovalKind]:
         tree = self._outcome.tree
         gone = {name: kind for name, kind in self._outcome.removed.items() if name not in tree}
-        # A snapshot that is written again comes late; until then the old one must not be taken for it.
+        # A snapshot that is written again comes late; until then the old one must not be mistaken for it.
         gone |= {
             name: kind
             for name, kind in self._outcome.removed.items()
@@ -210,7 +210,7 @@ class _Planner:
             if file_kind(removal.name) in DERIVED_KINDS and removal.kind is not RemovalKind.COMPACTED
         ]
         derived_names = {removal.name for removal in derived}
-        others = [removal for removal in removals if removal.name not in derived_names]
+        other_removals = [removal for removal in removals if removal.name not in derived_names]
         truncations = [
             TruncateFile(name=name, size_bytes=size) for name, size in sorted(self._truncations.items())
         ]
@@ -228,18 +228,18 @@ class _Planner:
         early = {write.name for write in (*first, *indexes)}
         last = [write for write in writes if write.name not in early]
         return (
-            *first, *others, *indexes, *swaps, *added, *deletions, *replacing, *truncations, *derived, *last,
+            *first, *other_removals, *indexes, *swaps, *added, *deletions, *replacing, *truncations, *derived, *last,
         )  # fmt: skip
 
     def _is_first(self, write: WriteFile) -> bool:
-        """Whether *write* comes before all: that a log goes in whole, with its epochs, only its segments tell."""
+        """Whether *write* comes first: the empty epochs of a log that goes as a whole, which only its segments show."""
         return write.name == LEADER_EPOCH_CHECKPOINT and not any(
             file_kind(name) is FileKind.LOG and isinstance(content, Original)
             for name, content in self._outcome.tree.items()
         )
 
     def _write_rank(self, name: str) -> tuple[int, str]:
-        """A missing offset index, or a wrong transaction index, asks for a segment's recovery: it goes last."""
+        """Rank what makes a broker recover a segment last: a missing offset index, a wrong transaction index."""
         order = {
             FileKind.LOG: 0,
             FileKind.SNAPSHOT: 1,
@@ -248,13 +248,13 @@ class _Planner:
             FileKind.OFFSET_INDEX: 5,
         }
         kind = file_kind(name)
-        is_told_by_txn_index = (
+        is_cause_of_recovery = (
             kind is FileKind.TXN_INDEX and offset_index_name(read_offset(name)) in self._task.files
         )
-        return 6 if is_told_by_txn_index else order.get(kind, 2), name
+        return 6 if is_cause_of_recovery else order.get(kind, 2), name
 
     def _deletion(self, old: str, new: str) -> list[Action]:
-        """Return how *old* becomes *new* (`.deleted`): by a second name where a copy is to take the first one."""
+        """Return how *old* becomes *new* (`.deleted`): by a second name if a copy is to take the first one."""
         if old not in self._copies:
             return [RenameFile(old=old, new=new)]
         link = LinkFile(old=old, new=new)
@@ -271,7 +271,7 @@ class _Planner:
 
 
 def _is_unchanged(task: PartitionTask, outcome: PartitionOutcome) -> bool:
-    """Whether every file is to stay as it is, and there is no other one."""
+    """Whether every file is to stay as it is, and none is added."""
     if outcome.removed or outcome.tree.keys() != task.files.keys():
         return False
     return all(
@@ -284,7 +284,7 @@ def _is_unchanged(task: PartitionTask, outcome: PartitionOutcome) -> bool:
 
 
 def _keepers(tree: Mapping[str, Content]) -> dict[str, str]:
-    """Return for each file of the start the name that keeps its inode: the one with most of its first bytes."""
+    """Return for each original file the name that keeps its inode: the one with most of its first bytes."""
     keepers: dict[str, tuple[int, str]] = {}
     for name, content in tree.items():
         if isinstance(content, Original) and content.origin_position == 0:
@@ -293,7 +293,7 @@ def _keepers(tree: Mapping[str, Content]) -> dict[str, str]:
 
 
 def _removal_rank(name: str) -> tuple[int, str]:
-    """Interrupted swaps go before the `.cleaned` that shows them to be unfinished.
+    """Rank interrupted swaps before the `.cleaned` that shows them to be unfinished.
 
     Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
@@ -302,6 +302,6 @@ def _removal_rank(name: str) -> tuple[int, str]:
 
 
 def _swap_rank(move: tuple[str, str]) -> tuple[bool, str]:
-    """A `.log.swap` goes first: as long as it is there, what else is at its offsets is deleted at the next start."""
+    """Rank a `.log.swap` first: while it is there, other files at its offsets are deleted at the next start."""
     old, new = move
     return file_kind(new) is not FileKind.LOG, old

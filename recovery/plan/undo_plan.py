@@ -1,7 +1,7 @@
 """From the account of a change to the actions that take it back. Pure: nothing is touched here.
 
-Each file is followed through the actions: one that was renamed gets its name back, one that was cut its tail, one that
-is gone comes back out of quarantine, and what the recovery has made goes.
+Each file is followed through the actions: one that was renamed gets its name back, one that was cut gets its tail, one
+that is gone comes back from quarantine, and what the recovery has made is removed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Saved:
 
     Attributes:
         stored: its name, in the run's folder for the same partition.
-        position: where its bytes begin in the file that it was; a whole file begins at 0.
-        digest: None where the manifest gives none, and where it is no regular file.
-        contents: of what is no regular file; None where the manifest does not list them.
+        position: where its bytes began in the original file; 0 for a whole file.
+        digest: None if the manifest gives none, or if it is not a regular file.
+        contents: of what is not a regular file; None if the manifest does not list them.
     """
 
     stored: str
@@ -78,7 +78,7 @@ class RunAccount:
 
     Attributes:
         changes, moves: in order.
-        unused: what was saved for a change that is not among them, with folder and name: the run was killed before.
+        unused: what was saved for a change that was never made, with folder and name: the run was killed before.
     """
 
     changes: list[Change]
@@ -89,10 +89,10 @@ class RunAccount:
 def read_account(entries: Iterable[Mapping[str, Any]], run: str) -> RunAccount:
     """Return what the lines of a manifest say.
 
-    Whoever may write into quarantine may have written them: no name in them leads out of its folder.
+    Anybody who may write into quarantine may have written them: a name that leads out of its folder is an error.
 
     Args:
-        run: what errors call it.
+        run: its name in errors.
 
     Raises:
         UnsafeError: a line that no run has written.
@@ -117,25 +117,25 @@ def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
             commit = Commit.from_json(entry["commit"])
             if commit.folder != folder:
                 raise ValueError(f"a change of {commit.folder!r} among those of {folder!r}")
-            known = saved.pop(folder, {})
-            fitting = {name: one for name, one in known.items() if _fits(commit, name, one)}
+            saved_here = saved.pop(folder, {})
+            fitting = {name: file for name, file in saved_here.items() if _fits(commit, name, file)}
             changes.append(Change(commit=commit, after=after, saved=fitting))
-            unused += [(folder, name, one) for name, one in known.items() if name not in fitting]
+            unused += [(folder, name, file) for name, file in saved_here.items() if name not in fitting]
         elif entry["kind"] == "moved":
             moves.append(Moved(folder=folder, name=plain_name(entry["file"]), saved=_saved(entry, folder)))
         elif entry["kind"] in ("file", "tail"):
-            name, of_folder = plain_name(entry["file"]), saved.setdefault(folder, {})
-            if name in of_folder:  # by a run that was killed, and again by the one that went on
-                unused.append((folder, name, of_folder[name]))
-            of_folder[name] = _saved(entry, folder)
+            name, saved_here = plain_name(entry["file"]), saved.setdefault(folder, {})
+            if name in saved_here:  # by a run that was killed, and again by the one that resumed it
+                unused.append((folder, name, saved_here[name]))
+            saved_here[name] = _saved(entry, folder)
         else:
             raise ValueError(f"{entry['kind']!r} is no kind of line")
-    unused += [(folder, name, one) for folder, known in saved.items() for name, one in known.items()]
+    unused += [(folder, name, file) for folder, files in saved.items() for name, file in files.items()]
     return RunAccount(changes=changes, moves=moves, unused=tuple(unused))
 
 
 def _fits(commit: Commit, name: str, saved: Saved) -> bool:
-    """Whether *saved* is what *commit* took out by that name, and not of an earlier try of which nothing is known."""
+    """Whether *saved* is what *commit* took out by that name, and not from an earlier attempt without a commit."""
     before = commit.before.get(name)
     if before is None:
         return not saved.is_tail and name.endswith(DELETED_SUFFIX)  # a pending deletion that was kept
@@ -143,10 +143,10 @@ def _fits(commit: Commit, name: str, saved: Saved) -> bool:
 
 
 def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
-    """Return what a line says is saved of the partition *folder*: in the run's folder, in that of the partition."""
-    place, name = entry["stored"].split("/")
-    if place != folder:
-        raise ValueError(f"saved from {folder!r} in {place!r}")
+    """Return what a line says was saved from the partition *folder*: it is in the run's folder of that name."""
+    stored_folder, name = entry["stored"].split("/")
+    if stored_folder != folder:
+        raise ValueError(f"saved from {folder!r} in {stored_folder!r}")
     position, size_bytes = entry["position"], entry["size_bytes"]
     if not all(type(number) is int and number >= 0 for number in (position, size_bytes)):
         raise ValueError(f"{position!r} or {size_bytes!r} is no position or size")
@@ -161,37 +161,37 @@ def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
 
 
 def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ...]:
-    """Return what takes *change* back, in order.
+    """Return the actions that take *change* back, in order.
 
     Args:
-        found: the files that are there now: by name what the change has left.
+        found: the files that are there now, by name, as the change has left them.
 
     Raises:
         UnsafeError: a file is neither there nor in quarantine.
     """
-    place_of: dict[str, str] = {}  # of a file that stayed, by its first name
+    present_names: dict[str, str] = {}  # of the files that stayed, by first name
     for last, first in change.commit.origins().items():
-        if last in found and (last == first or first not in place_of):
-            place_of[first] = last
+        if last in found and (last == first or first not in present_names):
+            present_names[first] = last
     renames: dict[str, str] = {}
     restored: list[RestoreFile | WriteFile] = []
     appended: list[AppendPart] = []
     kept: set[str] = set()
     before = change.commit.before
     for name in change.commit.concerned(before):
-        stat, place, saved = before[name], place_of.get(name), change.saved.get(name)
+        stat, present, saved = before[name], present_names.get(name), change.saved.get(name)
         is_whole = saved is not None and not saved.is_tail
-        if place is not None and not (is_whole and found[place].size_bytes < stat.size_bytes):
-            kept.add(place)
-            if place != name:
-                renames[place] = name
-            if found[place].size_bytes < stat.size_bytes:
-                appended.append(_append(name, stat, found[place].size_bytes, saved))
+        if present is not None and not (is_whole and found[present].size_bytes < stat.size_bytes):
+            kept.add(present)
+            if present != name:
+                renames[present] = name
+            if found[present].size_bytes < stat.size_bytes:
+                appended.append(_append(name, stat, found[present].size_bytes, saved))
         elif saved is not None and is_whole:
             restored.append(RestoreFile(source=saved.stored, name=name))
         elif not stat.size_bytes:
             restored.append(WriteFile(name=name, data=b"", size_bytes=0, mtime_ns=stat.mtime_ns))
-        elif not name.endswith(DELETED_SUFFIX):  # a pending deletion of the broker, which nobody was to keep
+        elif not name.endswith(DELETED_SUFFIX):  # one is the broker's pending deletion, and need not be kept
             raise UnsafeError(
                 f"{change.commit.folder}/{name}: neither there nor in quarantine. Nothing was changed. "
                 "Remedy: none in this tool; quarantine was changed by somebody else"
