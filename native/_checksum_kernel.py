@@ -21,11 +21,11 @@ _LOW_32 = np.int64(0xFFFFFFFF)
 
 @kernel
 def compare_checksums(path, address, rows_address, row_count, flags_address):
-    """Say of each batch whether its checksum is right; the first one stands at *address*.
+    """Flag each batch whose checksum is right; the first batch is at *address*.
 
     Args:
-        rows_address: of *row_count* HEADER_ROW_DTYPE, of batches that are whole in memory.
-        flags_address: of as many bytes. Written: 1 for a right one, 0 for a wrong one.
+        rows_address: of *row_count* HEADER_ROW_DTYPE, of batches that are entirely in memory.
+        flags_address: of as many bytes. Written: 1 for a right checksum, 0 for a wrong one.
 
     Returns:
         How many are wrong.

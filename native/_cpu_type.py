@@ -1,11 +1,11 @@
 # ruff: noqa: ARG001
-# ^ numba calls with fixed argument lists, and goes by the names
+# ^ numba calls with fixed argument lists, and by these names
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""CpuPath as a type of numba's: one type a member, so that a kernel is compiled for one path alone.
+"""CpuPath as a numba type: one type per member, so that a kernel is compiled for one path alone.
 
 A path as an integer would compile the instructions of every path into every kernel, those that the CPU lacks
-included, and the code generator ends the process when it meets one of those.
+included, and the code generator aborts the process when it meets one of those.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 # ^ kernels: numba infers their types, mypy cannot follow it
 # ruff: noqa: ARG001, ARG005
 # ^ an overload and its bodies take the same arguments, used or not
-"""CRC-32C for kernels: `checksum(path, address, size)`, one implementation a CPU path.
+"""CRC-32C for kernels: `checksum(path, address, size)`, one implementation per CPU path.
 
-Each kernel compiles the implementation of the path that it is given, and no other.
+Each kernel compiles only the implementation of the path that it is given.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ def _checksum_of_path(path, address, size):
 
 @kernel
 def checksum_of(path, address, size):
-    """Be `checksum`, for Python."""
+    """Do what `checksum` does, callable from Python."""
     return checksum(path, address, size)

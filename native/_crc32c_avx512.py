@@ -3,9 +3,8 @@
 """CRC-32C by 512-bit carry-less multiplication: AVX-512 with VPCLMULQDQ.
 
 The message is read once, forwards, in blocks of 256 bytes, four registers each. The *first* block is the
-partial one: the bytes that it lacks, in front of the message, are masked to zero. So there are no tails,
-whose unpredictable trip counts cost more than all the rest of a small message. Masked bytes are not
-accessed, whatever lies there.
+partial one: the bytes that it lacks, before the message, are masked to zero. So there are no tails,
+whose unpredictable trip counts cost more than the rest of a small message. Masked bytes are never accessed.
 
 The CRC's initial state of all ones belongs before the message's first byte; what is xored into the first
 block is the state that the padding's zero bytes turn into it.
@@ -36,11 +35,11 @@ from native._vector import (
 
 _BLOCK_BYTES = 256
 
-# All constants stand in one array, so that one register reaches them.
+# All constants are in one array, so that one register addresses them.
 _NUMBERS = 0
 """uint8 0, 1, ... 255: the number of each byte of a block."""
 _TO_LAST_LANE = _NUMBERS + _BLOCK_BYTES
-"""Four registers; lane i of register j stands 512 (3 - j) + 128 (3 - i) bits before the last lane."""
+"""Four registers; lane i of register j is 512 (3 - j) + 128 (3 - i) bits before the last lane."""
 _TO_NEXT_BLOCK = _TO_LAST_LANE + 4 * 64
 _INITIAL_STATES = _TO_NEXT_BLOCK + 64
 """uint32, by the number of padding bytes in the first block."""

@@ -7,8 +7,8 @@ that; they are different parts of the CPU. So a long message goes in chunks, and
 three chains of crc32q on a part each, and one fold on the rest. One chain alone makes 10 GB/s, folding alone
 14, all together 30.
 
-A memory prefetcher does not follow four places at once. Each chunk asks for the lines of the next one, in
-their order; without that the four are slower from memory than one is.
+A memory prefetcher does not follow four streams at once. Each chunk prefetches the lines of the next one, in
+order; without that, reading from memory, the four are slower than one.
 
 What is left over, and small messages: `size % 64` bytes by one chain, then blocks of 64 bytes by folding.
 
@@ -37,7 +37,7 @@ from native._vector import (
 
 _BLOCK_BYTES = 64
 _STREAM_BYTES = 40
-"""What each of the three chains takes while one block is folded: 5 crc32q against 8 multiplications."""
+"""Words that each of the three chains takes while one block is folded: 5 crc32q against 8 multiplications."""
 _LONG_ROUNDS = 31
 _SHORT_ROUNDS = 4
 
@@ -52,7 +52,7 @@ def _chunk_bytes(rounds):
 
 
 def _stream_constants(rounds):
-    """Return what moves the state behind each stream to the chunk's end, uint64, shape (3,).
+    """Return what moves the state after each stream to the chunk's end, uint64, shape (3,).
 
     The product of a state and its constant is reduced by one crc32q, which multiplies by x^32 and, because
     reflected products come out one bit too low, by one x more.
@@ -83,7 +83,7 @@ def _by_words(state, address, size):
 
 @inlined
 def _to_last_lane(a, b, c, d):
-    """Return the state that four registers of a block come to, as the two words that crc32q reduces."""
+    """Return the state that the four registers of a block reduce to, as the two words for crc32q."""
     to_last = np.int64(_TO_LAST_LANE.ctypes.data)
     a = fold(a, load_v128(to_last))
     b = fold(b, load_v128(to_last + 16))

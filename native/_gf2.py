@@ -1,4 +1,4 @@
-"""Arithmetic of polynomials over GF(2), as CRCs need it: plain Python, for constants and rare joins.
+"""Polynomial arithmetic over GF(2), as CRCs need it: plain Python, for constants and rare joins.
 
 A polynomial of degree below 32 is an int whose bit i is the coefficient of x^i. CRCs keep their bits
 *reflected* (bit 31 - i is the coefficient of x^i), because the lowest bit of a byte comes first.
@@ -28,7 +28,7 @@ def multiply(a: int, b: int, polynomial: int) -> int:
 
 
 def power_of_x(exponent: int, polynomial: int) -> int:
-    """Return x**exponent modulo *polynomial* in O(log exponent) steps; negative exponents count as well."""
+    """Return x**exponent modulo *polynomial* in O(log exponent) steps; negative exponents are allowed."""
     result, square = 1, 2
     if exponent < 0:
         exponent, square = -exponent, (polynomial ^ 1) >> 1  # x * ((polynomial - 1) / x) = polynomial - 1 = 1
@@ -41,7 +41,7 @@ def power_of_x(exponent: int, polynomial: int) -> int:
 
 
 def reflect(value: int, bit_count: int = 32) -> int:
-    """Return *value* with the order of its lowest *bit_count* bits turned round."""
+    """Return *value* with the order of its lowest *bit_count* bits reversed."""
     reflected = 0
     for _ in range(bit_count):
         reflected = reflected << 1 | value & 1

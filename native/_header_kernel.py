@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""The kernel of the walk over batch headers: one row a batch, nothing checked but lengths.
+"""The kernel of the walk over batch headers: one row per batch; only lengths are checked.
 
 Kafka: FileLogInputStream.nextBatch.
 """
@@ -16,13 +16,13 @@ from segfmt import layout
 
 _INT64 = np.dtype(np.int64)
 
-# What a walk ends with; `native.batch_headers.WalkEnd` has the meanings.
+# How a walk ends; `native.batch_headers.WalkEnd` has the meanings.
 NEED_BYTES, FULL, END, TORN, BAD_LENGTH = 0, 1, 2, 3, 4
 
 
 @inlined
 def _walk(at, end, position, end_position, rows):
-    """Return (status, rows filled, position behind the last of them)."""
+    """Return (status, rows filled, position after the last of them)."""
     count = np.int64(0)
     while True:
         left = end_position - position
@@ -79,14 +79,14 @@ def _walk(at, end, position, end_position, rows):
 
 @kernel
 def walk_headers(address, window_bytes, position, end_position, rows_address, row_count, result_address):
-    """Fill rows from the window at *address*, whose first byte stands at *position* of the file.
+    """Fill rows from the window at *address*, whose first byte is at *position* in the file.
 
     Args:
         rows_address: of *row_count* HEADER_ROW_DTYPE. Written.
-        result_address: of two int64s: rows filled, position behind the last of them. Written.
+        result_address: of two int64s: rows filled, position after the last of them. Written.
 
     Returns:
-        What the walk ends with.
+        How the walk ends.
     """
     rows = rows_at(rows_address, row_count, HEADER_ROW_DTYPE)
     status, count, position = _walk(address, address + window_bytes, position, end_position, rows)

@@ -1,8 +1,8 @@
 """The only place that knows numba's flags: what a kernel is.
 
-The GIL is released, so that threads scan side by side; division by zero does not raise (error_model="numpy"),
+The GIL is released, so that threads scan in parallel; division by zero does not raise (error_model="numpy"),
 because a kernel that cannot raise has no exception paths in its loop; and references are not counted
-(_nrt=False): a kernel allocates nothing, its caller keeps the memory alive, and each array handed to an
+(_nrt=False): a kernel allocates nothing, its caller keeps the memory alive, and each array passed to an
 inlined function would otherwise cost a pair of locked additions and the vector registers.
 
 NUMBA_BOUNDSCHECK=1 overrides `boundscheck`.
@@ -24,7 +24,7 @@ INLINED_OVERLOAD = {"forceinline": True, **FLAGS}
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Mark *function* as one that `native.kernels` lists: int64s in, an int64 out.
 
-    It is left as it is: it becomes machine code when no process before has compiled it.
+    The function itself is unchanged; it is compiled to machine code unless an earlier process has done so.
     """
     return function
 
@@ -32,11 +32,11 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 def inlined(function: Callable[..., Any]) -> Any:
     """Make *function* callable from kernels, inlined wherever it is called.
 
-    Always: a call would put the vector registers on the stack.
+    Always inlined, because a call would spill the vector registers to the stack.
     """
     return numba.njit(forceinline=True, **FLAGS)(function)
 
 
 def in_process(function: Callable[..., Any]) -> Any:
-    """Compile *function* for this process alone, for callers with arrays that do not mind the seconds."""
+    """Compile *function* for this process alone, for callers that pass arrays and can wait some seconds."""
     return numba.njit(**FLAGS)(function)

@@ -1,10 +1,9 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""The kernel that goes through many whole logs, small ones, and says of each whether all of it is plainly sound.
+"""The kernel that reads many small logs whole, and reports for each whether all of it is plainly sound.
 
-It makes no judgement: "sound" is said where no check of `recovery.check.segment` could find anything in the log, and
-whatever is unusual is left to those checks. So a batch here has one comparison a rule, and nothing that is wrong has
-words.
+It diagnoses nothing: a log is "sound" if no check of `recovery.check.segment` could find anything in it, and whatever
+is unusual is left to those checks. So a batch costs one comparison per rule, and no fault is described here.
 
 Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch.isValid.
 """
@@ -30,7 +29,7 @@ _PRODUCER_BITS = np.int64(63)
 
 @inlined
 def _has_plain_fields(row):
-    """Say whether magic, codec, counts and producer of a batch are as a broker writes them."""
+    """Return whether magic, codec, counts and producer of a batch are as a broker writes them."""
     attributes = np.int64(row.attributes)
     delta, count = np.int64(row.last_offset_delta), np.int64(row.record_count)
     is_control = attributes & layout.CONTROL_MASK != 0
@@ -48,7 +47,7 @@ def _has_plain_fields(row):
 
 @inlined
 def _has_plain_offsets(row, log):
-    """Say whether the offsets of a batch belong into its log, and end before the next one's."""
+    """Return whether the offsets of a batch belong in its log, and end before those of the next log."""
     if row.base_offset < log.base_offset or row.last_offset < row.base_offset:
         return False
     if row.last_offset - log.base_offset > _MOST_RELATIVE:
@@ -65,13 +64,13 @@ def _has_right_checksum(path, batch, size_bytes):
 
 @inlined
 def _check(path, start, log, rows):
-    """Walk through the log at address *start*, and fill in what is found of it; return whether it is sound."""
+    """Walk through the log at address *start* and fill in its row; return whether it is sound."""
     position, batch_count = np.int64(0), np.int64(0)
     first_offset, last_offset = np.int64(-1), np.int64(-1)
     max_timestamp_ms = np.int64(layout.NO_TIMESTAMP_MS)
     has_compacted, has_gap = False, False
-    # A bit for each producer, by the low bits of its id, that has written in a transaction: what it writes outside of
-    # one later is looked at more closely.
+    # A bit, by the low bits of its id, for each producer that has written in a transaction: if it later writes outside
+    # a transaction, the log is looked at more closely.
     in_transactions = np.uint64(0)
     status = np.int64(FULL)
     while status == FULL:
@@ -111,19 +110,19 @@ def _check(path, start, log, rows):
     log.last_offset = last_offset
     log.max_timestamp_ms = max_timestamp_ms
     log.has_compacted = has_compacted
-    # Where records were compacted away offsets may be missing, elsewhere not.
+    # Offsets may be missing only if records were compacted away.
     return position == log.size_bytes and (has_compacted or not has_gap)
 
 
 @kernel
 def check_logs(path, address, logs_address, log_count, rows_address, row_count):
-    """Say of each log whether it is plainly sound.
+    """Mark each log that is plainly sound.
 
     Args:
         path: CpuPath.
         address: of the buffer that the logs are in.
         logs_address: of *log_count* LOG_ROW_DTYPE. Read and written.
-        rows_address: of *row_count* HEADER_ROW_DTYPE, which the kernel uses. Written.
+        rows_address: of *row_count* HEADER_ROW_DTYPE, working memory of the kernel. Written.
 
     Returns:
         How many are sound.

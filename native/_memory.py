@@ -1,12 +1,12 @@
 # ruff: noqa: ARG001
-# ^ numba calls with fixed argument lists, and goes by the names
+# ^ numba calls with fixed argument lists, and by these names
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
 """Loads from raw addresses, and tables at them, for kernels.
 
-An address is an int64. Kernels take addresses and not arrays where they read file bytes: a read-only view
-and a writable one would be two array types and two compilations, and an index that may be negative costs a
-comparison. Whoever calls a kernel keeps the memory alive and says how many bytes of it may be read.
+An address is an int64. Kernels that read file bytes take addresses, not arrays: a read-only view and a
+writable one would be two array types and two compilations, and an index that may be negative costs a
+comparison. The caller of a kernel keeps the memory alive and says how many bytes of it may be read.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def load_be64(typing_context, address):
 
 
 def _array_at(dtype, extents):
-    """Return the array of *dtype*, a type of numba's, at an address; its shape are as many int64s as *extents*."""
+    """Return the array of *dtype*, a numba type, at an address; its shape has as many int64s as *extents*."""
     array_type = types.Array(dtype.dtype, len(extents), "C")
 
     def generate(context, builder, signature, args):
@@ -151,7 +151,7 @@ def store_u8(typing_context, address, value):
 
 
 def _storing(value_type, bits):
-    """Return signature and code of a store of the low *bits* bits of a value."""
+    """Return the signature and code of a store of the low *bits* bits of a value."""
 
     def generate(context, builder, signature, args):
         integer = ir.IntType(bits)

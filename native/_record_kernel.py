@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""The kernel that walks over the records of one batch without making them.
+"""The kernel that walks over the records of one batch without materialising them.
 
 Kafka: DefaultRecord.readFrom, ByteUtils.readVarint, readVarlong.
 """
@@ -16,7 +16,7 @@ from segfmt import layout
 
 _INT64 = np.dtype(np.int64)
 
-# What a walk ends with; `native.record_walk.RecordFault` has the meanings.
+# How a walk ends; `native.record_walk.RecordFault` has the meanings.
 SOUND, CUT_OFF, LONG_VARINT, BAD_SIZE, BAD_HEADER_COUNT, NULL_HEADER_KEY = 0, 1, 2, 3, 4, 5
 BYTES_LEFT, BAD_OFFSET_DELTA, LATE_TIMESTAMP = 6, 7, 8
 
@@ -26,7 +26,7 @@ _ONE, _SEVEN = np.uint64(1), np.uint64(7)
 
 @inlined
 def _varint(at, end, most_bytes):
-    """Return (value, position behind it); a position of -1 - fault where there is none."""
+    """Return (value, position after it); without a value the position is -1 - fault."""
     raw = np.uint64(0)
     shift = np.uint64(0)
     for _ in range(most_bytes):
@@ -45,7 +45,7 @@ def _varint(at, end, most_bytes):
 
 @inlined
 def _skip_bytes(at, end):
-    """Return (is null, position behind a size and so many bytes), or a fault as `_varint`."""
+    """Return (is null, position after a size and that many bytes), or a fault as `_varint` does."""
     size, at = _varint(at, end, _VARINT_BYTES)
     if at < 0 or size < 0:
         return size < 0, at
@@ -56,7 +56,7 @@ def _skip_bytes(at, end):
 
 @inlined
 def _skip_headers(at, end):
-    """Return the position behind the headers of a record, or a fault as `_varint`."""
+    """Return the position after the headers of a record, or a fault as `_varint` does."""
     count, at = _varint(at, end, _VARINT_BYTES)
     if at < 0:
         return at
@@ -78,10 +78,10 @@ def _skip_headers(at, end):
 def _walk(address, size, record_count, last_offset_delta, base_timestamp_ms, max_timestamp_ms):
     """Walk over *record_count* records at *address*.
 
-    *max_timestamp_ms* bounds the timestamps; the greatest int64 does not.
+    *max_timestamp_ms* is the upper bound of the timestamps; the greatest int64 means none.
 
     Returns:
-        (fault, number of the record at fault from 0, its position).
+        (fault, number of the faulty record from 0, its position).
     """
     at = np.int64(address)
     end = at + np.int64(size)
@@ -126,7 +126,7 @@ def _walk(address, size, record_count, last_offset_delta, base_timestamp_ms, max
 def _walk_batches(address, rows):
     """Return (row, fault, number of the record, its position in the records).
 
-    The row is rows.size where all are sound.
+    The row is rows.size if all are sound.
     """
     for place in range(rows.size):
         row = rows[place]
@@ -159,8 +159,8 @@ def walk_records(
     """Walk over *record_count* records at *address*.
 
     Args:
-        max_timestamp_ms: bounds the timestamps; the greatest int64 does not.
-        result_address: of two int64s: number of the record at fault from 0, its position. Written.
+        max_timestamp_ms: upper bound of the timestamps; the greatest int64 means none.
+        result_address: of two int64s: number of the faulty record from 0, its position. Written.
 
     Returns:
         The fault.
@@ -176,14 +176,14 @@ def walk_records(
 
 @kernel
 def walk_plain_batches(address, rows_address, row_count, result_address):
-    """Walk over the records of the batches that are not compressed; the first batch stands at *address*.
+    """Walk over the records of the batches that are not compressed; the first batch is at *address*.
 
     Args:
         rows_address: of *row_count* HEADER_ROW_DTYPE.
         result_address: of three int64s: fault, number of the record, its position in the records. Written.
 
     Returns:
-        The row at fault; *row_count* where all are sound.
+        The row of the faulty batch; *row_count* if all are sound.
     """
     row, fault, number, position = _walk_batches(address, rows_at(rows_address, row_count, HEADER_ROW_DTYPE))
     result = rows_at(result_address, 3, _INT64)

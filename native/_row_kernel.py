@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""The kernel that lists records: a row each, with where its key, value and headers stand. Nothing is copied.
+"""The kernel that lists records: a row each, with the positions of its key, value and headers. Nothing is copied.
 
 Kafka: DefaultRecordBatch.iterator, DefaultRecord.readFrom, AbstractLegacyRecordBatch.DeepRecordsIterator.
 """
@@ -39,7 +39,7 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _MOST_INT32 = np.int64(2**31 - 1)
 _NO_BOUND = np.int64(2**63 - 1)
 
-# What a listing ends with beside the faults of `native._record_kernel`; `record_walk.RecordFault` has the meanings.
+# How a listing ends, besides the faults of `native._record_kernel`; `record_walk.RecordFault` has the meanings.
 BAD_COUNT, BAD_MESSAGE, NESTED_WRAPPER, EMPTY_WRAPPER, WRAPPER_OFFSET, FULL = 20, 21, 22, 23, 24, 30
 # What a unit holds; `native.record_rows.UnitKind` has the meanings.
 _RECORDS, _MESSAGES, _RELATIVE_MESSAGES = 0, 1, 2
@@ -63,7 +63,7 @@ def _sequence(base_sequence, delta):
 
 @inlined
 def _bytes(at, end):
-    """Return (size or -1 for null, where the bytes begin, position behind them or -1 - fault)."""
+    """Return (size or -1 for null, where the bytes begin, position after them or -1 - fault)."""
     size, at = _varint(at, end, _VARINT_BYTES)
     if at < 0:
         return np.int64(-1), at, at
@@ -76,7 +76,7 @@ def _bytes(at, end):
 
 @inlined
 def _record(at, end, unit, row):
-    """Fill *row* from the record at *at*; return the position behind it, or -1 - fault."""
+    """Fill *row* from the record at *at*; return the position after it, or -1 - fault."""
     record_bytes, at = _varint(at, end, _VARINT_BYTES)
     if at < 0:
         return at
@@ -114,7 +114,7 @@ def _record(at, end, unit, row):
 
 @inlined
 def _message_bytes(at, end):
-    """Return like `_bytes` what an int32 and so many bytes are."""
+    """Read an int32 size and that many bytes; return as `_bytes` does."""
     if end - at < 4:
         return np.int64(-1), at, np.int64(-1 - BAD_MESSAGE)
     size = load_be32(at)
@@ -128,7 +128,7 @@ def _message_bytes(at, end):
 
 @inlined
 def _message(at, unit, base, row):
-    """Fill *row* from the message at *at*, which `_is_message`; return the position behind it, or -1 - fault."""
+    """Fill *row* from the message at *at*, checked by `_is_message`; return the position after it, or -1 - fault."""
     size = load_be32(at + layout.LENGTH_POSITION)
     if size < layout.MIN_MESSAGE_BYTES:
         return np.int64(-1 - BAD_MESSAGE)
@@ -165,7 +165,7 @@ def _message(at, unit, base, row):
 
 @inlined
 def _is_message(at, end):
-    """Say whether a message begins at *at*: Kafka drops the rest of one without a word."""
+    """Return whether a whole message begins at *at*: Kafka silently drops an incomplete one."""
     if end - at < layout.LOG_OVERHEAD_BYTES:
         return False
     size = load_be32(at + layout.LENGTH_POSITION)
@@ -174,7 +174,7 @@ def _is_message(at, end):
 
 @inlined
 def _check_messages(unit, row):
-    """Return (fault, how many messages *unit* holds, what is to be added to their offsets); *row* is overwritten."""
+    """Return (fault, how many messages *unit* holds, what to add to their offsets); *row* is overwritten."""
     at, end = np.int64(unit.address), np.int64(unit.address + unit.size_bytes)
     count, last_offset = np.int64(0), np.int64(0)
     while _is_message(at, end):
@@ -206,9 +206,9 @@ def _check_records(unit, row):
 
 @inlined
 def _begin(unit, row, most_rows):
-    """Return (fault, how many records are in *unit*, what is to be added to offsets); *row* is overwritten.
+    """Return (fault, how many records are in *unit*, what to add to their offsets); *row* is overwritten.
 
-    What is listed in parts is looked at as a whole before the first one.
+    A unit that is listed in parts is checked as a whole before the first part.
     """
     if unit.kind != _RECORDS:
         return _check_messages(unit, row)
@@ -223,7 +223,7 @@ def _begin(unit, row, most_rows):
 
 @inlined
 def _list_unit(place, unit, rows, filled, state):
-    """Fill rows from *filled* on with what *state* says is left of *unit*; return (fault or FULL, rows filled)."""
+    """Fill rows from *filled* on with what is left of *unit* by *state*; return (fault or FULL, rows filled)."""
     number, at, base, count = state[1], state[2], state[3], state[4]
     first = filled
     end = np.int64(unit.address + unit.size_bytes)
@@ -246,18 +246,18 @@ def _list_unit(place, unit, rows, filled, state):
 
 @kernel
 def list_records(units_address, unit_count, rows_address, most_rows, state_address):
-    """List the records of units, from where *state* says.
+    """List the records of units, from where *state* points.
 
     A unit is listed whole, unless it has more records than *most_rows*; then it comes in parts.
 
     Args:
         units_address: of *unit_count* UNIT_DTYPE.
         rows_address: of *most_rows* RECORD_ROW_DTYPE, at least one. Written.
-        state_address: of six int64s: unit; records of it that are done, where the next one stands, what is added to
-            offsets, how many there are; rows filled. Zeros at first. Written.
+        state_address: of six int64s: the unit; how many of its records are done, the position of the next, what is
+            added to offsets, how many there are; rows filled. Zeros at first. Written.
 
     Returns:
-        SOUND at the end of all units, FULL before, or the fault of the unit, of which no row is left then.
+        SOUND at the end of all units, FULL before that, or the fault of the unit, which then has no rows.
     """
     units = rows_at(units_address, unit_count, UNIT_DTYPE)
     rows = rows_at(rows_address, most_rows, RECORD_ROW_DTYPE)
@@ -332,12 +332,12 @@ def _copy(target, source, size):
 
 @kernel
 def join_bytes(address_of_first, stride, count, offsets_address, target_address):
-    """Put strings of bytes one behind the other.
+    """Copy strings of bytes one after another into the target.
 
     Args:
-        address_of_first: where the address of the first one stands, of the others *stride* bytes further each.
+        address_of_first: where the address of the first is stored; those of the others follow *stride* bytes apart.
         offsets_address: of *count* + 1 int32s: where each begins and ends in the target.
-        target_address: of as many bytes as the last of these says. Written.
+        target_address: of as many bytes as the last of these offsets. Written.
 
     Returns:
         0.

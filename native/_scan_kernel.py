@@ -1,15 +1,15 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""The kernel of the segment scan: one forward pass, one visit a batch, no Python.
+"""The kernel of the segment scan: one forward pass, one visit per batch, no Python.
 
 It follows LogSegment.recover statement by statement; the order of the checks is Kafka's and is part of the
-result. It does not raise, allocate or call: it leaves with a status and goes on where it was when called
+result. It does not raise, allocate or call: it returns a status, and resumes where it was when it is called
 again.
 
 Small batches are bound by the number of instructions, so what hardly ever happens is kept out of the way. A
-batch with everything in order meets one comparison for where it ends, one for its checksum, and one each for
-range, timestamp, index point, leader epoch, producer, and for what is usual of that producer. Tables that are
-full are noticed when a row is added, by moving the end of what may be taken without a second look.
+batch with everything in order costs one comparison for where it ends, one for its checksum, and one each for
+range, timestamp, index point, leader epoch, producer, and for what is usual of that producer. A full table is
+noticed when a row is added, by moving the end of what may be taken without a second look.
 
 Kafka: LogSegment.recover, FileLogInputStream.nextBatch, DefaultRecordBatch.ensureValid,
 LegacyRecord.ensureValid, ProducerAppendInfo.append.
@@ -72,7 +72,7 @@ def _examine(state, room, batch, position, window_bytes, left_bytes):
     """Look closely at a batch that is not plain; return (status, total bytes, magic).
 
     The batch is at address *batch*; from there the window has *window_bytes* and the file *left_bytes*. The
-    status is RUNNING for one that may be taken; the checksum of a message has been checked then.
+    status is RUNNING if the batch may be taken; the checksum of a message has then been checked.
     """
     check_crc = state.check_crc != 0
     state.needed_bytes = _BATCH_OVERHEAD
@@ -101,7 +101,7 @@ def _examine(state, room, batch, position, window_bytes, left_bytes):
             if stored != computed:
                 return stop(state, _CRC_MISMATCH, position, stored, computed), none, none
     elif check_crc:
-        # A record batch that is all there and is not plain can only be too short.
+        # A record batch that is complete and not plain can only be too short.
         return stop(state, _BAD_LENGTH, position, length, _BATCH_OVERHEAD - _LOG_OVERHEAD), none, none
     elif total_bytes < _BATCH_OVERHEAD:
         # Without ensureValid Kafka reads a whole header from the file, wherever the batch ends.
@@ -114,7 +114,7 @@ def _examine(state, room, batch, position, window_bytes, left_bytes):
 
 @inlined
 def _is_in_range(state, last_offset):
-    """Kafka: LogSegment.ensureOffsetInRange; not asked in walks without ensureValid."""
+    """Kafka: LogSegment.ensureOffsetInRange; not called in walks without ensureValid."""
     return np.uint64(last_offset - state.base_offset) <= _MAX_INT32 or state.check_range == 0
 
 
@@ -128,7 +128,7 @@ def _note_timestamp(state, timestamp_ms, last_offset, batch):
 
 @inlined
 def _take_message(state, offset_index, time_index, batch, position, magic):
-    """Take in a message of magic 0 or 1, or less; return RUNNING or why the scan stops."""
+    """Take in a message of magic 1 or below; return RUNNING or why the scan stops."""
     offset = load_be64(batch)
     if not _is_in_range(state, offset):
         return stop(state, _OFFSET_OVERFLOW, position, offset, state.base_offset)
@@ -148,7 +148,7 @@ def _take_message(state, offset_index, time_index, batch, position, magic):
 
 @inlined
 def _take_decision(state, producers, slots, events):
-    """Do to the control batch at which the scan paused what its caller says."""
+    """Apply the caller's decision on the control batch at which the scan paused."""
     slot = _scan_producers.known_producer(state, producers, slots, state.control_producer_id)
     if state.control_kind == KIND_MARKER:
         _scan_producers.take_marker(
@@ -244,8 +244,8 @@ def scan(path, state_address, address, window_bytes):
 
     Args:
         path: CpuPath.
-        state_address: int64, of a STATE_DTYPE, which knows where the tables are. Read and written, and so are
-            they: offset_index, int32, shape (n, 2); time_index, TIME_INDEX_ROW_DTYPE; epochs, int64,
+        state_address: int64, of a STATE_DTYPE, which knows where the tables are. Read and written, as are
+            the tables: offset_index, int32, shape (n, 2); time_index, TIME_INDEX_ROW_DTYPE; epochs, int64,
             shape (n, 3): epoch, base offset, position; producers, PRODUCER_ROW_DTYPE; slots, SLOT_DTYPE, a power
             of two long, at least 2 n of *producers*; events, TXN_EVENT_DTYPE.
         address: int64, of the file's byte at `position`.
@@ -262,15 +262,14 @@ def scan(path, state_address, address, window_bytes):
     producers = rows_at(state.producers_address, state.producers_rows, PRODUCER_ROW_DTYPE)
     slots = rows_at(state.slots_address, state.slots_rows, SLOT_DTYPE)
     events = rows_at(state.events_address, state.events_rows, TXN_EVENT_DTYPE)
-    # Addresses instead of positions: one value less to keep. `origin` is where the file's first byte would
-    # be.
+    # Addresses instead of positions: one value less to keep. `origin` is where the file's first byte would be.
     origin = address - state.position
     file_end = origin + state.size_bytes
     window_end = min(address + window_bytes, file_end)
     state.max_timestamp_address = origin + state.max_timestamp_position
     state.index_beyond_address = origin + state.last_indexed_position + state.index_interval_bytes
     batch = address
-    # Up to here a record batch that is all there needs no second look. Without checksums all of them do.
+    # Up to here a complete record batch needs no second look. Without checksums all of them do.
     plain_end = window_end if state.check_crc != 0 else _NEVER
     room = has_room(state, offset_index, time_index, epochs, producers, events)
     if state.control_kind != 0 and room:
@@ -284,7 +283,7 @@ def scan(path, state_address, address, window_bytes):
         is_plain = False
         if available_bytes >= _BATCH_OVERHEAD:
             total_bytes = _LOG_OVERHEAD + load_be32(batch + layout.LENGTH_POSITION)
-            # One unsigned comparison: not shorter than its header, and all there.
+            # One unsigned comparison: not shorter than its header, and complete.
             fits = np.uint64(total_bytes - _BATCH_OVERHEAD) <= np.uint64(available_bytes - _BATCH_OVERHEAD)
             is_plain = fits and load_i8(batch + layout.MAGIC_POSITION) >= layout.MAGIC_V2
         if is_plain:
@@ -332,7 +331,7 @@ def scan(path, state_address, address, window_bytes):
             room = has_room(state, offset_index, time_index, epochs, producers, events)
             plain_end_now = plain_end if room else _NEVER
 
-        # Kafka's validBytes moves here: what is found below concerns a batch that stays.
+        # Kafka's validBytes moves here: what is found below concerns a batch that is kept.
         this = batch
         batch += total_bytes
         if load_be64(this) - 1 > state.last_offset and state.batch_count != 0:
@@ -353,7 +352,7 @@ def scan(path, state_address, address, window_bytes):
             if slots[slot].producer_id != producer_id:
                 rarely()
                 slot = _scan_producers.find_slot(slots, producer_id)
-            # Nothing is usual in a free slot, and in one whose producer has no batch in this window so far.
+            # Nothing is usual in a free slot, or in one whose producer has no batch in this window so far.
             if attributes & _EVENT_BITS != np.int64(slots[slot].usual):
                 rarely()
                 if attributes & layout.CONTROL_MASK != 0:

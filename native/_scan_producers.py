@@ -2,8 +2,8 @@
 # ^ kernels: numba infers their types, mypy cannot follow it
 """What the scan knows of producers: their hash table, their rows, their transactions.
 
-A data batch only leaves its address in its producer's slot. What follows from it is worked out when it is asked
-for: at a marker, and at the end of a window.
+A data batch only leaves its address in its producer's slot. What follows from it is worked out when it is needed:
+at a marker, and at the end of a window.
 
 Kafka: ProducerAppendInfo, ProducerStateEntry, DefaultRecordBatch.lastSequence.
 """
@@ -67,7 +67,7 @@ def first_slot(producer_id, slot_count):
 
 @inlined
 def find_slot(slots, producer_id):
-    """Return the slot of *producer_id*, uint64, or the free one that would be its.
+    """Return the slot of *producer_id*, uint64, or the free one that it would take.
 
     *slots* is an open hash table, a power of two long and at most half full.
     """
@@ -143,7 +143,7 @@ def settle(producers, slots, slot):
 
 @inlined
 def settle_all(state, producers, slots):
-    """Bring the rows of all producers in the list up to date; the window is left, and the list is empty."""
+    """Bring the rows of all producers in the list up to date and empty the list, at the end of a window."""
     row = state.first_unsettled_row
     state.first_unsettled_row = -1
     while row >= 0:
@@ -187,10 +187,10 @@ def _free_event(state, events, place):
 
 @inlined
 def note_begin(state, producers, row, place, offset):
-    """Note that *place* is where a transaction is known to begin, if it can be followed to its end here.
+    """Note that a transaction is known to begin at *place*, if it can be followed to its end in this segment.
 
-    A producer's transactions are known from its first marker on; before, one may be open that has begun before
-    the segment. They can be left out as long as each begins behind all others.
+    A producer's transactions are known from its first marker on; before that, one that began before the segment may
+    be open. They can be left out as long as each begins after all others.
     """
     if offset <= state.greatest_begin_offset:
         state.txns_in_order = 0
@@ -211,7 +211,7 @@ def note_begin(state, producers, row, place, offset):
 
 @inlined
 def _unlink_open(state, producers, row):
-    """Take the open transaction of the producer in *row* from the list of those."""
+    """Remove the open transaction of the producer in *row* from the list of open transactions."""
     older = np.int64(producers[row].older_open_row)
     newer = np.int64(producers[row].newer_open_row)
     if older >= 0:
@@ -227,7 +227,7 @@ def _unlink_open(state, producers, row):
 
 @inlined
 def _oldest_open_offset(state, producers, events):
-    """Return where the first transaction begins that is known to be open, -1 without one."""
+    """Return where the first transaction known to be open begins, -1 without one."""
     if state.oldest_open_row < 0:
         return np.int64(-1)
     return np.int64(events[np.int64(producers[state.oldest_open_row].begin_event)].offset)
@@ -239,8 +239,8 @@ def _settle_transaction(
 ):
     """Take in what a marker ends; return whether it needs no event of its own.
 
-    It needs none where the producer is known to have no transaction open, and where it ends one that is known:
-    if it commits it, the beginning goes, too; if not, the beginning becomes the whole transaction's event.
+    It needs none if the producer is known to have no transaction open, or if the marker ends one that is known:
+    after a commit the beginning goes, too; after an abort the beginning becomes the whole transaction's event.
     """
     producer = producers[row]
     if not producer.has_marker:
@@ -314,7 +314,7 @@ def take_marker(
 
 @kernel
 def rebuild_slots(producers_address, producers_rows, producer_count, slots_address, slots_rows):
-    """Enter the first *producer_count* rows of the producers into the slots, which are all free."""
+    """Enter the first *producer_count* rows of producers in the slots, which are all free."""
     producers = rows_at(producers_address, producers_rows, PRODUCER_ROW_DTYPE)
     slots = rows_at(slots_address, slots_rows, SLOT_DTYPE)
     mask = np.uint64(slots.size - 1)

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""The rules of the segment scan that most batches do not meet, one function a rule, inlined by the kernel.
+"""The rules of the segment scan that most batches never reach, one function per rule, inlined by the kernel.
 
 Kafka: OffsetIndex.append, TimeIndex.maybeAppend, ProducerAppendInfo.append, EndTransactionMarker.deserialize.
 """
@@ -59,7 +59,7 @@ def has_room(state, offset_index, time_index, epochs, producers, events):
 def append_index_entries(state, offset_index, time_index, last_offset, position):
     """Append to both indexes at an index point; return RUNNING or why the scan stops.
 
-    A time index that refuses leaves the entry of the offset index.
+    If the time index refuses its entry, that of the offset index stays.
     """
     count = state.index_count
     if count >= state.max_index_entries:
@@ -75,7 +75,7 @@ def append_index_entries(state, offset_index, time_index, last_offset, position)
         return stop(state, _TIME_INDEX_FULL, position, count, state.max_time_index_entries)
     offset = state.max_timestamp_offset
     if count > 0 and offset < state.last_time_index_offset:
-        # The kernel puts the position of the batch with that timestamp in the place of this one's.
+        # The kernel replaces this position by that of the batch with the greatest timestamp.
         return stop(state, _TIME_INDEX_INVALID_OFFSET, position, offset, state.last_time_index_offset)
     max_timestamp_ms = state.max_timestamp_ms
     if max_timestamp_ms > state.last_time_index_ms:

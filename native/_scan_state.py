@@ -10,9 +10,9 @@ import numpy.typing as npt
 from native.raw_scan import PRODUCER_DTYPE
 from segfmt import layout
 
-# What the kernel returns besides a Stop.
+# What the kernel returns other than a Stop.
 RUNNING: Final = -4
-"""Inside of the kernel only: nothing stops the scan."""
+"""Inside the kernel only: nothing stops the scan."""
 NEED_BYTES: Final = -1
 """The window ends before the next batch does."""
 FULL: Final = -2
@@ -69,7 +69,7 @@ STATE_NAMES: Final = (
     "epoch_count",
     "producer_count",
     "event_count",
-    # lists through the rows of producers and events; -1 at the end
+    # linked lists through the rows of producers and events; -1 at the end
     "first_unsettled_row",
     "oldest_open_row",
     "newest_open_row",
@@ -106,7 +106,7 @@ FIRST_VALUES: Final = {
     "first_settled_offset": -1,
     "last_settled_offset": -1,
 }
-"""What is not 0 at first, whatever is scanned."""
+"""The fields that are not 0 at first, whatever is scanned."""
 STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
 """int64 throughout. The index interval is 2**62 where no index is built."""
 
@@ -135,10 +135,10 @@ SLOT_DTYPE: Final = np.dtype(
         ("_unused", "u1", (11,)),
     ]
 )
-"""A slot of the hash table of producers, half a cache line: all that most batches meet of their producer.
+"""A slot of the hash table of producers, half a cache line: all that most batches touch of their producer.
 
-What a data batch changes in its producer's row stands in its header, so the slot keeps no more than where it
-is; the row is brought up to date when somebody asks, and at the end of the window. Until a producer has a
+What a data batch changes in its producer's row is in the batch's header, so the slot only keeps where that
+is; the row is brought up to date when it is needed, and at the end of the window. Until a producer has a
 batch in a window nothing is usual in its slot: the first one enters its row in the list of those to be
 brought up to date."""
 
@@ -165,14 +165,14 @@ PRODUCER_ROW_DTYPE: Final = np.dtype(
         ("newer_open_row", "<i4"),
     ]
 )
-"""What PRODUCER_DTYPE tells, and what the kernel has to know beyond."""
+"""What PRODUCER_DTYPE holds, and what else the kernel has to know."""
 _SHARED_FIELDS: Final = tuple(
     name for name in PRODUCER_DTYPE.names or () if name in (PRODUCER_ROW_DTYPE.names or ())
 )
 
 
 def new_slots(row_count: int) -> npt.NDArray[np.void]:
-    """Return free slots for *row_count* producers, SLOT_DTYPE, a power of two of them if that is one."""
+    """Return free slots for *row_count* producers, SLOT_DTYPE; their number is a power of two if *row_count* is."""
     return np.full(_SLOTS_PER_ROW * row_count * SLOT_DTYPE.itemsize, 0xFF, np.uint8).view(SLOT_DTYPE)
 
 
@@ -196,7 +196,7 @@ def in_log_order(events: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
 
 
 def copy_of(rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    """Return a copy of *rows*, made as one of plain bytes: numpy copies structures field by field."""
+    """Return a copy of *rows*, copied as plain bytes: numpy copies structures field by field."""
     return rows.view(np.dtype((np.void, rows.itemsize))).copy().view(rows.dtype)
 
 

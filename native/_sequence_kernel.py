@@ -40,7 +40,7 @@ def _tables(state, state_address):
 
 @inlined
 def _find(slots, rows, producer_id):
-    """Return the slot of *producer_id*, uint64, or the free one that would be its."""
+    """Return the slot of *producer_id*, uint64, or the free one that it would take."""
     mask = np.uint64(slots.size - 1)
     slot = first_slot(producer_id, slots.size)
     while slots[slot] > 0 and rows[slots[slot] - 1].producer_id != producer_id:
@@ -50,7 +50,7 @@ def _find(slots, rows, producer_id):
 
 @inlined
 def _take(state, rows, slots, marks, breaks, new, is_cut, known_mark, new_mark):
-    """Join *new* to the row of its producer, or to none."""
+    """Join *new* to the row of its producer, or begin a row with it."""
     slot = _find(slots, rows, new.producer_id)
     place = np.int64(slots[slot]) - 1
     if place < 0:
@@ -66,7 +66,7 @@ def _take(state, rows, slots, marks, breaks, new, is_cut, known_mark, new_mark):
 
 @inlined
 def _reach(state, start_offset, end_offset, batch_count):
-    """Go on to *end_offset*; a gap before *start_offset* cuts the run, and so does the log's start."""
+    """Extend the run to *end_offset*; a gap before *start_offset* cuts it, and so does the log's start."""
     if state.batch_count == 0:
         state.start_offset = start_offset
     elif state.end_offset != start_offset or start_offset <= state.log_start_offset:
@@ -78,7 +78,7 @@ def _reach(state, start_offset, end_offset, batch_count):
 
 @kernel
 def follow_sequences(state_address, batches_address, batch_count):
-    """Take in batches until a producer has no room.
+    """Take in batches until there is no room for a further producer.
 
     Args:
         state_address: of one STATE_DTYPE, which has the tables. Written.
@@ -183,7 +183,7 @@ def place_sequences(state_address):
 
 @kernel
 def end_sequences(state_address):
-    """Let the rows say what is not known at the end of the run.
+    """Mark in the rows what is not known at the end of the run.
 
     Args:
         state_address: of one STATE_DTYPE. Its rows are written.

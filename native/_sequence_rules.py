@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""How the summary of a producer's sequences is joined to that of what follows, and what is no going on.
+"""How the summary of a producer's sequences is joined to the one that follows, and what counts as a break.
 
 Kafka: ProducerAppendInfo.checkProducerEpoch, checkSequence.
 """
@@ -21,7 +21,7 @@ _SEQUENCE, _EPOCH = int(SequenceBreak.SEQUENCE), int(SequenceBreak.EPOCH)
 
 @inlined
 def _next(sequence):
-    """Kafka: ProducerAppendInfo.inSequence. Behind -1 comes 0."""
+    """Kafka: ProducerAppendInfo.inSequence. 0 comes after -1."""
     return np.int64(0) if sequence == _MAX_INT32 else np.int64(sequence + 1)
 
 
@@ -39,7 +39,7 @@ def copy_break(target, source):
 
 @inlined
 def room_for_break(state, breaks, offset, position):
-    """Return the place in *breaks* of one at *offset*, made free; -1 where all that are kept stand before it."""
+    """Return the place in *breaks* of one at *offset*, made free; -1 if all that are kept come before it."""
     at = state.kept_break_count
     if at == MOST_BREAKS:
         last = breaks[at - 1]
@@ -76,7 +76,7 @@ def _note(state, breaks, kind, producer_id, offset, position, sequence, last, ep
 
 @inlined
 def _check_head(state, breaks, row, new):
-    """Compare the first data batch of *new* with what stands before it, or leave that to who knows what does."""
+    """Compare the first data batch of *new* with what precedes it; leave that to a later join if it is not known."""
     is_same_epoch = new.first_epoch == row.last_epoch
     is_said = (
         new.first_epoch < row.last_epoch
@@ -105,7 +105,7 @@ def _check_head(state, breaks, row, new):
 
 @inlined
 def join(state, breaks, row, new, is_known):
-    """Let *row* be the summary of its run and of that of *new*, which follows it.
+    """Make *row* the summary of its run and the run of *new*, which follows it.
 
     Args:
         is_known: whether nothing lies between the last event of *row* and the run of *new*.
@@ -139,7 +139,7 @@ def join(state, breaks, row, new, is_known):
 
 @inlined
 def begin(row, new, is_cut):
-    """Let *row* be *new*, which nothing is known before where *is_cut*."""
+    """Make *row* a copy of *new*; if *is_cut*, nothing is known of what precedes it."""
     row.producer_id = new.producer_id
     row.has_first = new.has_first and not is_cut
     row.has_last = True
@@ -170,7 +170,7 @@ def begin(row, new, is_cut):
 def summarize(batch, row):
     """Fill *row* with the summary of one batch."""
     is_marker = batch.attributes & layout.CONTROL_MASK != 0
-    # A batch without epoch or sequence is said to be broken; of its producer nothing is known before or behind it.
+    # A batch without epoch or sequence counts as broken; of its producer nothing is known before or after it.
     is_sound = batch.producer_epoch >= 0 and (
         is_marker or (batch.base_sequence >= 0 and batch.last_offset_delta >= 0)
     )
@@ -199,9 +199,9 @@ def summarize(batch, row):
 
 @inlined
 def goes_on(row, batch):
-    """Say whether *batch*, of data, goes on in its epoch, as nearly all do: then it changes the end alone.
+    """Return whether *batch*, of data, continues its epoch, as nearly all do: then only the end changes.
 
-    It would be taken after a silence, too.
+    A broker would take it after a silence, too.
     """
     return (
         batch.producer_epoch == row.last_epoch

@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
-"""CRCs by eight tables (slicing-by-8): 8 bytes a step on any CPU, about 2 GB/s (Zen 4, 2026-11)."""
+"""CRCs by eight tables (slicing-by-8): 8 bytes per step on any CPU, about 2 GB/s (Zen 4, 2026-11)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from native._memory import load_le64, load_u8
 
 
 def tables(polynomial: int) -> npt.NDArray[np.uint32]:
-    """Return uint32, shape (8, 256): row k has the effect of a byte with k bytes behind it."""
+    """Return uint32, shape (8, 256): row k holds the effect of a byte that k bytes follow."""
     reversed_polynomial = _gf2.reflect(polynomial & 0xFFFFFFFF)
     rows = np.zeros((8, 256), np.uint32)
     for byte in range(256):
@@ -32,7 +32,7 @@ def advance(rows, state, address, size):
 
     Args:
         rows: what `tables` returned.
-        state: uint64 below 2**32; neither inverted on the way in nor on the way out.
+        state: uint64 below 2**32; not inverted, neither on entry nor in the result.
         address: int64.
         size: int64, >= 0.
     """

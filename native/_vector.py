@@ -1,12 +1,12 @@
 # mypy: ignore-errors
 # ^ kernels: numba infers their types, mypy cannot follow it
 # ruff: noqa: ARG001
-# ^ numba calls with fixed argument lists, and goes by the names
+# ^ numba calls with fixed argument lists, and by these names
 """Vector registers as values in kernels: 128 and 512 bits, and the x86 instructions that CRCs are made of.
 
 A value of `VectorType` lives in a register as an LLVM vector of 64-bit lanes, so that kernels that fold data
 by carry-less multiplication are ordinary Python loops. These instructions must not reach the code generator
-of a CPU that lacks them (it ends the process): only the implementation of a CPU path that has them may use
+of a CPU that lacks them (it aborts the process): only the implementation of a CPU path that has them may use
 them.
 """
 

@@ -1,4 +1,4 @@
-"""Where arrays are in memory: what kernels are told."""
+"""Where arrays are in memory, as kernels take them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Return where the first byte of *array* is. Whoever calls keeps the array alive."""
-    # Not __array_interface__: of an array of structures it describes each field, which takes 15 microseconds.
+    """Return the address of the first byte of *array*, which the caller keeps alive."""
+    # Not __array_interface__: it describes each field of an array of structures, which takes 15 microseconds.
     address: int = array.ctypes.data
     return address

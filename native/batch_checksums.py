@@ -21,7 +21,7 @@ def compare_checksums(
 
     Args:
         window: uint8, C-contiguous; its first byte is that of the batch of ``rows[0]``. Not written.
-        rows: of batches that are whole in *window*, shape (n,).
+        rows: of batches that are entirely in *window*, shape (n,).
         cpu_path: how to compute CRC-32C; the fastest way by default.
     """
     flags = np.zeros(len(rows), np.bool_)

@@ -1,6 +1,6 @@
-"""The headers of the batches in a window, as an array: what a check over many batches at once works on.
+"""The headers of the batches in a window as an array, for checks over many batches at once.
 
-Nothing is verified but the length fields; CRCs are the scan's matter (`native.segment_scan`).
+Only the length fields are verified; CRCs are left to the scan (`native.segment_scan`).
 
 Kafka: FileLogInputStream.nextBatch.
 """
@@ -25,7 +25,7 @@ HEADER_ROW_DTYPE: Final = np.dtype(
         (
             "base_offset",
             "<i8",
-        ),  # of a message (magic below 2): the offset in front, the last one of a wrapper
+        ),  # of a message (magic below 2): the offset before it, the last one of a wrapper
         ("last_offset", "<i8"),
         ("max_timestamp_ms", "<i8"),  # -1 for magic 0
         ("last_offset_delta", "<i4"),  # 0 for a message
@@ -49,19 +49,19 @@ class WalkEnd(enum.IntEnum):
     """Why a walk ended."""
 
     NEED_BYTES = 0
-    """The next batch is in the file but not, or not whole, in the window."""
+    """The next batch is in the file but not entirely in the window."""
     FULL = 1
-    """There are as many rows as were asked for."""
+    """The walk has as many rows as were asked for."""
     END = 2
     """17 bytes or fewer are left."""
     TORN = 3
     """The next batch reaches beyond the file."""
     BAD_LENGTH = 4
-    """The next length field cannot be."""
+    """The next length field is impossible."""
 
 
 class HeaderWalk(NamedTuple):
-    """What a walk has found: the rows, the position behind them, and why it ended."""
+    """The result of a walk: the rows, the position after them, and why it ended."""
 
     rows: HeaderRows
     position: int
@@ -75,12 +75,12 @@ def walk_headers(
 
     Args:
         window: uint8, shape (n,), C-contiguous; its first byte is a batch's. Not written.
-        position: where that byte stands in the file.
+        position: of that byte in the file.
         end_position: where the file, or the part of it that counts, ends.
-        most_rows: end after so many.
+        most_rows: end after this many.
 
     Raises:
-        ScanUsageError: no such window.
+        ScanUsageError: *window* is of another shape or type.
     """
     if window.dtype != np.uint8 or window.ndim != 1 or not window.flags.c_contiguous:
         raise ScanUsageError(

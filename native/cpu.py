@@ -1,12 +1,12 @@
 """Which of the CRC-32C kernels this machine can run.
 
-A kernel compiled for a feature that the code generator does not have ends the process ("Cannot select"), and
-no handler can catch that. So the question is put to the code generator itself, before anything is compiled:
-its feature string follows NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX, which the flags of the
-host do not. The answer is kept with the machine code.
+A kernel compiled for a feature that the code generator does not have aborts the process ("Cannot select"), and
+no handler can catch that. So the code generator itself is asked before anything is compiled: its feature string
+follows NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX, which the flags of the host do not. The answer
+is kept with the machine code.
 
-Importing this module imports nothing heavy; asking for the supported paths imports numba where nobody has
-asked before.
+Importing this module imports nothing heavy; asking for the supported paths imports numba if no earlier process
+has asked.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from native.cpu_path import CpuPath
 from native.errors import UnsupportedCpuPathError
 
 ENVIRONMENT: Final = "KAFKA_LOG_RECOVERY_CPU_PATH"
-"""Names the path that a process is to take where nothing else is asked for."""
+"""Environment variable that names the path of a process, unless its caller forces one."""
 
 _NEEDED_FEATURES = {
     CpuPath.PORTABLE: frozenset[str](),
     CpuPath.SSE42_PCLMUL: frozenset({"+sse4.2", "+crc32", "+pclmul"}),
-    # avx512* and vpclmulqdq go on and off separately (NUMBA_ENABLE_AVX=0 leaves vpclmulqdq on): ask for each.
+    # avx512* and vpclmulqdq are switched separately (NUMBA_ENABLE_AVX=0 leaves vpclmulqdq on): ask for each.
     CpuPath.AVX512_VPCLMUL: frozenset(
         {
             "+sse4.2",
@@ -49,14 +49,14 @@ def supported() -> tuple[CpuPath, ...]:
 
 
 def choose(forced: CpuPath | None = None) -> CpuPath:
-    """Return the path to use: *forced*, or the one that the environment names, or the fastest there is.
+    """Return the path to use: *forced*, or the one that the environment names, or the fastest supported.
 
     Args:
         forced: a path that must be taken, for tests.
 
     Raises:
         UnsupportedCpuPathError: the CPU, or what numba was told about it, lacks what that path needs; or
-            the environment names none.
+            the environment names a path that does not exist.
     """
     if forced is None:
         return default()
@@ -72,7 +72,7 @@ def choose(forced: CpuPath | None = None) -> CpuPath:
 
 @functools.cache
 def default() -> CpuPath:
-    """Return the path to use where none is asked for."""
+    """Return the path to use if none is forced."""
     wanted = os.environ.get(ENVIRONMENT)
     if not wanted:
         return supported()[-1]

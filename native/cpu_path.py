@@ -1,4 +1,4 @@
-"""The ways to compute a CRC-32C, and what machine code is generated for: values that kernels know, too."""
+"""The ways to compute a CRC-32C, and the target of machine code: values that kernels use, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernels' Python side may raise. Damage in the data never raises: it is a value of the scan."""
+"""Errors of the kernels' Python side. Damaged data never raises: it is a value of the scan."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ class NativeError(Exception):
 
 
 class UnsupportedCpuPathError(NativeError):
-    """A kernel was asked for that this CPU cannot run, or that does not exist."""
+    """The requested CPU path does not exist, or this CPU cannot run it."""
 
 
 class ScanUsageError(NativeError):
-    """A scanner was used out of order: fed when finished, asked for a result before its end, and the like."""
+    """A scanner was misused: fed after it had finished, asked for a result before its end, and the like."""
 
 
 class UnlinkableError(NativeError):
-    """A kernel's object code is not of a kind that can be kept: it is compiled by each process then."""
+    """A kernel's object code cannot be kept, so each process compiles it."""
 
 
 class UnknownKernelsError(NativeError):
-    """The environment asks for kernels of a kind that there is not."""
+    """The environment asks for an unknown kind of kernels."""

@@ -1,8 +1,8 @@
-"""Many small logs gone through in one call: which of them are sound from their first byte to their last.
+"""Many small logs checked in one call: which of them are sound from their first byte to their last.
 
-What is said is "sound" or "look closer", and never what is wrong: that is for `recovery.check.segment`, which finds
-nothing in a log that is sound here. Messages of magic 0 and 1, odd control batches, and producers that write in
-transactions and outside of them in one log are looked at more closely, although they may be sound.
+The answer is "sound" or "look closer", never what is wrong: that is left to `recovery.check.segment`, which finds
+nothing in a log that is sound here. Logs with messages of magic 0 and 1, with odd control batches, or with producers
+that write both inside and outside transactions are looked at more closely, although they may be sound.
 
 Kafka: FileLogInputStream.nextBatch, DefaultRecordBatch.isValid.
 """
@@ -25,8 +25,8 @@ LOG_ROW_DTYPE: Final = np.dtype(
         ("start", "<i8"),  # in the buffer
         ("size_bytes", "<i8"),
         ("base_offset", "<i8"),  # by its name
-        ("next_base_offset", "<i8"),  # of the segment behind it, -1 for none
-        ("batch_count", "<i8"),  # from here on: what was found, of sound logs alone
+        ("next_base_offset", "<i8"),  # of the segment after it, -1 for none
+        ("batch_count", "<i8"),  # from here on: what was found, for sound logs only
         ("first_offset", "<i8"),  # base offset of the first batch, -1 without one
         ("last_offset", "<i8"),  # of the last batch, -1 without one
         ("max_timestamp_ms", "<i8"),  # -1 without one
@@ -47,17 +47,16 @@ _ROWS_AT_A_TIME: Final = 32
 def check_logs(
     buffer: npt.NDArray[np.uint8], logs: LogRows, *, slack: int = 0, cpu_path: CpuPath | None = None
 ) -> int:
-    """Fill in which of *logs* are sound, and what is in those; return how many are. The GIL is released.
+    """Mark which of *logs* are sound, and fill in what those hold; return how many are. The GIL is released.
 
     Args:
-        buffer: uint8, shape (n,), C-contiguous; not written. 256 bytes in front of a log that are memory of this
-            process make it faster.
+        buffer: uint8, shape (n,), C-contiguous; not written. 256 mapped bytes before a log make it faster.
         logs: LOG_ROW_DTYPE, shape (m,), C-contiguous; `start` counts from *slack* on. Written.
         slack: bytes of the buffer before all logs.
         cpu_path: how to compute CRC-32C; the fastest way by default.
 
     Raises:
-        ScanUsageError: no such buffer, or a log that is not all in it.
+        ScanUsageError: *buffer* is of another shape or type, or a log is not entirely in it.
     """
     if buffer.dtype != np.uint8 or buffer.ndim != 1 or not buffer.flags.c_contiguous:
         raise ScanUsageError(

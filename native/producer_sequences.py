@@ -1,15 +1,15 @@
-"""The sequences of producers in a run of batches: what they begin with, what they end with, where they do not go on.
+"""The sequences of producers in a run of batches: how they begin, how they end, and where they break.
 
-Summaries of neighbouring runs are merged into that of both. Merging is associative, and the summary of no batch is its
-unit: a log may be cut anywhere, and its parts be read in any order. A batch is a run, too, so one rule serves for
+Summaries of neighbouring runs are merged into one of both. Merging is associative, and the summary of no batch is its
+identity: a log may be cut anywhere, and its parts read in any order. A batch is a run, too, so one rule serves
 batches, windows, segments and partitions (`native._sequence_rules.join`).
 
-What Kafka checks when a leader takes a batch: in an epoch each batch begins where the one before ended, from 2**31 - 1
-on with 0; a higher epoch begins with 0, also after a marker that brought it; a lower one does not come again. A broker
+What Kafka checks when a leader takes a batch: in an epoch each batch begins where the one before ended, and 0 follows
+2**31 - 1; a higher epoch begins with 0, also after a marker that brought it; a lower one does not come again. A broker
 forgets a producer that is silent for `producer.id.expiration.ms`, and then takes anything.
 
 Kafka: ProducerAppendInfo.checkProducerEpoch, checkSequence, inSequence; ProducerStateEntry;
-ProducerStateManager.isProducerExpired. Differs: nothing is taken to be known of a producer at the start of a log, where
+ProducerStateManager.isProducerExpired. Differs: at the start of a log nothing counts as known of a producer, although
 Kafka may know that it has none; an open transaction does not keep a producer from being forgotten.
 """
 
@@ -28,22 +28,22 @@ from native.batch_headers import HeaderRows
 UNKNOWN: Final = -2
 """In `last_sequence`: any sequence may follow."""
 INHERITED: Final = -3
-"""In `last_sequence`: what stood before the run, if that had the same epoch; the run has but markers, of one epoch."""
+"""In `last_sequence`: as before the run, if that had the same epoch; the run has only markers, of one epoch."""
 
 MOST_BREAKS: Final = 20
-"""So many are kept of a run, the first ones."""
+"""How many are kept of a run, the first ones."""
 
 SEQUENCE_DTYPE: Final = np.dtype(
     [
         ("producer_id", "<i8"),
-        # The first event, a data batch or a marker; -1 where `has_first` is false.
+        # The first event, a data batch or a marker; -1 if `has_first` is false.
         ("first_offset", "<i8"),
         ("first_position", "<i8"),
         ("first_timestamp_ms", "<i8"),
-        # The first data batch, as long as it depends on what stood before the run; else -1.
+        # The first data batch, as long as it depends on what came before the run; else -1.
         ("head_offset", "<i8"),
         ("head_position", "<i8"),
-        ("last_timestamp_ms", "<i8"),  # of the last event; -1 where `has_last` is false
+        ("last_timestamp_ms", "<i8"),  # of the last event; -1 if `has_last` is false
         ("head_sequence", "<i4"),
         ("last_sequence", "<i4"),  # -1: a marker has brought the epoch; UNKNOWN; INHERITED
         ("first_epoch", "<i2"),
@@ -69,7 +69,7 @@ BREAK_DTYPE: Final = np.dtype(
         ("_unused_too", "<i2"),
     ]
 )
-"""One batch that no leader would have taken behind those before it."""
+"""One batch that no leader would have taken after those before it."""
 
 STATE_NAMES: Final = (
     "expiration_ms",
@@ -86,9 +86,9 @@ STATE_NAMES: Final = (
     "generation",
 )
 STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
-"""The memory of a fold between two calls; the breaks follow it. A row's `has_last` holds where its mark is the
-state's generation. The tables: rows and one that is the kernel's, marks (int64), slots (int32: the row that is there,
-counted from 1; 0 for a free one)."""
+"""The memory of a fold between two calls; the breaks follow it. A row's `has_last` is valid if its mark equals the
+state's generation. The tables: the rows and one more for the kernel, marks (int64), slots (int32: the row, counted
+from 1; 0 for a free slot)."""
 SLOTS_PER_ROW: Final = 4
 
 _PLACES: Final = {name: place for place, name in enumerate(STATE_NAMES)}
@@ -110,12 +110,12 @@ class Sequences(NamedTuple):
     """The summary of a run of batches: one row a producer that is in it.
 
     Attributes:
-        rows: SEQUENCE_DTYPE, as bytes: an array would bring the names of its fields along wherever it is sent.
+        rows: SEQUENCE_DTYPE, as bytes: an array would carry the names of its fields wherever it is sent.
         breaks: BREAK_DTYPE, as bytes; the first MOST_BREAKS by offset.
         break_count: how many there are.
-        batch_count: of all producers, and of none.
+        batch_count: of all batches, with or without a producer.
         start_offset: base offset of the first batch; 0 without one.
-        end_offset: behind the last batch; 0 without one.
+        end_offset: after the last batch; 0 without one.
         is_cut: whether there is a gap in the run, over which nothing is known of any producer.
     """
 
@@ -132,12 +132,12 @@ class SequenceFold:
     """A summary in the making: batches and summaries are taken in, in their order.
 
     Args:
-        expiration_ms: a producer that was silent so long may have been forgotten.
+        expiration_ms: a producer that was silent this long may have been forgotten.
         log_start_offset: nothing is known of any producer before it.
     """
 
     def __init__(self, expiration_ms: int, log_start_offset: int = 0) -> None:
-        # Small segments are many: arrays of ctypes are made in a tenth of the time that numpy's take.
+        # There are many small segments, and ctypes arrays are made in a tenth of the time of numpy's.
         self._state = (ctypes.c_int64 * (_STATE_WORDS + MOST_BREAKS * _BREAK_WORDS))()
         self._state_address = ctypes.addressof(self._state)
         self._state[_PLACES["expiration_ms"]] = expiration_ms
@@ -209,7 +209,7 @@ class SequenceFold:
         kernels.entry(kernels.PLACE_SEQUENCES)(self._state_address)
 
     def _allocate(self, row_count: int) -> None:
-        """Get empty tables."""
+        """Allocate empty tables."""
         size_bytes = _marks_at(row_count) + (8 + 4 * SLOTS_PER_ROW) * row_count
         self._tables = (ctypes.c_int64 * (size_bytes // 8))()
         self._state[_PLACES["tables_address"]] = ctypes.addressof(self._tables)

@@ -1,6 +1,6 @@
-"""What the scan of one segment yields: arrays and integers, picklable, small whatever the segment's size.
+"""The result of scanning one segment: arrays and integers, picklable, small whatever the segment's size.
 
-Nothing here depends on what stood before the segment; the fold joins scans in base-offset order.
+Nothing here depends on what precedes the segment; the fold joins scans in base-offset order.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ import numpy.typing as npt
 class Stop(enum.IntEnum):
     """Why a scan ended; what `stop_detail` holds is in parentheses.
 
-    Up to INVALID_CONTROL (END .. CRC_MISMATCH and INVALID_CONTROL) Kafka's recovery goes on behind the loop:
-    it cuts the log at `valid_bytes` and closes the indexes. The others leave it as an exception.
+    For the first ones (END .. CRC_MISMATCH and INVALID_CONTROL) Kafka's recovery continues after the loop:
+    it cuts the log at `valid_bytes` and closes the indexes. The others end it with an exception.
     """
 
     END = 0
     """17 bytes or fewer are left (0, 0)."""
     TORN = 1
-    """The batch reaches beyond the file (its length field, the bytes there are behind that field)."""
+    """The batch reaches beyond the file (its length field, the bytes present after that field)."""
     BAD_LENGTH = 2
-    """The length field cannot be (it, the least possible). Kafka: CorruptRecordException."""
+    """The length field is impossible (its value, the least possible). Kafka: CorruptRecordException."""
     CRC_MISMATCH = 3
     """(the stored checksum, the computed one). Kafka: CorruptRecordException."""
     INVALID_CONTROL = 4
-    """An undecodable control batch: it stays, what is behind it goes (producer id, base offset).
+    """An undecodable control batch: it is kept, what follows it is cut (producer id, base offset).
     Kafka: InvalidRecordException."""
     OFFSET_OVERFLOW = 5
     """The last offset has no relative offset (last offset, base offset of the segment).
     Kafka: LogSegmentOffsetOverflowException."""
     INDEX_FULL = 6
-    """(entries, the most there may be). Kafka: IllegalArgumentException from OffsetIndex.append."""
+    """(entries, the most allowed). Kafka: IllegalArgumentException from OffsetIndex.append."""
     INVALID_OFFSET = 7
     """The offset index does not ascend (the offset, the last one in the index). Kafka:
     InvalidOffsetException."""
     TIME_INDEX_FULL = 8
-    """(entries, the most there may be; the last slot is reserved for the end). Kafka:
+    """(entries, the most allowed; the last slot is reserved for the end). Kafka:
     IllegalArgumentException."""
     TIME_INDEX_INVALID_OFFSET = 9
     """The time index does not ascend (the offset of the greatest timestamp, the last one in the index).
@@ -49,29 +49,29 @@ class Stop(enum.IntEnum):
     """A batch outside a transaction while its producer has one open (producer id, base offset).
     Kafka: InvalidTxnStateException."""
     CONTROL_FATAL = 11
-    """A control batch that Kafka dies of (producer id, base offset)."""
+    """A control batch that ends Kafka (producer id, base offset)."""
     SHORT_HEADER = 12
-    """Only without CRC check: a record batch's header reaches beyond the file (total bytes, bytes there are).
+    """Only without CRC check: a record batch's header reaches beyond the file (total bytes, bytes present).
     Kafka: KafkaException(EOFException) from FileChannelRecordBatch.loadBatchHeader."""
     CONTROL_PAUSED = 13
     """A control batch needs the caller's decision (producer id, base offset)."""
 
 
 class ControlKind(enum.IntEnum):
-    """What a control batch is that the kernel leaves to its caller."""
+    """The kind of a control batch that the kernel leaves to its caller."""
 
     MARKER = 1
     """An end-of-transaction marker."""
     NOTHING = 2
     """No records: Kafka makes an empty entry for an unknown producer and changes nothing else."""
     INVALID = 3
-    """Kafka: InvalidRecordException; the batch stays, what is behind it is cut."""
+    """Kafka: InvalidRecordException; the batch is kept, what follows it is cut."""
     FATAL = 4
-    """Kafka dies of it (unknown control type, null key or value, short value, unknown codec)."""
+    """It ends Kafka (unknown control type, null key or value, short value, unknown codec)."""
 
 
 class TxnEventKind(enum.IntEnum):
-    """What a row of `RawScan.txn_events` tells."""
+    """What a row of `RawScan.txn_events` stands for."""
 
     BEGIN = 1
     """First transactional data batch of the producer since the segment's start or its last marker."""
@@ -83,8 +83,8 @@ class TxnEventKind(enum.IntEnum):
     MARKER = 4
     """End-of-transaction marker."""
     ABORTED = 5
-    """A settled transaction that was aborted, at the place of its marker: where it begins stands in `offset`, the base
-    offset of its marker in `last_offset`."""
+    """A settled transaction that was aborted, in the order of its marker: `offset` is where it begins, `last_offset`
+    the base offset of its marker."""
 
 
 PRODUCER_DTYPE: Final = np.dtype(
@@ -106,7 +106,7 @@ PRODUCER_DTYPE: Final = np.dtype(
         (
             "cleared",
             "?",
-        ),  # the epoch changed between two events behind the last data batch (or anywhere, without data)
+        ),  # the epoch changed between two events after the last data batch (or anywhere, without data)
     ]
 )
 """One producer, in order of first appearance. An event is a data batch or a marker. A row with neither
@@ -123,8 +123,8 @@ TXN_EVENT_DTYPE: Final = np.dtype(
         ("marker_type", "i1"),  # 0 abort, 1 commit; -1 unless MARKER or ABORTED
         ("coordinator_epoch", "<i4"),  # -1 unless MARKER or ABORTED
         ("epoch", "<i2"),  # the batch's producer epoch
-        # MARKER, ABORTED: where the first of the other transactions begins that are open then and may be settled
-        # later; -1 without one
+        # MARKER, ABORTED: where the first of the other transactions begins that are open at that point and may be
+        # settled later; -1 without one
         ("oldest_other_offset", "<i8"),
     ]
 )
@@ -135,7 +135,7 @@ TIME_INDEX_ROW_DTYPE: Final = np.dtype([("timestamp_ms", "<i8"), ("relative_offs
 class RawScan(NamedTuple):
     """The scan of one segment.
 
-    `valid_bytes` is Kafka's counter when its loop was left: behind the last whole batch; behind the batch
+    `valid_bytes` is Kafka's counter at the end of its loop: after the last whole batch; after the batch
     itself for INVALID_CONTROL, INVALID_TXN, CONTROL_FATAL and CONTROL_PAUSED; at the batch for the stops of
     the index rules.
     """
@@ -143,8 +143,7 @@ class RawScan(NamedTuple):
     stop: Stop
     valid_bytes: int
     stop_position: int
-    """Position of the batch that stopped the scan (of the first byte that is in no batch, for END and
-    TORN)."""
+    """Position of the batch that stopped the scan (for END and TORN, of the first byte that is in no batch)."""
     stop_detail: tuple[int, int]
     batch_count: int
     """Batches before `valid_bytes`."""
@@ -159,26 +158,26 @@ class RawScan(NamedTuple):
     offset_index: npt.NDArray[np.int32]
     """int32, shape (n, 2): relative offset, position."""
     time_index: npt.NDArray[np.void]
-    """TIME_INDEX_ROW_DTYPE, shape (n,); with the final entry where Kafka gets to write it."""
+    """TIME_INDEX_ROW_DTYPE, shape (n,); with the final entry if Kafka gets to write it."""
     epochs: npt.NDArray[np.int64]
     """int64, shape (n, 2): leader epoch (>= 0, ascending), base offset of its first batch (negative: Kafka
-    dies if the epoch is above its cache's)."""
+    fails if the epoch is above its cache's)."""
     epoch_positions: npt.NDArray[np.int64]
     """int64, shape (n,): position of that batch."""
     producers: npt.NDArray[np.void]
     """PRODUCER_DTYPE, shape (n,)."""
     txn_events: npt.NDArray[np.void]
-    """TXN_EVENT_DTYPE, shape (n,), in log order. What is not here:
+    """TXN_EVENT_DTYPE, shape (n,), in log order. Left out are:
 
     * markers that end nothing: their producer has had a marker before in this segment, and no batch in a
       transaction since;
     * the events of *settled* transactions: begun after a marker of their producer in this segment, and ended in it.
-      Whatever was open before the segment, they leave nothing behind, as long as none of them begins at the offset
-      at which another one does. Those that were aborted have one event each."""
+      Whatever was open before the segment, they leave no trace, as long as no two of them begin at the same offset.
+      Those that were aborted have one event each."""
     producer_end_offset: int
     """lastOffset + 1 of the last record batch that Kafka's producer state took in; -1 without one."""
     txns_in_order: bool = True
-    """Whether each transaction of this segment begins at a higher offset than all before it. From the first that
+    """Whether each transaction of this segment begins at a higher offset than all before it. From the first one that
     does not, none is settled."""
     settled_txn_count: int = 0
     first_settled_offset: int = -1
@@ -186,4 +185,4 @@ class RawScan(NamedTuple):
     last_settled_offset: int = -1
     """The highest one."""
     gap_count: int = 0
-    """Batches of magic 2 whose base offset is above the one behind the batch before them."""
+    """Batches of magic 2 whose base offset is above the one after the batch before them."""

@@ -1,7 +1,7 @@
-"""Records as rows: where the key, the value and the headers of each stand, without a Python object per record.
+"""Records as rows: where the key, the value and the headers of each are, without a Python object per record.
 
-A *unit* is what the records of one batch are, opened where they were compressed: records of magic 2 back to back, or
-messages. Rows hold addresses: the memory that the units name must live as long as they do.
+A *unit* holds the records of one batch, decompressed: records of magic 2 back to back, or messages. Rows hold
+addresses: the memory that the units name must live as long as the rows do.
 
 Kafka: DefaultRecordBatch.iterator, AbstractLegacyRecordBatch.iterator.
 """
@@ -29,7 +29,7 @@ class UnitKind(enum.IntEnum):
     MESSAGES = 1
     """A message, or several with absolute offsets."""
     RELATIVE_MESSAGES = 2
-    """The content of a wrapper of magic 1: offsets count from 0, and the last one is that of the wrapper."""
+    """The content of a wrapper of magic 1: offsets count from 0, and the last message has the wrapper's offset."""
 
 
 UNIT_DTYPE: Final = np.dtype(
@@ -38,7 +38,7 @@ UNIT_DTYPE: Final = np.dtype(
         ("size_bytes", "<i8"),
         ("base_offset", "<i8"),  # of the batch; of a wrapper: its own offset
         ("base_timestamp_ms", "<i8"),
-        ("stamp_ms", "<i8"),  # the timestamp of all records, where they are stamped
+        ("stamp_ms", "<i8"),  # the timestamp of all records, if they are stamped
         ("record_count", "<i4"),  # of the batch's header; not used for messages
         ("base_sequence", "<i4"),
         ("kind", "i1"),  # UnitKind
@@ -55,7 +55,7 @@ RECORD_ROW_DTYPE: Final = np.dtype(
         ("timestamp_ms", "<i8"),
         ("key_address", "<i8"),
         ("value_address", "<i8"),
-        ("headers_address", "<i8"),  # behind their count
+        ("headers_address", "<i8"),  # after their count
         ("key_bytes", "<i4"),  # -1 for null
         ("value_bytes", "<i4"),  # -1 for null
         ("header_count", "<i4"),
@@ -79,7 +79,7 @@ MIN_RECORD_BYTES: Final = 7
 
 
 _FULL: Final = 30
-"""What a listing ends with where there are more rows than were asked for; else a `RecordFault`."""
+"""How a listing ends if there are more rows than were asked for; else a `RecordFault`."""
 
 
 class RowsPart(NamedTuple):
@@ -87,7 +87,7 @@ class RowsPart(NamedTuple):
 
     Attributes:
         rows: RECORD_ROW_DTYPE, shape (n,).
-        fault: of the unit in place *bad_unit*, which has no rows; SOUND without one.
+        fault: of the unit number *bad_unit*, which has no rows; SOUND without one.
     """
 
     rows: Rows
@@ -98,7 +98,7 @@ class RowsPart(NamedTuple):
 def list_records(units: Rows, *, most_rows: int) -> Iterator[RowsPart]:
     """Yield the records of *units* in order, *most_rows* at a time at most; units with a fault are passed over.
 
-    A unit is in one part, unless it alone has more than *most_rows*. Of a unit with a fault there is no row.
+    A unit is in one part, unless it alone has more than *most_rows*. A unit with a fault has no rows.
 
     Args:
         units: UNIT_DTYPE, shape (n,), C-contiguous.
@@ -131,7 +131,7 @@ def list_headers(rows: Rows) -> Rows:
 
 
 def join_bytes(rows: Rows, field: str, offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.uint8]:
-    """Return the bytes that *rows* name, one behind the other.
+    """Return the bytes that *rows* name, one after another.
 
     Args:
         rows: with fields ``{field}_address`` and ``{field}_bytes``, shape (n,), C-contiguous.

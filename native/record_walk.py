@@ -1,7 +1,7 @@
-"""Whether the records of a batch parse, at the speed of a kernel: no Python per record.
+"""Whether the records of a batch parse, checked by a kernel: no Python per record.
 
 Kafka: DefaultRecordBatch.iterator, DefaultRecord.readFrom.
-Differs: Kafka does not look at offset deltas and timestamps here.
+Differs: Kafka does not check offset deltas and timestamps here.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class RecordFault(enum.IntEnum):
     BAD_HEADER_COUNT = 4
     NULL_HEADER_KEY = 5
     BYTES_LEFT = 6
-    """There are bytes behind the last record."""
+    """There are bytes after the last record."""
     BAD_OFFSET_DELTA = 7
     """Not above the one before, or above the batch's last."""
     LATE_TIMESTAMP = 8
     """Above the batch's greatest."""
-    # of a unit whose records are listed (`native.record_rows`), which may be one of older messages
+    # of a unit whose records are listed (`native.record_rows`), which may hold older messages
     BAD_COUNT = 20
     """A negative record count."""
     BAD_MESSAGE = 21
-    """A message whose size, magic, key or value cannot be."""
+    """A message with an impossible size, magic, key or value."""
     NESTED_WRAPPER = 22
     """A compressed message inside a compressed message."""
     EMPTY_WRAPPER = 23
@@ -62,10 +62,10 @@ def walk_plain_batches(window: npt.NDArray[np.uint8], rows: HeaderRows) -> tuple
 
     Args:
         window: uint8, C-contiguous; its first byte is that of the batch of ``rows[0]``.
-        rows: of batches that are whole in *window*, record counts not negative.
+        rows: of batches that are entirely in *window*, record counts not negative.
 
     Returns:
-        The place in *rows* of the first batch with a fault, ``len(rows)`` without one, and the fault.
+        The number in *rows* of the first batch with a fault, ``len(rows)`` without one, and the fault.
     """
     if not len(rows):
         return 0, RecordWalk(RecordFault.SOUND, 0, 0)
@@ -94,7 +94,7 @@ def walk_records(
         record_count: of the batch's header, not negative.
         last_offset_delta: of the batch's header.
         base_timestamp_ms: of the batch's header.
-        max_timestamp_ms: of the batch's header; None where timestamps are not bound by it.
+        max_timestamp_ms: of the batch's header; None if it does not bound the timestamps.
     """
     bound_ms = int(np.iinfo(np.int64).max) if max_timestamp_ms is None else max_timestamp_ms
     address = address_of(records)

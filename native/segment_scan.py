@@ -1,14 +1,14 @@
 """The map step: scan the bytes of one segment in one forward pass, window by window.
 
-What is done to a batch follows LogSegment.recover exactly; see `native._scan_kernel`. The scan opens
-nothing, knows nothing of the state before the segment, never raises on damage, releases the GIL, and costs
-no Python per batch.
+Each batch is treated exactly as LogSegment.recover does; see `native._scan_kernel`. The scan opens nothing,
+knows nothing of the state before the segment, never raises on damage, releases the GIL, and costs no Python per
+batch.
 
 Importing this module does not import numba; the first `feed` does, once on a machine.
 
 Kafka: LogSegment.recover; without CRC check and index also the walk of FileRecords.batches, as
 UnifiedLog.loadProducersFromRecords and LogSegment.readNextOffset use it.
-Differs: a leader epoch that starts at a negative offset is only reported; whether Kafka dies of it depends
+Differs: a leader epoch that starts at a negative offset is only reported; whether it ends Kafka depends
 on its cache.
 """
 
@@ -48,10 +48,10 @@ __all__ = [
 ]
 
 _FIRST_ROWS: Final = 64
-"""Rows that a table begins with whose size nobody can foresee; it doubles when it is full."""
+"""Initial rows of a table whose size cannot be foreseen; it doubles when it is full."""
 _FIRST_PRODUCERS: Final = 256
 _SMALL_BYTES: Final = 64 << 10
-"""What has no more begins with fewer rows for producers, too: making the tables costs more than scanning it."""
+"""A file this small begins with fewer rows for producers, too: making the tables costs more than scanning it."""
 _NO_INDEX_INTERVAL: Final = 1 << 62
 _INDEX_OF: Final = {name: index for index, name in enumerate(_scan_state.STATE_NAMES)}
 _POSITION: Final = _INDEX_OF["position"]
@@ -59,15 +59,15 @@ _TABLES: Final = tuple(
     (f"_{name}", _INDEX_OF[f"{name}_address"], _INDEX_OF[f"{name}_rows"])
     for name in ("offset_index", "time_index", "epochs", "producers", "slots", "events")
 )
-"""Attribute of the scanner, and where the state has its address and length."""
+"""Attribute of the scanner, and the fields of the state that hold its address and length."""
 _RESULTS: Final = tuple(
     name for name in RawScan._fields if name in _INDEX_OF and name not in ("stop_position", "txns_in_order")
 )
-"""The integers that a result has as they are in the state."""
+"""The integers of a result that are copied from the state."""
 _FIRST_STATE: Final = np.array(
     [_scan_state.FIRST_VALUES.get(name, 0) for name in _scan_state.STATE_NAMES], np.int64
 )
-"""What is the same for each scan."""
+"""What is the same for every scan."""
 _STOPS_WITH_FINAL_TIME_ENTRY: Final = frozenset(
     {Stop.END, Stop.TORN, Stop.BAD_LENGTH, Stop.CRC_MISMATCH, Stop.INVALID_CONTROL}
 )
@@ -110,9 +110,9 @@ class SegmentScanner:
             max_index_entries: segment.index.bytes // 8.
             max_time_index_entries: segment.index.bytes // 12.
             check_crc: False for Kafka's walks without ensureValid: neither checksums nor the range of
-                offsets are checked, and a record batch shorter than its header is read over its end.
-            build_index: False: no index entries and none of their errors.
-            settles_txns: False: the events of no transaction are left out.
+                offsets are checked, and a record batch shorter than its header is read past its end.
+            build_index: False: neither index entries nor their errors.
+            settles_txns: False: events of settled transactions are kept, too.
             cpu_path: how to compute CRC-32C; the fastest way by default.
 
         Raises:
@@ -158,7 +158,7 @@ class SegmentScanner:
 
     @property
     def needed_bytes(self) -> int:
-        """Bytes that the next window must have at least for the scan to go on; 0 when it is finished.
+        """Bytes that the next window must have at least for the scan to continue; 0 when it is finished.
 
         A record batch's header, or the whole batch at `position`; never more than the file has left.
         """
@@ -186,11 +186,11 @@ class SegmentScanner:
 
         Args:
             window: uint8, shape (n,), C-contiguous; ``window[slack_before:]`` are the file's bytes from
-                `position` on. Not written, may be read-only. What stands behind the last whole batch must be
+                `position` on. Not written, may be read-only. What follows the last whole batch must be
                 fed again.
-            slack_before: bytes at the front that precede `position`. They are never looked at: whatever they
-                hold, loads stay within ``window[slack_before:]``. But a batch's first load, 256 bytes wide and
-                masked, names addresses before it, and takes a hundred times as long where these have no page.
+            slack_before: bytes at the front that precede `position`. Their content is never used. But a batch's
+                first load, 256 bytes wide and masked, names addresses before the batch, and takes a hundred times
+                as long if these have no page.
 
         Raises:
             ScanUsageError: the scan has ended or waits for `resume_control`.
@@ -208,7 +208,7 @@ class SegmentScanner:
     def resume_control(
         self, kind: ControlKind, marker_type: int = 0, coordinator_epoch: int = 0, timestamp_ms: int = 0
     ) -> None:
-        """Go on after a control batch that the kernel could not decode.
+        """Resume after a control batch that the kernel could not decode.
 
         Args:
             kind: what it is.
@@ -345,7 +345,7 @@ class SegmentScanner:
 def warm_up(cpu_path: CpuPath | None = None) -> CpuPath:
     """Make the kernels of a recovery ready; return the path that they take.
 
-    They are when first called, too, after some seconds the first time on a machine.
+    Kernels are also made ready by their first call, which takes some seconds the first time on a machine.
 
     Raises:
         UnsupportedCpuPathError: the CPU lacks *cpu_path*.

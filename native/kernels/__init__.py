@@ -1,8 +1,8 @@
 """The door to the kernels: `entry` returns one as a function of integers.
 
 A kernel takes int64s, most of them addresses, and returns one. It does not raise, allocate or call. So it is
-machine code and nothing else, and a process that finds it in the cache needs neither numba nor LLVM, whose import
-takes longer than a small recovery. docs/kernels.md tells how; begin reading with `loader`.
+just machine code, and a process that finds it in the cache needs neither numba nor LLVM, whose import takes longer
+than a small recovery. docs/kernels.md explains how; begin with `loader`.
 """
 
 from native.kernels.kernel import (

@@ -1,12 +1,12 @@
-"""Where compiled kernels are kept between processes, and when they count.
+"""Where compiled kernels are kept between processes, and when they are used.
 
 A folder holds the kernels of one compiler, one set of sources, one CPU and one set of numba's settings; its
 name is a digest of all that. Another CPU, version or setting has another folder, so one home may serve many
-machines, and nothing in a folder is ever out of date. Files get their names when they are whole, and count
-only with the right checksum.
+machines, and nothing in a folder is ever out of date. Files get their names when they are complete, and are
+used only if their checksum is right.
 
-What is in a folder is executed, so one that somebody else could write to is not used: it must belong to this
-user, or to root, who could do anything anyway.
+What is in a folder is executed, so a folder that somebody else could write to is not used: it must belong to
+this user, or to root, who could do anything anyway.
 
 Importing this module imports neither numba nor llvmlite.
 """
@@ -35,7 +35,7 @@ _DIGEST_BYTES: Final = 32
 _FOLDER_NAME: Final = re.compile(r"kernels-[0-9a-f]{16}")
 _UNUSED_S: Final = 30 * 86_400
 _TOUCH_S: Final = 86_400
-"""How old the note that a folder is in use becomes; it need not be exact to the day."""
+"""How old the mark that a folder is in use may become; it need not be exact to the day."""
 _CPU_FACTS: Final = frozenset(
     b"vendor_id, cpu family, model, model name, stepping, flags, "  # x86
     b"CPU implementer, CPU architecture, CPU variant, CPU part, CPU revision, Features".split(b", ")  # Arm
@@ -46,8 +46,8 @@ class KernelCache:
     """A folder of checked files.
 
     Attributes:
-        folder: where it is, or would be; None where no place for it is known.
-        problem: why nothing can be kept there; empty if it can.
+        folder: where it is, or would be; None if no place for it is known.
+        problem: why nothing can be kept there; empty if something can.
     """
 
     def __init__(self, folder: Path | None, key: bytes) -> None:
@@ -75,7 +75,7 @@ class KernelCache:
             self.problem = f"{folder}: {error.strerror}"
 
     def read(self, name: str) -> bytes | None:
-        """Return what was written under *name*; None if nothing was, or not all of it is there as it was."""
+        """Return what was written under *name*; None if nothing was, or if it is incomplete or changed."""
         if not self._is_readable or self.folder is None:
             return None
         try:
@@ -89,7 +89,7 @@ class KernelCache:
         return payload if header == self._header(name, payload) else None
 
     def write(self, name: str, payload: bytes) -> bool:
-        """Keep *payload* under *name*, for any number of processes at once; False if that is not possible."""
+        """Keep *payload* under *name*; any number of processes may do so at once. Return False if it cannot be kept."""
         if self.problem or self.folder is None:
             return False
         temporary = self.folder / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
@@ -129,10 +129,10 @@ def _root() -> Path | None:
 
 
 def _make(folder: Path) -> bool:
-    """Make *folder* where it is not there yet; return whether it was made."""
+    """Make *folder* if it does not exist; return whether it was made."""
     try:
         folder.mkdir(mode=0o700, parents=True)
-    except OSError:  # there, or not to be made: somebody may have made it for us
+    except OSError:  # it exists, perhaps made by another process just now, or it cannot be made
         if not folder.is_dir():
             raise
         return False
@@ -142,8 +142,8 @@ def _make(folder: Path) -> bool:
 def remove_unused(root: Path) -> None:
     """Remove the folders of kernels in *root* that are this user's and that nobody has used for 30 days. Never raises.
 
-    A process that uses one at this moment has its kernels in memory; one that looks for them finds nothing and
-    compiles them. What is no file stays, and the folder with it.
+    A process that is using one has its kernels in memory; one that looks for them finds nothing and compiles them.
+    Anything that is not a file stays, and the folder with it.
     """
     with contextlib.suppress(OSError):
         for name in os.listdir(root):
@@ -153,7 +153,7 @@ def remove_unused(root: Path) -> None:
 
 
 def _remove_if_unused(folder: Path) -> None:
-    # By its descriptor: nobody can put another folder in its place meanwhile.
+    # By its descriptor, so that nobody can put another folder in its place meanwhile.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
@@ -179,7 +179,7 @@ def _key() -> bytes:
 
 
 def _sources() -> Iterator[bytes]:
-    """All that a kernel may be made of; numba itself looks at a kernel's own file only."""
+    """Yield the sources that a kernel may be made of; numba itself looks at a kernel's own file only."""
     package = Path(__file__).parents[1]
     for folder in (package, *sorted(path for path in package.iterdir() if path.is_dir())):
         for file in sorted(folder.glob("*.py")):
@@ -198,7 +198,7 @@ def _versions() -> Iterator[bytes]:
 
 
 def _settings() -> Iterator[bytes]:
-    """Numba's: which CPU to compile for, whether to check bounds, and whatever else it may come to look at."""
+    """Yield numba's settings: which CPU to compile for, whether to check bounds, and any it may add later."""
     for name, value in sorted(os.environ.items()):
         if name.startswith("NUMBA_") and name != "NUMBA_CACHE_DIR":
             yield os.fsencode(f"{name}={value}")
@@ -207,7 +207,7 @@ def _settings() -> Iterator[bytes]:
 
 
 def _cpu_facts() -> bytes:
-    """Return what CPU this is and what it can do, as the system tells it of the first one."""
+    """Return the type and features of this machine's first CPU, as the system reports them."""
     try:
         descriptor = os.open("/proc/cpuinfo", os.O_RDONLY)
         try:

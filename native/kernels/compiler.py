@@ -1,4 +1,4 @@
-"""Kernels into machine code: numba makes LLVM's language of them, LLVM an object, `link` bytes.
+"""Kernels compiled to machine code: numba makes LLVM IR of them, LLVM an object, and `link` bytes.
 
 This is the slow part of a first start; see `loader` for when it is needed.
 """
@@ -26,24 +26,24 @@ _ENTRY = "kernel_entry"
 
 
 def target() -> Target:
-    """Return what numba compiles for: this CPU, or what its environment says instead."""
+    """Return what numba compiles for: this CPU, or the one that its environment names instead."""
     return Target(*cpu_target.target_context.codegen().magic_tuple())
 
 
 def compile_kernel(kernel: Kernel, path: CpuPath | None, wanted: Target | None = None) -> MachineCode:
     """Return the machine code of *kernel* by *path*, for numba's target or another one.
 
-    The code generator ends the process if *path* needs what the target has not: whoever calls asks before.
+    The code generator aborts the process if *path* needs what the target lacks, so the caller must check first.
 
     Raises:
-        UnlinkableError: it would not be self-contained.
+        UnlinkableError: the code is not self-contained.
     """
     return link(to_object(_llvm(kernel, path), wanted or target()), _ENTRY)
 
 
 def to_object(language: str, wanted: Target) -> bytes:
-    """Return the object code, for *wanted*, of a module in LLVM's language."""
-    target()  # numba makes LLVM ready when it is first asked
+    """Return the object code, for *wanted*, of a module in LLVM IR."""
+    target()  # the first call has numba initialise LLVM
     machine = binding.Target.from_triple(wanted.triple).create_target_machine(
         cpu=wanted.cpu_name, features=wanted.features, opt=3, reloc="pic", codemodel="small"
     )
@@ -55,10 +55,10 @@ def to_object(language: str, wanted: Target) -> bytes:
 
 
 def _llvm(kernel: Kernel, path: CpuPath | None) -> str:
-    """Return *kernel* in LLVM's language, optimised, with a C function in front of it.
+    """Return *kernel* in LLVM IR, optimised, with a C function that calls it.
 
-    numba's function returns whether it raised, and by pointers what. A kernel does not raise. numba's own C
-    functions, which ask nevertheless, are left out: they need Python.
+    numba's function returns whether it raised, and through pointers what. A kernel does not raise. numba's own C
+    functions, which check for it nevertheless, are left out, because they need Python.
     """
     signature = _signature(kernel, path)
     options = {**FLAGS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -78,7 +78,7 @@ define i64 @{_ENTRY}({", ".join(integers)}) {{
 
 
 def in_this_process(kernel: Kernel, path: CpuPath | None) -> Callable[..., int]:
-    """Return *kernel* by *path* as numba itself calls it: it may raise, as it must where bounds are checked."""
+    """Return *kernel* by *path* as numba itself calls it: it may raise, as it must when bounds are checked."""
     dispatcher = numba.njit(_signature(kernel, path), **FLAGS)(_function(kernel))
     return dispatcher if path is None else functools.partial(dispatcher, path)
 

@@ -1,4 +1,4 @@
-"""The kernels that there are: where each is, and how it is called."""
+"""The list of all kernels: where each is, and how it is called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Kernel(NamedTuple):
 
     Attributes:
         argument_count: how many int64s it takes.
-        has_path: it takes a CpuPath in front of them, by which it is compiled.
+        has_path: whether it takes a CpuPath before them, for which it is compiled.
     """
 
     module: str

@@ -1,10 +1,10 @@
-"""Machine code out of an ELF object: one run of bytes that works wherever it is put, at the start of a page.
+"""Machine code from an ELF object: one run of bytes that works at the start of any page.
 
 LLVM writes a kernel as a relocatable object. A kernel is self-contained: it calls nothing, has no variables,
-and its constants are beside its code. So linking is laying sections out one behind the other and filling in
-distances between them. What an object would need beyond that is refused.
+and its constants are next to its code. So linking is laying sections out one after another and filling in
+the distances between them. An object that needs more than that is refused.
 
-ELF for the AMD64 and for the Arm 64-bit architecture: relocations, and nothing of dynamic linking.
+ELF for AMD64 and for 64-bit Arm: relocations, but no dynamic linking.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _page(code: bytearray, place: int, target: int) -> None:
 
 
 def _in_page(shift: int) -> Callable[[bytearray, int, int], None]:
-    """Return what fills in a position within a page, counted in units of 2**shift bytes."""
+    """Return a function that fills in a position within a page, counted in units of 2**shift bytes."""
 
     def fill_in(code: bytearray, place: int, target: int) -> None:
         _patch(code, place, (target & 0xFFF) >> shift << 10)
@@ -92,14 +92,14 @@ _RELOCATIONS: Final[dict[int, dict[int, Callable[[bytearray, int, int], None]]]]
         299: _in_page(4),  # LDST128_ABS_LO12_NC
     },
 }
-"""By machine and kind: what writes the way from *place* to *target*."""
+"""By machine and kind: what writes the distance from *place* to *target*."""
 
 
 def link(object_code: bytes, symbol: str) -> MachineCode:
     """Return the code of an ELF object, to be entered at *symbol*.
 
     Raises:
-        UnlinkableError: it is no ELF object of a known machine, or not self-contained.
+        UnlinkableError: it is not an ELF object of a known machine, or not self-contained.
     """
     return _Object(object_code).link(symbol)
 
@@ -133,7 +133,7 @@ class _Object:
         raise UnlinkableError(f"there is no {symbol}")
 
     def _lay_out(self) -> None:
-        """Put code and constants one behind the other."""
+        """Lay out code and constants one after another."""
         for number, section in enumerate(self._sections):
             name = self._text(self._section_names + section.name)
             if not section.flags & _ALLOCATED or not section.size or name in _UNWIND_TABLES:
@@ -145,7 +145,7 @@ class _Object:
             self._code += self._bytes(section)
 
     def _fill_in(self) -> None:
-        """Write into the code how far it is from each place to what it refers to."""
+        """Fill in the distance from each place in the code to what it refers to."""
         fill_in_of = _RELOCATIONS[self._machine]
         for section in self._sections:
             if section.kind != _RELA or section.info not in self._places:

@@ -1,4 +1,4 @@
-"""Kernels as functions, with what an earlier process has compiled; numba is imported where there is nothing."""
+"""Kernels as functions, as an earlier process has compiled them; numba is imported only if none has."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from native.kernels.kernel import Kernel
 from native.kernels.machine_code import MachineCode
 
 ENVIRONMENT: Final = "KAFKA_LOG_RECOVERY_KERNELS"
-"""`numba` has numba alone compile, keep and call what this process needs; the cache and its linker have no part."""
+"""With `numba`, numba alone compiles, keeps and calls what this process needs, without our cache and linker."""
 
 
 class Origin(enum.Enum):
-    """Where this process has a kernel from; the last member that holds for one of them is the process's."""
+    """Where this process got a kernel from; of all its kernels' origins, the last member is the process's."""
 
     CACHE = "cache"
-    """Another process has compiled it."""
+    """Another process compiled it."""
     COMPILED = "compiled"
-    """This process has, and has put it into the cache."""
+    """This process compiled it and put it into the cache."""
     MEMORY = "memory"
-    """This process has, and could not put it into the cache, or was told to leave that alone."""
+    """This process compiled it and could not put it into the cache, or was told to leave the cache alone."""
 
 
 class Account(NamedTuple):
     """What this process had to do for its kernels.
 
     Attributes:
-        origin: where the kernels are from.
-        compile_s: how long it has compiled.
-        remark: why kernels could not be kept; empty if they could, or none had to be.
+        origin: where the kernels came from.
+        compile_s: seconds spent compiling.
+        remark: why kernels could not be kept; empty if they could, or if none had to be.
     """
 
     origin: Origin
@@ -52,7 +52,7 @@ _compile_s = 0.0
 
 
 def account() -> Account:
-    """Return what was done so far."""
+    """Return what has been done so far."""
     origin = next((one for one in reversed(Origin) if one in _origins), Origin.CACHE)
     is_for_want_of_cache = origin is Origin.MEMORY and not _is_numba_alone()
     problem = cache.of_this_process().problem if is_for_want_of_cache else ""
@@ -71,7 +71,7 @@ def entry(kernel: Kernel, path: CpuPath | None = None) -> Callable[..., int]:
         path: a supported one, for a kernel that has a path; otherwise None.
 
     Raises:
-        UnknownKernelsError: the environment asks for kernels of a kind that there is not.
+        UnknownKernelsError: the environment asks for an unknown kind of kernels.
     """
     with _lock:
         return _load(kernel, path)
@@ -99,7 +99,7 @@ def _is_numba_alone() -> bool:
     wanted = os.environ.get(ENVIRONMENT, "")
     if wanted not in ("", "numba"):
         raise UnknownKernelsError(f"{ENVIRONMENT}: {wanted!r} is none of: numba")
-    # Where bounds are checked, an index error is an exception, which needs more than machine code.
+    # When bounds are checked, an index error is an exception, which needs more than machine code.
     return wanted == "numba" or os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
 
 

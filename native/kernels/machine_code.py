@@ -1,4 +1,4 @@
-"""Machine code as a function: bytes are put into memory that can be run, and ctypes calls them.
+"""Machine code as a function: bytes are put into executable memory, and ctypes calls them.
 
 The memory is never writable and executable at once. ctypes releases the GIL around each call.
 """
@@ -16,11 +16,11 @@ _ENTRY = struct.Struct("<Q")
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _kept: Final[list[mmap.mmap]] = []
-"""What has been loaded stays: nobody knows who still has a function of it."""
+"""What has been loaded stays, because somebody may still hold a function of it."""
 
 
 class MachineCode(NamedTuple):
-    """Code that runs at the start of any page, and where in it the function begins."""
+    """Code that runs at the start of any page, and the position in it at which the function begins."""
 
     code: bytes
     entry: int
@@ -31,14 +31,14 @@ class MachineCode(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MachineCode:
-        """Return what `to_bytes` has written."""
+        """Return the code that `to_bytes` has written."""
         return cls(data[_ENTRY.size :], *_ENTRY.unpack_from(data))
 
     def load(self, argument_count: int) -> Callable[..., int]:
-        """Return a function of *argument_count* int64s that returns one. It is there as long as the process is.
+        """Return a function of *argument_count* int64s that returns one; it lives as long as the process.
 
         Raises:
-            OSError: the system allows no new code in this process.
+            OSError: the system does not allow new code in this process.
         """
         memory = mmap.mmap(
             -1,
