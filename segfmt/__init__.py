@@ -1,1 +1,1 @@
-"""Kafka's on-disk files as values, both ways. Opens nothing: bytes in, values out, and back."""
+"""Kafka's on-disk files as values, both ways. Opens no file: bytes in, values out, and back."""

@@ -1,14 +1,14 @@
 """Where the chunks of a segment lie in an object of the Aiven plugin.
 
-A segment is cut into pieces of one size, the last one shorter. Each piece is compressed, encrypted or left as it is
-by itself, and what comes out is stored back to back. Where all chunks are stored in one size (nothing compressed),
-the index has that size and the last one's; else it has a list of sizes, packed:
+A segment is cut into pieces of one size, the last one shorter. Each piece by itself is compressed, encrypted or left
+as it is, and the results are stored back to back. If all chunks are stored in one size (nothing is compressed), the
+index has that size and the last one's; else it has a packed list of sizes:
 
     count i32 | nothing, for 0
               | size i32, for 1
               | base i32, width i8, (size minus base) of all but the last in width bytes each, last size i32
 
-Positions in the segment are called original here, those in the object stored.
+Positions in the segment are called "original" here, those in the object "stored".
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from itertools import accumulate, pairwise
 from segfmt.errors import MalformedManifestError
 
 MAX_BYTES = 2**31 - 1
-"""Of a segment, and of a chunk: the plugin counts in Java's int."""
+"""Of a segment, and of a chunk: the plugin counts in a Java int."""
 MAX_LISTED_CHUNKS = 1 << 20
-"""A list of more is refused: chunks have 4 MiB where nobody changes that, segments 2 GiB at most."""
+"""A longer list is refused: chunks have 4 MiB by default, segments 2 GiB at most."""
 _MAX_WIDTH = 4
 
 
@@ -67,12 +67,12 @@ class FixedChunks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariableChunks:
-    """Chunks of which each has a size of its own.
+    """Chunks that each have a size of their own.
 
     Attributes:
         original_chunk_bytes: of every chunk but the last, above 0.
         original_size_bytes: of the segment.
-        stored_positions: where each chunk begins in the object, and behind them its end.
+        stored_positions: where each chunk begins in the object, and after them its end.
     """
 
     original_chunk_bytes: int
@@ -100,7 +100,7 @@ AivenChunks = FixedChunks | VariableChunks
 def variable_chunks(
     *, original_chunk_bytes: int, original_size_bytes: int, stored_sizes: Sequence[int]
 ) -> VariableChunks:
-    """Return the chunks that are stored in these sizes."""
+    """Return the chunks that are stored with these sizes."""
     return VariableChunks(
         original_chunk_bytes=original_chunk_bytes,
         original_size_bytes=original_size_bytes,

@@ -1,4 +1,4 @@
-"""What the Aiven plugin has Kafka keep of a segment, if it is configured to: its custom metadata.
+"""The custom metadata that the Aiven plugin has Kafka keep of a segment, if it is configured to.
 
 count uvarint | (tag uvarint | size uvarint | value)*
 tag 0         size of the segment's objects together, zig-zag varlong
@@ -16,12 +16,12 @@ from segfmt.varint import encode_unsigned_varint, encode_varint, read_varlong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenCustomMetadata:
-    """The fields that are there; None of those that are not.
+    """The fields that are present; None for those that are not.
 
     Attributes:
         remote_size_bytes: of the three objects.
         object_prefix: the plugin's `key.prefix` when it stored them.
-        object_key: their key behind the prefix, without suffix.
+        object_key: their key after the prefix, without suffix.
     """
 
     remote_size_bytes: int | None = None
@@ -30,7 +30,7 @@ class AivenCustomMetadata:
 
 
 def read_aiven_custom_metadata(data: bytes) -> AivenCustomMetadata:
-    """Return what *data* says; tags that are not known are passed over.
+    """Return what *data* says; unknown tags are skipped.
 
     Raises:
         FormatError: bytes of another plugin, or damaged ones.
@@ -64,7 +64,7 @@ def encode_aiven_custom_metadata(metadata: AivenCustomMetadata) -> bytes:
 
 
 def read_remote_size(data: bytes | None) -> int | None:
-    """Return the size of a segment's objects, None where *data* does not say it or is another plugin's."""
+    """Return the size of a segment's objects, None if *data* does not say it or is another plugin's."""
     if data is None:
         return None
     try:

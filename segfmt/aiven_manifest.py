@@ -9,9 +9,9 @@
     compression               whether each chunk is a zstd frame
     encryption                missing, or dataKey "<key id>:<base64>" and aad, base64: each chunk, and each index that
                               is not empty, is IV (12 bytes), AES-GCM ciphertext, tag (16 bytes)
-    remoteLogSegmentMetadata  what Kafka told the plugin of the segment; the plugin does not read it again
+    remoteLogSegmentMetadata  what Kafka told the plugin about the segment; the plugin never reads it back
 
-Other members are passed over. The manifest is uploaded last, so where it is the segment is complete. In the plugin's
+Other members are ignored. The manifest is uploaded last, so if it is there the segment is complete. In the plugin's
 Iceberg mode the object is a Puffin file instead: it is recognised, and refused.
 """
 
@@ -61,7 +61,7 @@ _MAX_INT = 2**31 - 1
 
 
 class AivenIndexKind(enum.Enum):
-    """What lies in the `.indexes` object, in its order; the value is the member of the manifest."""
+    """The contents of the `.indexes` object, in order; the value is the member of the manifest."""
 
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
@@ -72,7 +72,7 @@ class AivenIndexKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenIndexSlice:
-    """Where one index lies in the `.indexes` object, as it is stored: with what encryption adds."""
+    """Where one index lies in the `.indexes` object, as stored: with what encryption adds."""
 
     kind: AivenIndexKind
     position: int
@@ -86,7 +86,7 @@ class AivenEncryption:
     Attributes:
         key_id: of the RSA key pair that the data key is encrypted with.
         encrypted_data_key: RSA, OAEP.
-        aad: what the tags of AES-GCM cover beside the ciphertext.
+        aad: what the tags of AES-GCM cover besides the ciphertext.
     """
 
     key_id: str
@@ -100,10 +100,10 @@ class AivenManifest:
 
     Attributes:
         chunks: where the pieces of the segment are.
-        indexes: in the order of their kinds; no transaction index where the segment had none.
+        indexes: in the order of their kinds; no transaction index if the segment had none.
         is_compressed: whether each chunk is a zstd frame.
-        encryption: None where nothing is encrypted.
-        segment: what Kafka told the plugin; None where the manifest does not say. Its size is that of the segment,
+        encryption: None if nothing is encrypted.
+        segment: what Kafka told the plugin; None if the manifest does not say. Its size is that of the segment,
             its state that of a finished copy.
     """
 
@@ -134,15 +134,15 @@ class AivenManifest:
         return self.chunks.count
 
     def chunk(self, number: int) -> AivenChunk:
-        """Return chunk *number*; raises IndexError where there is none."""
+        """Return chunk *number*; raises IndexError if there is none."""
         return find_chunk(self.chunks, number)
 
     def chunk_of(self, original_position: int) -> AivenChunk:
-        """Return the chunk that holds that byte of the segment; raises IndexError behind its end."""
+        """Return the chunk that holds that byte of the segment; raises IndexError past its end."""
         return find_chunk(self.chunks, original_position // self.chunks.original_chunk_bytes)
 
     def index(self, kind: AivenIndexKind) -> AivenIndexSlice | None:
-        """Return where an index is, None where there is none."""
+        """Return where an index is, None if there is none."""
         return next((one for one in self.indexes if one.kind is kind), None)
 
 
@@ -190,7 +190,7 @@ def _read_chunks(index: JsonObject) -> AivenChunks:
             original_chunk_bytes=chunk_bytes,
             original_size_bytes=size_bytes,
             stored_chunk_bytes=index.integer("transformedChunkSize", 0, MAX_BYTES),
-            # of a segment without a chunk there is no last one
+            # a segment without chunks has no last one
             final_stored_bytes=index.integer("finalTransformedChunkSize", 0, MAX_BYTES) if size_bytes else 0,
         )
     if kind != "variable":
@@ -211,7 +211,7 @@ def _read_chunks(index: JsonObject) -> AivenChunks:
 
 
 def _check_stored_sizes(chunks: AivenChunks, *, is_compressed: bool, is_encrypted: bool) -> None:
-    """Refuse sizes that no transformation makes: what is not compressed keeps its size, but for the encryption."""
+    """Refuse sizes that no transformation yields: without compression only encryption changes a size."""
     added_bytes = ENCRYPTION_BYTES if is_encrypted else 0
     last = chunks.count - 1
     numbers = range(chunks.count) if isinstance(chunks, VariableChunks) else {0, last} if last >= 0 else ()
@@ -258,7 +258,7 @@ def _read_encryption(encryption: JsonObject) -> AivenEncryption:
 def _base64(fields: JsonObject, name: str, *, behind: int = 0) -> bytes:
     text = fields.text(name)[behind:]
     try:
-        # Java's decoder does without padding
+        # Java's decoder does not require padding
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError as error:
         raise fields.error(name, f"not base64: {error}") from error

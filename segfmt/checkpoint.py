@@ -5,9 +5,9 @@
     orders 0 4711                topic partition offset      (offset checkpoints)
     orders 1 12                  epoch start_offset          (leader-epoch-checkpoint)
 
-Every line ends with LF. What is read is what Kafka reads, with its two ways of failing:
+Every line ends with LF. These readers accept what Kafka accepts, and fail in its two ways:
 `MalformedCheckpointError` with `takes_dir_offline` True (Kafka: IOException) or False (RuntimeException). An
-empty file, or one without its second line, holds no entries and is no error.
+empty file, or one without its second line, holds no entries and is not an error.
 
 Kafka: CheckpointFile, CheckpointFileWithFailureHandler, OffsetCheckpointFile, LeaderEpochCheckpointFile.
 """
@@ -29,7 +29,7 @@ class LeaderEpochEntry(NamedTuple):
     """One line of a leader-epoch-checkpoint.
 
     Attributes:
-        epoch: leader epoch, int32. Negative numbers are read; the broker dies on them when it uses them.
+        epoch: leader epoch, int32. Negative numbers are read; the broker fails when it uses them.
         start_offset: offset of the first record of that epoch, int64; the same holds.
     """
 
@@ -40,13 +40,13 @@ class LeaderEpochEntry(NamedTuple):
 def read_offset_checkpoint(data: bytes) -> dict[tuple[str, int], int]:
     """Return the offsets in *data* by (topic, partition), int64, in the order of the lines.
 
-    Of two lines for one partition the later one counts. Negative numbers are read as they stand.
+    Of two lines for one partition the later one counts. Negative numbers are read as they are.
 
     Raises:
-        MalformedCheckpointError: Kafka would throw; `takes_dir_offline` tells which way.
+        MalformedCheckpointError: Kafka would throw; `takes_dir_offline` says which exception.
 
-    Kafka: OffsetCheckpointFile.read. Differs: a count of hundreds of millions that the file does not have can
-    exhaust the broker's heap before it is compared; here it is a wrong count.
+    Kafka: OffsetCheckpointFile.read. Differs: a wrong count of hundreds of millions can exhaust the broker's heap
+    before it is compared; here it is just a wrong count.
     """
     offsets: dict[tuple[str, int], int] = {}
     for topic, partition, offset in _read_entries(data, _read_offset_line):
@@ -61,13 +61,12 @@ def encode_offset_checkpoint(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def read_leader_epoch_checkpoint(data: bytes) -> tuple[LeaderEpochEntry, ...]:
-    """Return the lines of a leader-epoch-checkpoint as they stand, nothing dropped, nothing sorted.
+    """Return the lines of a leader-epoch-checkpoint as they are, nothing dropped, nothing sorted.
 
     Raises:
-        MalformedCheckpointError: Kafka would throw; `takes_dir_offline` tells which way.
+        MalformedCheckpointError: Kafka would throw; `takes_dir_offline` says which exception.
 
-    Kafka: LeaderEpochCheckpointFile.read. What LeaderEpochFileCache makes of the entries is its caller's
-    matter.
+    Kafka: LeaderEpochCheckpointFile.read. What LeaderEpochFileCache makes of the entries is left to the caller.
     """
     return tuple(_read_entries(data, _read_epoch_line))
 

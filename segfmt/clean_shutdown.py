@@ -2,7 +2,7 @@
 
     {"version":0,"brokerEpoch":-1}
 
-One line without an end. For loading, its existence is all that counts; the epoch inside goes to the
+One line without a line end. For loading, only its existence counts; the epoch inside is for the
 controller. Brokers up to 3.6 write an empty file.
 
 Kafka: CleanShutdownFileHandler.
@@ -18,9 +18,9 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 def read_clean_shutdown(data: bytes) -> int | None:
-    """Return the broker epoch in *data*, int64; None where Kafka finds none. Never raises.
+    """Return the broker epoch in *data*, int64; None if Kafka finds none. Never raises.
 
-    The version is not looked at, other fields are ignored.
+    The version and other fields are ignored.
 
     Kafka: CleanShutdownFileHandler.read.
     """
@@ -30,7 +30,7 @@ def read_clean_shutdown(data: bytes) -> int | None:
     except (ValueError, RecursionError):
         return None
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
-    if isinstance(epoch, str):  # Jackson takes a number in quotes, and cuts a fraction off
+    if isinstance(epoch, str):  # Jackson accepts a number in quotes, and drops a fraction
         epoch = parse_long(epoch.strip())
     elif isinstance(epoch, float) and epoch == epoch and abs(epoch) < LONG_MAX:
         epoch = int(epoch)

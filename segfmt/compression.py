@@ -5,9 +5,8 @@
     lz4      frame, see `lz4_frame`
     zstd     one or more frames
 
-Everything is bounded: no input makes more than twice `max_bytes` of memory, and the time goes with the bytes in and
-out. What is behind the end of a stream is
-ignored where Kafka's stream ignores it.
+Everything is bounded: no input takes more than twice `max_bytes` of memory, and the time is proportional to the bytes
+in and out. Bytes past the end of a stream are ignored where Kafka's stream ignores them.
 
 Kafka: CompressionType, Compression and its implementations; org.xerial.snappy.SnappyInputStream.
 """
@@ -33,13 +32,13 @@ _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE = 0x184D2A50
 _ZSTD_BLOCK_BYTES = 128 * 1024
 _ZSTD_UNTOUCHED = b"\xa7no content\x00ends\x1flike this\xe5"
-"""Put where a buffer ends, so that it shows whether it was filled."""
+"""Written at the end of a buffer, to show whether it was filled."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW_BITS = 31
 _GZIP_PIECE_BYTES = 512
 _GZIP_MOST_PIECE_BYTES = 1 << 20
 _SNAPPY_MOST_GROWTH = 22
-"""A block says how large its content is; the densest element makes 64 bytes of 3."""
+"""A block says how large its content is; the densest element turns 3 bytes into 64."""
 
 
 class Codec(enum.IntEnum):
@@ -72,7 +71,7 @@ def decompress(codec: Codec, data: bytes, *, magic: int = 2, max_bytes: int = MA
         codec: how it was compressed.
         data: the compressed records or message set.
         magic: of the batch or message around it; 0 means that an LZ4 header checksum is not compared.
-        max_bytes: give up beyond so many bytes.
+        max_bytes: give up beyond this many bytes.
 
     Raises:
         ContentTooLargeError: beyond *max_bytes*.
@@ -90,7 +89,7 @@ def decompress(codec: Codec, data: bytes, *, magic: int = 2, max_bytes: int = MA
 
 
 def compress(codec: Codec, content: bytes, *, magic: int = 2) -> bytes:
-    """Return *content* compressed so that a broker reads it; other bytes than a broker would make."""
+    """Return *content* compressed so that a broker can read it; a broker might make other bytes of it."""
     if codec is Codec.NONE:
         return content
     if codec is Codec.GZIP:
@@ -114,7 +113,7 @@ def _gunzip(data: bytes, max_bytes: int) -> bytes:
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
         piece_bytes = _GZIP_PIECE_BYTES
         while not member.eof:
-            # Piece by piece: zlib copies what is behind a member, and there may be many small ones.
+            # Piece by piece: zlib copies what follows a member, and there may be many small members.
             piece = member.unconsumed_tail or view[position : position + piece_bytes]
             if not piece:
                 raise DecompressionError("gzip: stream is cut off", position=len(data))
@@ -140,7 +139,7 @@ def _unsnap(data: bytes, max_bytes: int) -> bytes:
     content = bytearray()
     position = len(_SNAPPY_HEADER)
     while position < len(data):
-        if data.startswith(_SNAPPY_MAGIC, position):  # a second stream right behind the first
+        if data.startswith(_SNAPPY_MAGIC, position):  # a second stream right after the first
             position += len(_SNAPPY_HEADER)
             continue
         start = position + 4
@@ -155,7 +154,7 @@ def _unsnap(data: bytes, max_bytes: int) -> bytes:
 def _unsnap_block(block: bytes, position: int, max_bytes: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        # Memory for all of it is taken before the first byte is read, and cannot be refused in order.
+        # Memory for all of it is allocated before the first byte is read, and a failure could not be handled.
         if size > _SNAPPY_MOST_GROWTH * len(block):
             words = f"snappy: content of {size} bytes is too much for {len(block)}"
             raise DecompressionError(words, position=position)
@@ -169,13 +168,13 @@ def _unsnap_block(block: bytes, position: int, max_bytes: int) -> bytes:
 def _unzstd(data: bytes, max_bytes: int) -> bytes:
     bound = _zstd_bound(data)
     try:
-        # The buffer is as large as the blocks could fill at most; pages that stay unused are never made.
+        # The buffer is as large as the blocks could fill at most; unused pages are never allocated.
         content = np.empty(min(bound, max_bytes), np.uint8)
         end = content[-len(_ZSTD_UNTOUCHED) :]
         end[:] = np.frombuffer(_ZSTD_UNTOUCHED, np.uint8)[: len(end)]
         size = cramjam.zstd.decompress_into(data, content.data)
     except (cramjam.DecompressionError, OSError, MemoryError) as error:
-        # cramjam has one error for a full buffer and for damage; only the first one comes with the buffer full.
+        # cramjam has one error for a full buffer and for damage; only in the first case is the buffer full.
         if bound > max_bytes and (not max_bytes or not _ZSTD_UNTOUCHED.startswith(end.tobytes())):
             raise ContentTooLargeError(f"zstd: content exceeds {max_bytes} bytes") from error
         raise DecompressionError(f"zstd: {error}") from error

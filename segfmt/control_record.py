@@ -1,15 +1,15 @@
-"""Control records: the first record of a control batch, which says what the batch is there for.
+"""Control records: the first record of a control batch, which says what the batch is for.
 
     key    version i16 | type i16     0 ABORT 1 COMMIT 2 LEADER_CHANGE 3 SNAPSHOT_HEADER 4 SNAPSHOT_FOOTER
                                       5 KRAFT_VERSION 6 KRAFT_VOTERS
     value  version i16 | coordinator epoch i32          (ABORT and COMMIT)
 
 Transaction markers come from a producer, KRaft's own records have producer id -1. What a broken marker does
-to a broker that recovers its log depends on how it is broken; the errors here keep that apart:
+to a broker that recovers its log depends on how it is broken; the errors here make that distinction:
 
     None                        a batch without records: the transaction has been compacted away
-    InvalidRecordError          the broker keeps this batch and cuts the log behind it
-    InvalidControlRecordError   the broker dies (and UnsupportedCodecError, DecompressionError: it dies too)
+    InvalidRecordError          the broker keeps this batch and cuts the log after it
+    InvalidControlRecordError   the broker fails (as with UnsupportedCodecError and DecompressionError)
 
 Kafka: ControlRecordType, EndTransactionMarker, ProducerAppendInfo.append.
 """
@@ -29,7 +29,7 @@ from segfmt.varint import read_varint
 
 CURRENT_VERSION = 0
 MAX_CONTENT_BYTES = 1 << 20
-"""A marker has 17 bytes. What decompresses to a million is no marker, and must not fill the memory."""
+"""A marker has 17 bytes. What decompresses to a million is not a marker, and must not fill the memory."""
 
 
 class ControlType(enum.IntEnum):
@@ -68,7 +68,7 @@ def read_control_type(key: bytes) -> ControlType:
 
     Raises:
         InvalidRecordError: fewer than 4 bytes or a negative version. Newer versions are read like the
-            current.
+            current one.
 
     Kafka: ControlRecordType.parse.
     """
@@ -87,7 +87,7 @@ def read_end_transaction_marker(
     """Return the marker in the control batch at *position*, None if the batch has no records.
 
     Args:
-        data: holds the whole batch; its CRC is the caller's matter.
+        data: holds the whole batch; its CRC is not checked.
         position: where the batch begins.
         header: of the batch, if it has been read already.
 
@@ -97,8 +97,8 @@ def read_end_transaction_marker(
         BufferUnderflowError: the buffer ends within the batch.
 
     Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: of a compressed marker whose
-    stream is damaged behind a record that does not parse, Kafka sees the record first (InvalidRecordError),
-    this the stream; and one of more than MAX_CONTENT_BYTES is not opened (DecompressionError). Brokers do not compress
+    stream is damaged after a record that does not parse, Kafka reports the record (InvalidRecordError), this function
+    the stream; and one of more than MAX_CONTENT_BYTES is not opened (DecompressionError). Brokers do not compress
     markers.
     """
     if header is None:
@@ -109,7 +109,7 @@ def read_end_transaction_marker(
     if first is None:
         return None
     if header.codec is not Codec.NONE:
-        for _ in records:  # a compressed batch is read to its end before its first record is looked at
+        for _ in records:  # a compressed batch is read to its end before its first record is examined
             pass
     return read_marker_record(first)
 
@@ -148,7 +148,7 @@ def encode_marker_value(coordinator_epoch: int) -> bytes:
 
 
 def _check_first_size(data: Buffer, position: int, header: RecordBatchHeader) -> None:
-    """Raise what Kafka does not catch: an endless varint where the size of the first record should be."""
+    """Raise the error that Kafka does not catch: an endless varint in place of the size of the first record."""
     if header.record_count <= 0 or header.codec is not Codec.NONE:
         return
     batch = view_octets(data)[position : position + header.size_bytes]

@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) of small buffers, in plain Python.
 
-One table, one byte a step: obvious and slow (some MB/s). It serves what is small and rare, such as producer
-snapshots; whole segments are the business of the `native` package, which this one may not import.
+One table, one byte per step: obvious and slow (some MB/s). It serves what is small and rare, such as producer
+snapshots; whole segments are left to the `native` package, which this one may not import.
 
 Kafka: org.apache.kafka.common.utils.Crc32C.
 """

@@ -39,14 +39,14 @@ def round_down(size_bytes: int, dtype: np.dtype[np.void]) -> int:
 
 
 def largest_lower_bound(keys: npt.NDArray[np.integer[Any]], target: int, warm_entries: int) -> int:
-    """Return the place of the largest of *keys* that is not above *target*, -1 without one.
+    """Return the index of the largest of *keys* that is not above *target*, -1 without one.
 
-    Sorted keys are taken for granted; for others the answer is the one at which Kafka's search ends, so that
-    garbage in an index leads here to where it leads there.
+    The keys should be sorted; if they are not, the answer is where Kafka's search ends, so that garbage in an
+    index leads here to where it leads Kafka.
 
     Args:
         keys: integers, shape (n,).
-        target: what is looked for, on the scale of *keys*.
+        target: the key to look for, on the scale of *keys*.
         warm_entries: entries at the end that are searched first, 8192 bytes' worth.
 
     Kafka: AbstractIndex.largestLowerBoundSlotFor, indexSlotRangeFor, binarySearch.

@@ -1,8 +1,8 @@
 """What can be wrong with bytes that claim to be one of Kafka's files.
 
-One root, `FormatError`; every reader of this package raises it or one of its children and nothing else,
-whatever the bytes are. Each error knows the position in the buffer and the Java exception that a broker
-throws for the same bytes, so that a caller can tell what the broker would make of it.
+One root, `FormatError`; every reader of this package raises it or one of its subclasses and nothing else,
+whatever the bytes are. Each error has the position in the buffer and the Java exception that a broker
+throws for the same bytes, so that a caller can tell what the broker would do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class FormatError(ValueError):
     """Bytes or a name that no reader of this package accepts.
 
     Attributes:
-        position: bytes from the start of the buffer that was read; 0 where the whole value is meant.
+        position: bytes from the start of the buffer that was read; 0 if the whole value is meant.
         kafka: simple name of the Java exception that Kafka throws here.
     """
 
@@ -33,13 +33,13 @@ class BufferUnderflowError(FormatError):
 
 
 class CorruptBatchError(FormatError):
-    """Size, magic or attributes of a batch that cannot be."""
+    """An impossible size, magic or attributes of a batch."""
 
     default_kafka = "CorruptRecordException"
 
 
 class ChecksumMismatchError(CorruptBatchError):
-    """A stored CRC that the bytes do not have.
+    """A stored CRC that is not that of the bytes.
 
     Attributes:
         expected: the CRC stored in the file, uint32.
@@ -59,13 +59,13 @@ class InvalidRecordError(FormatError):
 
 
 class InvalidControlRecordError(FormatError):
-    """A control record that kills the broker: Kafka does not catch this one while it recovers a segment."""
+    """A control record that ends the broker: Kafka does not catch this error while it recovers a segment."""
 
     default_kafka = "IllegalArgumentException"
 
 
 class UnsupportedMagicError(FormatError):
-    """A magic byte that the called reader does not read."""
+    """A magic byte that the reader does not support."""
 
     default_kafka = "IllegalArgumentException"
 
@@ -77,23 +77,23 @@ class UnsupportedCodecError(FormatError):
 
 
 class DecompressionError(FormatError):
-    """Compressed bytes that their codec does not accept."""
+    """Compressed bytes that their codec rejects."""
 
     default_kafka = "KafkaException"
 
 
 class ContentTooLargeError(DecompressionError):
-    """Compressed bytes that hold more than the caller asked for: given up for that alone, not for damage."""
+    """Compressed bytes that hold more than the caller allows: refused for that alone, not for damage."""
 
 
 class DecryptionError(FormatError):
-    """Encrypted bytes that were changed, or that another key belongs to."""
+    """Encrypted bytes that were changed, or encrypted with another key."""
 
     default_kafka = "RemoteStorageException"
 
 
 class MissingKeyError(DecryptionError):
-    """Encrypted bytes whose key the caller does not have: nothing is known to be wrong with them."""
+    """Encrypted bytes whose key the caller does not have; nothing is known to be wrong with them."""
 
 
 class CorruptIndexError(FormatError):
@@ -103,13 +103,13 @@ class CorruptIndexError(FormatError):
 
 
 class UnsupportedVersionError(FormatError):
-    """A format version that this Kafka does not know, where it gives up on it."""
+    """A format version that Kafka does not know and gives up on."""
 
     default_kafka = "KafkaException"
 
 
 class CorruptSnapshotError(FormatError):
-    """A producer snapshot that the broker deletes when it comes to it."""
+    """A producer snapshot that the broker would delete when it reads it."""
 
     default_kafka = "CorruptSnapshotException"
 
@@ -119,8 +119,8 @@ class MalformedCheckpointError(FormatError):
 
     Attributes:
         line: 1-based number of the line at fault.
-        takes_dir_offline: True where Kafka throws an IOException and queues the log dir as failed; False
-            where it throws a RuntimeException. What that one means depends on the file: fatal for
+        takes_dir_offline: True if Kafka throws an IOException and queues the log dir as failed; False
+            if it throws a RuntimeException. What that means depends on the file: fatal for
             `leader-epoch-checkpoint` and `partition.metadata`, an empty map for the offset checkpoints.
     """
 
@@ -153,19 +153,19 @@ class MalformedMetadataError(FormatError):
 
 
 class MalformedRemoteMetadataError(FormatError):
-    """A record of `__remote_log_metadata` that does not parse, or tells of a segment that cannot be."""
+    """A record of `__remote_log_metadata` that does not parse, or describes an impossible segment."""
 
     default_kafka = "MetadataParseException"
 
 
 class MalformedManifestError(FormatError):
-    """A segment's manifest, as a plugin of tiered storage writes it, that cannot be one."""
+    """A segment's manifest, written by a tiered-storage plugin, that is malformed."""
 
     default_kafka = "RemoteStorageException"
 
 
 class UnsupportedManifestError(MalformedManifestError):
-    """A manifest of another version or mode of the plugin: nothing is wrong with it, but it is not read here."""
+    """A manifest of another version or mode of the plugin: it may be sound, but is not supported."""
 
 
 class FileNameError(FormatError):

@@ -6,7 +6,7 @@
     <offset>-<epoch>.checkpoint[.part|.deleted]   KRaft snapshot, in __cluster_metadata-0 only
     <topic>-<partition>[.<unique id>-delete|-future|-stray]   folders
 
-Only the text is looked at; whether it is a regular file is the caller's business. Names are read as Kafka
+Only the text is examined; whether it is a regular file is for the caller to check. Names are read as Kafka
 reads them: the number is the text before the first dot, whatever its width, and may be signed.
 
 Kafka: LogFileUtils, LocalLog.parseTopicPartitionName, LogManager.loadLogs,
@@ -52,11 +52,11 @@ _WHITE_SPACE = re.compile(r"[ \t\n\x0b\f\r]")
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 _MAX_FOLDER_CHARS = 255
-_KNOWN_NAMES = 1 << 10  # a load asks for the same names again and again
+_KNOWN_NAMES = 1 << 10  # a load reads the same names again and again
 
 
 class FileKind(enum.Enum):
-    """What the load of a partition sees in a file name, in the order in which it asks."""
+    """What a file name means to the load of a partition, in the order of its checks."""
 
     DELETED = "deleted"
     CLEANED = "cleaned"
@@ -116,10 +116,10 @@ def format_offset(offset: int) -> str:
 
 @lru_cache(_KNOWN_NAMES)
 def read_offset(name: str) -> int:
-    """Return the offset in front of the first dot of *name*, int64 (negative is accepted).
+    """Return the offset before the first dot of *name*, int64 (negative is accepted).
 
     Raises:
-        FileNameError: no dot, or no number before it; the broker does not start on such a file where it asks.
+        FileNameError: no dot, or no number before it; a broker that reads the name does not start.
 
     Kafka: LogFileUtils.offsetFromFileName.
     """
@@ -158,7 +158,7 @@ def snapshot_name(offset: int) -> str:
 
 
 class FolderState(enum.Enum):
-    """What the end of a partition folder's name says."""
+    """The state that the end of a partition folder's name stands for."""
 
     CURRENT = ""
     DELETE = "-delete"
@@ -171,9 +171,9 @@ class PartitionFolder:
     """A folder of a log dir that the broker loads as a log.
 
     Attributes:
-        name: the folder's name as it stands on disk.
+        name: the folder's name on disk.
         topic: as Kafka cuts it out of the name; not checked against the rules for topic names.
-        partition: int32; `t-00` and `t-+0` are partition 0, negative numbers pass.
+        partition: int32; `t-00` and `t-+0` are partition 0, negative numbers are accepted.
         state: what the suffix says.
     """
 
@@ -205,9 +205,9 @@ def read_folder_name(name: str) -> PartitionFolder:
 
 
 def read_log_folder_name(name: str) -> PartitionFolder | None:
-    """Return what the broker loads from the folder *name*, None for a folder that it passes over.
+    """Return what the broker loads from the folder *name*, None for a folder that it skips.
 
-    Passed over: the cache of remote indexes, and any partition of `__cluster_metadata` in any state.
+    Skipped: the cache of remote indexes, and any partition of `__cluster_metadata` in any state.
 
     Raises:
         FileNameError: as `read_folder_name`.
@@ -237,7 +237,7 @@ def folder_name(
 
 
 def _is_marked(name: str, state: FolderState) -> bool:
-    r"""Return whether *name* is `\S+-\S+\.\S+` and its suffix: as Kafka's pattern, without its way of searching."""
+    r"""Return whether *name* is `\S+-\S+\.\S+` and its suffix: as Kafka's pattern, without its backtracking."""
     last_dot = name.rfind(".", 0, len(name) - len(state.value) - 1)
     dash = name.find("-", 1)
     return 0 < dash < last_dot - 1 and _WHITE_SPACE.search(name) is None
@@ -276,7 +276,7 @@ class KraftSnapshotName:
 
 
 def read_kraft_snapshot_name(name: str) -> KraftSnapshotName | None:
-    """Return what *name* says, None where it is not a snapshot of the metadata log at all.
+    """Return what *name* says, None if it is not that of a snapshot of the metadata log at all.
 
     Raises:
         FileNameError: it ends like one but holds no offset and epoch at the fixed places; the node does not

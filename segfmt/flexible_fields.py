@@ -1,9 +1,9 @@
-"""Kafka's flexible encoding of fields, as its metadata records have it.
+"""Kafka's flexible encoding of fields, as used in its metadata records.
 
     strings, bytes, arrays  uvarint of length plus one (0 is null), then the content
     integers                big-endian, signed
     uuid                    16 bytes
-    tagged fields           uvarint count, then (uvarint tag, uvarint size, bytes) each; behind every struct
+    tagged fields           uvarint count, then (uvarint tag, uvarint size, bytes) each; after every struct
 
 Kafka: ByteBufferAccessor, and what its generator makes of the schemas with `flexibleVersions`.
 """
@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 class FlexibleFields:
-    """A cursor over flexible fields; raises FormatError, with the position, where they end too early.
+    """A cursor over flexible fields; raises FormatError, with the position, if they end too early.
 
     Attributes:
         position: of the next byte.
@@ -87,7 +87,7 @@ class FlexibleFields:
         return [read_item() for _ in range(count)]
 
     def tagged(self) -> dict[int, bytes]:
-        """Return the tagged fields; of two with one tag the later one."""
+        """Return the tagged fields; if a tag repeats, the later one."""
         return {self.unsigned(): self.take(self.unsigned()) for _ in range(_as_int(self.unsigned()))}
 
     def skip_tagged(self) -> None:
@@ -98,22 +98,22 @@ class FlexibleFields:
 
 
 def _as_int(number: int) -> int:
-    """Return a length or count as Java has it: one of 2^31 and more is negative, so null or none."""
+    """Return a length or count as a Java int: one of 2^31 or more is negative, so null or none."""
     return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def encode_octets(octets: bytes | None) -> bytes:
-    """Return *octets* with their length in front, None as null."""
+    """Return *octets* after their length, None as null."""
     return b"\x00" if octets is None else encode_unsigned_varint(len(octets) + 1) + octets
 
 
 def encode_string(text: str | None) -> bytes:
-    """Return *text* with its length in front, None as null."""
+    """Return *text* after its length, None as null."""
     return encode_octets(None if text is None else text.encode("utf-8"))
 
 
 def encode_array(items: Iterable[bytes]) -> bytes:
-    """Return the encoded *items* with their number in front."""
+    """Return the encoded *items* after their number."""
     encoded = list(items)
     return encode_unsigned_varint(len(encoded) + 1) + b"".join(encoded)
 

@@ -1,17 +1,15 @@
 """The iteration order of Java's `HashMap<Long, V>`, which is the order of the entries in a producer snapshot.
 
 The table starts with 16 buckets and doubles when it holds more than 3/4 as many keys. Buckets are walked in
-order, the keys of one bucket in the order in which they came, for as long as no bucket of a table of 64 or
-more gets a ninth
-key: then that bucket becomes a tree (`java_tree_bin`). Below 64 the ninth key doubles the table instead.
+order, the keys of one bucket in the order of their insertion, as long as no bucket of a table of 64 or more gets
+a ninth key: then that bucket becomes a tree (`java_tree_bin`). Below 64 the ninth key doubles the table instead.
 
-As long as there is no tree the order is a stable sort of a Python dict by bucket, so that is all that is
-kept.
+As long as there is no tree the order is a stable sort of a Python dict by bucket, so only the dict is kept.
 
-`computeIfAbsent` makes other orders than `put`: it puts a new key in front of its bucket, makes a tree of the eighth
-key and not of the ninth, and doubles a table that is too full with the next call and not at once.
+`computeIfAbsent` yields other orders than `put`: it puts a new key at the front of its bucket, makes a tree at the
+eighth key instead of the ninth, and doubles a table that is too full at the next call instead of at once.
 
-Nothing is ever removed: where a recovery forgets producers, it begins with a new map.
+Nothing is ever removed: a recovery that forgets producers begins with a new map.
 
 Java: java.util.HashMap (putVal, computeIfAbsent, resize, treeifyBin, HashIterator).
 """
@@ -40,7 +38,7 @@ _V = TypeVar("_V")
 
 def long_hash(key: int) -> int:
     """Return the spread hash of the Long *key*, 0 <= hash < 2**32. Java: Long.hashCode, HashMap.hash."""
-    folded = (key ^ key >> 32) & _MASK_32  # the sign that >> drags in is masked off
+    folded = (key ^ key >> 32) & _MASK_32  # the sign bits that >> shifts in are masked off
     return folded ^ folded >> 16
 
 
@@ -76,7 +74,7 @@ class JavaLongMap(Generic[_V]):
         return iter(self.keys())
 
     def __setitem__(self, key: int, value: _V) -> None:
-        """Set the value of *key*, an int64; a key that is there keeps its place. Java: HashMap.put."""
+        """Set the value of *key*, an int64; an existing key keeps its place. Java: HashMap.put."""
         is_new = key not in self._values
         self._values[key] = value
         if not is_new:
@@ -95,10 +93,10 @@ class JavaLongMap(Generic[_V]):
             self._double()
 
     def compute_if_absent(self, key: int, value: _V) -> None:
-        """Set the value of *key*, an int64, if it is not there. Java: HashMap.computeIfAbsent."""
+        """Set the value of *key*, an int64, if it is absent. Java: HashMap.computeIfAbsent."""
         if self._capacity == 0:
             self._capacity = INITIAL_CAPACITY
-        elif len(self._values) * 4 > self._capacity * 3:  # whether the key is there or not
+        elif len(self._values) * 4 > self._capacity * 3:  # whether the key is present or not
             self._double()
         if key in self._values:
             return
@@ -135,7 +133,7 @@ class JavaLongMap(Generic[_V]):
         return [self._values[key] for key in self.keys()]
 
     def _crowd(self, bucket: int) -> None:
-        """Do what Java does when a bucket without tree gets one key too many: a bigger table or a tree."""
+        """Do what Java does when a bucket without a tree gets one key too many: a bigger table or a tree."""
         if self._capacity < MIN_TREEIFY_CAPACITY:
             self._double()
             return
@@ -143,7 +141,7 @@ class JavaLongMap(Generic[_V]):
         bins[bucket] = TreeBin([_order(key) for key in _bin_keys(bins[bucket])])
 
     def _with_bins(self) -> dict[int, list[int] | TreeBin]:
-        """Return the buckets one by one, from now on kept as such."""
+        """Return the buckets one by one; from now on they are kept in this form."""
         if self._bins is None:
             self._bins = {}
             for key in self._values:
@@ -190,7 +188,7 @@ class JavaLongMap(Generic[_V]):
 
 
 def java_hash_map_order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """Return the places of *keys* in the order in which a HashMap iterates after they were put one by one.
+    """Return the indices of *keys* in the order in which a HashMap iterates after they were put one by one.
 
     Args:
         keys: int64, shape (n,), all different, in the order in which they were put into a new map. Not
@@ -212,11 +210,11 @@ def java_hash_map_order(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
 
 
 def computed_hash_map_order(keys: npt.NDArray[np.int64], *, is_followed: bool) -> npt.NDArray[np.intp]:
-    """Return the places of *keys* in the order in which a HashMap iterates after `computeIfAbsent` of one by one.
+    """Return the indices of *keys* in the order in which a HashMap iterates after `computeIfAbsent` of each in turn.
 
     Args:
-        keys: int64, shape (n,), all different, in the order in which they came first. Not written.
-        is_followed: whether `computeIfAbsent` was called again, for any key, after the last one had come.
+        keys: int64, shape (n,), all different, in the order of their first calls. Not written.
+        is_followed: whether `computeIfAbsent` was called again, for any key, after the first call of the last one.
 
     Returns:
         intp, shape (n,): `keys[result]` is the order of iteration.

@@ -1,7 +1,7 @@
-"""Text as Java reads it, where Java and Python differ: numbers, lines, white space, UTF-8 errors.
+"""Text as Java reads it where that differs from Python: numbers, lines, white space, UTF-8 errors.
 
 Kafka parses checkpoints, properties and file names with plain Java calls, whose tolerance decides whether a
-log dir goes online. Every function here is total: a value, or None where Java throws.
+log dir goes online. Every function here is total: it returns a value, or None if Java throws.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ WHITE_SPACE = " \t\n\x0b\f\r"
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _WHITE_SPACES = re.compile(r"[ \t\n\x0b\f\r]+")
 _READER_WINDOW_CHARS = 8192
-_MOST_DIGITS = 20  # of nearly every number that is met
+_MOST_DIGITS = 20  # of nearly every number in practice
 
 
 def parse_int(text: str) -> int | None:
-    """Return the int32 that *text* spells, None where Java throws NumberFormatException.
+    """Return the int32 that *text* spells, None if Java throws NumberFormatException.
 
     Kafka: Integer.parseInt. One sign is allowed, so are leading zeros and the decimal digits of any script in
     the Basic Multilingual Plane; blanks and underscores are not.
@@ -33,7 +33,7 @@ def parse_int(text: str) -> int | None:
 
 
 def parse_long(text: str) -> int | None:
-    """Return the int64 that *text* spells, None where Java throws NumberFormatException.
+    """Return the int64 that *text* spells, None if Java throws NumberFormatException.
 
     Kafka: Long.parseLong.
     """
@@ -54,14 +54,14 @@ def _parse(text: str, minimum: int, maximum: int) -> int | None:
 
 
 def _decimal_value(digits: str, maximum: int) -> int | None:
-    """Return what *digits* of any script spell, None where one is none or the value is far too great."""
+    """Return what *digits* of any script spell, None if one is not a digit or the value is far too great."""
     value = 0
     for character in digits:
         digit = unicodedata.decimal(character, -1) if character <= "\uffff" else -1
         if digit < 0:
             return None
         value = value * 10 + digit
-        if value > maximum + 1:  # also bounds the work on a line of a million digits
+        if value > maximum + 1:  # this also bounds the work on a line of a million digits
             return None
     return value
 
@@ -89,7 +89,7 @@ def read_lines(data: bytes) -> Iterator[str]:
 
     Lines end with LF, CR or CR LF; an unfinished last line counts if it is not empty. The reader decodes 8192
     characters ahead, so lines before the window that holds the first invalid byte are still yielded; a
-    character that is cut off by the end of the data is noticed only there.
+    character that is cut off by the end of the data is an error only there.
 
     Raises:
         UnicodeDecodeError: at the first window with invalid UTF-8 (Kafka: MalformedInputException, an

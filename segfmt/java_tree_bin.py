@@ -1,8 +1,8 @@
 """The red-black bins of Java's HashMap, as far as they change the order in which a map is iterated.
 
 A bucket of nine keys becomes a tree that is also a linked list. Iteration follows the list, and the list
-depends on the tree: the root is moved to the front, a new key is linked behind its parent in the tree. So the
-tree has to be there. Keys are compared by (hash, key), both signed, which is a total order for Long keys.
+depends on the tree: the root is moved to the front, a new key is linked after its parent in the tree. So the
+tree has to be built. Keys are compared by (hash, key), both signed, which is a total order for Long keys.
 
 Java: java.util.HashMap.TreeNode (treeify, putTreeVal, split, moveRootToFront).
 """
@@ -67,7 +67,7 @@ class TreeBin:
 
     def _move_root_to_front(self) -> None:
         root, first = self._root, self._first
-        assert root is not None  # a bucket without keys is no tree
+        assert root is not None  # a bucket without keys is not a tree
         assert first is not None
         if root.previous is None:
             return
@@ -79,7 +79,7 @@ class TreeBin:
         self._first = root
 
     def _insert(self, node: _Node) -> _Node | None:
-        """Hang *node* into the tree and balance it; return the parent under which it was hung at first."""
+        """Insert *node* into the tree and balance it; return its parent before the balancing."""
         parent, below = None, self._root
         while below is not None:
             parent = below
@@ -128,7 +128,7 @@ class TreeBin:
         node.parent = child
 
     def _replace_child(self, node: _Node, other: _Node) -> None:
-        """Put *other* where *node* hangs below its parent."""
+        """Put *other* in the place of *node* below its parent."""
         parent = node.parent
         if parent is None:
             self._root = other

@@ -1,7 +1,7 @@
-"""The members of JSON objects that somebody else wrote, each with the type that it must have.
+"""The members of JSON objects written by others, each with the type that it must have.
 
-Every surprise is a `MalformedManifestError` that says where in the document it is; members that nobody asks for are
-passed over.
+Every deviation is a `MalformedManifestError` that says where in the document it is; members that are not asked for
+are ignored.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class JsonObject:
 
     @property
     def members(self) -> dict[str, Any]:
-        """All of them, as they were read."""
+        """All members as they were read."""
         return self._members
 
     def has(self, name: str) -> bool:
-        """Return whether a member is there and not null."""
+        """Return whether a member is present and not null."""
         return self._members.get(name) is not None
 
     def integer(self, name: str, low: int, high: int, *, default: int | None = None) -> int:
-        """Return a whole number, low <= number <= high; *default* where it is missing or null."""
+        """Return a whole number, low <= number <= high; *default* if it is missing or null."""
         if default is not None and not self.has(name):
             return default
         value = self._get(name)
@@ -56,7 +56,7 @@ class JsonObject:
         return value
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
-        """Return true or false; *default* where it is missing or null."""
+        """Return true or false; *default* if it is missing or null."""
         if default is not None and not self.has(name):
             return default
         value = self._get(name)

@@ -1,18 +1,18 @@
-"""Where the fields of Kafka's binary formats stand: positions, sizes and dtypes, each in one place.
+"""Where the fields of Kafka's binary formats are: positions, sizes and dtypes, each in one place.
 
 Positions are bytes from the start of the structure they belong to; all numbers on disk are big-endian.
 This module holds facts only: it reads nothing and checks nothing.
 
 Record batch, magic 2 (and whatever magic 3..127 Kafka reads as such)::
 
-    0 baseOffset i64 | 8 length i32 (bytes behind it) | 12 partitionLeaderEpoch i32 | 16 magic i8
+    0 baseOffset i64 | 8 length i32 (bytes after it) | 12 partitionLeaderEpoch i32 | 16 magic i8
     17 crc u32 (CRC-32C of [21, end)) | 21 attributes i16 (only the low byte is used) | 23 lastOffsetDelta i32
     27 baseTimestamp i64 | 35 maxTimestamp i64 | 43 producerId i64 | 51 producerEpoch i16
     53 baseSequence i32 | 57 recordCount i32 | 61 records
 
 Message, magic 0 and 1 (and any negative magic, which Kafka reads as a message too)::
 
-    0 offset i64 | 8 size i32 (bytes behind it) | 12 crc u32 (CRC-32 of [16, end)) | 16 magic i8
+    0 offset i64 | 8 size i32 (bytes after it) | 12 crc u32 (CRC-32 of [16, end)) | 16 magic i8
     17 attributes i8
     [magic 1: 18 timestamp i64] | keySize i32, key, valueSize i32, value
 
@@ -36,7 +36,7 @@ MAGIC_POSITION: Final = 16
 LOG_OVERHEAD_BYTES: Final = 12
 """Bytes before what the length field counts: the whole batch has LOG_OVERHEAD_BYTES + length bytes."""
 HEADER_UP_TO_MAGIC_BYTES: Final = 17
-"""Kafka: Records.HEADER_SIZE_UP_TO_MAGIC; a tail of at most so many bytes is silently no batch."""
+"""Kafka: Records.HEADER_SIZE_UP_TO_MAGIC; a tail of at most this many bytes is silently not a batch."""
 
 # --- record batch, magic >= 2 (Kafka: DefaultRecordBatch) ----------------
 PARTITION_LEADER_EPOCH_POSITION: Final = 12

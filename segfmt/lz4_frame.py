@@ -4,9 +4,9 @@
     block: size u32 (highest bit: stored) | bytes | [checksum]
 
 Little-endian. Blocks are independent. In messages of magic 0 the header checksum HC was computed over the
-magic too, which is wrong; Kafka does not look at it there. The content checksum is never looked at, nor is what
-comes after the end mark; blocks that depend on one another are refused. Libraries that read frames do otherwise in
-all four, so only blocks are left to cramjam here.
+magic too, which is wrong; Kafka does not check it there. Neither the content checksum nor anything after the end
+mark is ever looked at; blocks that depend on one another are refused. Libraries that read frames differ in all
+four, so only blocks are left to cramjam here.
 
 Kafka: Lz4BlockInputStream, Lz4BlockOutputStream.
 """
@@ -34,12 +34,12 @@ _WRITTEN_BD = 4 << 4
 
 
 def read_lz4_frame(data: bytes, *, is_header_checksum_broken: bool, max_bytes: int) -> bytes:
-    """Return the content of the LZ4 frame at the start of *data*; bytes behind its end mark are ignored.
+    """Return the content of the LZ4 frame at the start of *data*; bytes past its end mark are ignored.
 
     Args:
         data: the frame.
         is_header_checksum_broken: True for magic 0, where the header checksum is not compared.
-        max_bytes: give up beyond so many bytes of content.
+        max_bytes: give up beyond this many bytes of content.
 
     Raises:
         ContentTooLargeError: the content exceeds *max_bytes*.
@@ -68,7 +68,7 @@ def read_lz4_frame(data: bytes, *, is_header_checksum_broken: bool, max_bytes: i
 
 
 def encode_lz4_frame(content: bytes, *, is_header_checksum_broken: bool) -> bytes:
-    """Return an LZ4 frame with 64 KiB blocks, the header checksum in the old wrong way if asked for."""
+    """Return an LZ4 frame with 64 KiB blocks, with the old wrong header checksum if asked for."""
     magic = MAGIC.to_bytes(4, "little")
     descriptor = bytes([_VERSION | _BLOCK_INDEPENDENCE, _WRITTEN_BD])
     checksum = xxh32_intdigest(magic + descriptor if is_header_checksum_broken else descriptor) >> 8 & 0xFF
@@ -101,7 +101,7 @@ def _read_header(data: bytes, is_header_checksum_broken: bool) -> tuple[int, int
 
 def _decompress_block(body: bytes, block: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int) -> bytes:
     try:
-        # Without a length cramjam takes the first bytes of some blocks for one that somebody put before them.
+        # Without a length cramjam takes the first bytes of some blocks for a length.
         size = cramjam.lz4.decompress_block_into(body, block.data, output_len=len(block))
     except cramjam.DecompressionError as error:
         raise DecompressionError(f"LZ4 block: {error}", position=position) from error

@@ -4,7 +4,7 @@
     | key size i32, key | value size i32, value                 size -1 is null; no timestamp in magic 0
 
 A compressed message is a wrapper: its value is a compressed message set, its offset that of the last message
-inside. Inside, magic 0 has absolute offsets; magic 1 counts from 0, and the wrapper's offset tells where.
+inside. Inside, magic 0 has absolute offsets; magic 1 counts from 0, relative to the wrapper's offset.
 With LogAppendTime all messages inside have the wrapper's timestamp.
 
 Kafka: LegacyRecord, AbstractLegacyRecordBatch (DeepRecordsIterator).
@@ -28,7 +28,7 @@ from segfmt.errors import (
 )
 
 MAX_SET_BYTES = 100 << 20
-"""What a wrapper may decompress to where only its first offset is wanted: as much as a request of Kafka's."""
+"""What a wrapper may decompress to if only its first offset is wanted: as much as a Kafka request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Message:
 
     @property
     def is_log_append_time(self) -> bool:
-        """The timestamp is the broker's."""
+        """Whether the timestamp is the broker's."""
         return self.magic != layout.MAGIC_V0 and bool(self.attributes & layout.TIMESTAMP_TYPE_MASK)
 
 
@@ -87,7 +87,7 @@ def check_message(data: Buffer, position: int = 0) -> int:
 
 
 def read_message(data: Buffer, position: int = 0) -> Message:
-    """Return the message at *position* as it stands, a wrapper unopened. The CRC is not looked at.
+    """Return the message at *position* as it is, a wrapper unopened. The CRC is not checked.
 
     Raises:
         BufferUnderflowError, CorruptBatchError, UnsupportedMagicError: as `check_message`.
@@ -115,7 +115,7 @@ def read_messages(data: Buffer, position: int = 0, *, max_bytes: int = MAX_BYTES
     """Yield the message at *position*, or the messages inside if it is a wrapper, with absolute offsets.
 
     Args:
-        data: holds the whole message; its CRC is the caller's matter.
+        data: holds the whole message; its CRC is not checked.
         position: where it begins.
         max_bytes: give up when a wrapper decompresses to more.
 
@@ -170,7 +170,7 @@ def _open_wrapper(wrapper: Message, position: int, max_bytes: int) -> Iterator[M
     content = decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=max_bytes)
     last: Message | None = None
     for message in _read_inner(content):
-        last = message  # the others are not kept: a small wrapper may hold millions
+        last = message  # only the last is kept: a small wrapper may hold millions
     if last is None:
         raise InvalidRecordError("compressed message without messages in it", position=position)
     base = 0
@@ -201,7 +201,7 @@ def _read_inner(content: bytes) -> Iterator[Message]:
         size = _int(memoryview(content)[position:], layout.LENGTH_POSITION, 4)
         end = position + layout.LOG_OVERHEAD_BYTES + size
         if size >= layout.MIN_MESSAGE_BYTES and end > len(content):
-            return  # the rest of a message: Kafka drops it without a word
+            return  # an incomplete message: Kafka drops it silently
         yield read_message(content, position)
         position = end
 

@@ -1,7 +1,7 @@
 """`meta.properties`: to which cluster and node a log dir belongs.
 
     version=1
-    cluster.id=...        22 characters by custom, any text by rule
+    cluster.id=...        22 characters by convention, any text by rule
     node.id=1             broker.id in version 0
     directory.id=...      a UUID, from 3.7 on
 

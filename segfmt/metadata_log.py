@@ -1,7 +1,7 @@
 """The metadata log of a KRaft node, and its snapshots: record batches whose values are metadata records.
 
 Both are plain record batches. Data batches carry metadata records, without keys; control batches carry
-KRaft's own records (leader change, snapshot header and footer, voters) and are passed over. A snapshot,
+KRaft's own records (leader change, snapshot header and footer, voters) and are skipped. A snapshot,
 `*.checkpoint`, was written as a whole and renamed, so all of it has to be sound; a log may end in a torn or
 damaged batch, where the node's own recovery would cut it.
 
@@ -26,7 +26,7 @@ from segfmt.varint import read_varint
 WINDOW_BYTES = 16 << 20
 """How much of a file is read at once, unless a batch has more."""
 MAX_BATCH_BYTES = 32 << 20
-"""A batch that is said to be larger is damaged: a controller's batches have 8 MiB at most."""
+"""A batch with a greater length is damaged: a controller's batches have 8 MiB at most."""
 _MAX_CONTENT_BYTES = 64 << 20
 """What the records of a batch may decompress to."""
 _NULL = 1
@@ -38,7 +38,7 @@ class MetadataBatch:
     """One data batch of the metadata log.
 
     Attributes:
-        base_offset: int64, of the first record; they count on without gaps.
+        base_offset: int64, of the first record; the others follow without gaps.
         last_offset: int64.
         epoch: int32, of the controller that wrote it.
         size_bytes: of the batch in the log.
@@ -58,11 +58,11 @@ class MetadataLogPart:
 
     Attributes:
         batches: the data batches up to the end or the first bad batch.
-        valid_bytes: position behind the last good batch, control batches included.
+        valid_bytes: position after the last good batch, control batches included.
         first_offset: int64, of the first batch of any kind; None without one.
-        next_offset: int64, behind the last good batch of any kind; None without one.
-        damage: why the bytes from `valid_bytes` on are no batch; None where all bytes are good.
-        has_snapshot_footer: a snapshot footer was seen: the file is a finished snapshot.
+        next_offset: int64, after the last good batch of any kind; None without one.
+        damage: why the bytes from `valid_bytes` on are not a batch; None if all bytes are good.
+        has_snapshot_footer: whether there is a snapshot footer: the file is a finished snapshot.
     """
 
     batches: tuple[MetadataBatch, ...]
@@ -78,7 +78,7 @@ class BytesOnDisk:
     """The bytes of a file, read where they are needed.
 
     Attributes:
-        read: returns so many bytes from a position on, fewer where the file has become shorter.
+        read: returns a number of bytes from a position on, fewer if the file has become shorter.
         size_bytes: of the file.
     """
 
@@ -130,7 +130,7 @@ class MetadataLogReader:
         """Yield the data batches up to the end or the first bad batch.
 
         Raises:
-            MalformedMetadataError: a batch whose CRC is right holds what no metadata record can be.
+            MalformedMetadataError: a batch whose CRC is right holds an impossible metadata record.
         """
         try:
             while (size_bytes := self._next_size()) is not None:
@@ -147,7 +147,7 @@ class MetadataLogReader:
             self.damage = f"position {self.valid_bytes}: {left_bytes} bytes of a batch that is cut off"
 
     def _next_size(self) -> int | None:
-        """Return the size of the next batch, None where the log ends or the batch is cut off."""
+        """Return the size of the next batch, None if the log ends or the batch is cut off."""
         position, left_bytes = self.valid_bytes, self._data.size_bytes - self.valid_bytes
         if left_bytes <= layout.HEADER_UP_TO_MAGIC_BYTES:
             return None
@@ -161,7 +161,7 @@ class MetadataLogReader:
         return size_bytes
 
     def _read_next(self, size_bytes: int) -> MetadataBatch | None:
-        """Verify the next batch, step behind it, and return it if it holds metadata records that are asked for."""
+        """Verify the next batch and step past it; return it if it holds metadata records that are asked for."""
         position = self.valid_bytes
         octets = self._octets(size_bytes)
         header = check_record_batch(octets, crc32c=self._crc32c)
@@ -174,10 +174,10 @@ class MetadataLogReader:
         return _read_batch(octets, position, header) if self.next_offset > self._from_offset else None
 
     def _octets(self, size_bytes: int) -> memoryview:
-        """Return so many bytes from the next batch on."""
+        """Return *size_bytes* bytes from the next batch on."""
         start = self.valid_bytes - self._window_position
         if start + size_bytes > len(self._window):
-            self._window = memoryview(b"")  # two of them are never there at once
+            self._window = memoryview(b"")  # there are never two windows at once
             wanted = min(max(size_bytes, WINDOW_BYTES), self._data.size_bytes - self.valid_bytes)
             self._window = view_octets(self._data.read(self.valid_bytes, wanted))
             self._window_position, start = self.valid_bytes, 0
@@ -198,7 +198,7 @@ def read_metadata_log(
         data, crc32c, from_offset: as in `MetadataLogReader`.
 
     Raises:
-        MalformedMetadataError: a batch whose CRC is right holds what no metadata record can be.
+        MalformedMetadataError: a batch whose CRC is right holds an impossible metadata record.
 
     Kafka: LogSegment.recover says which batches count, RecordsIterator how they are read.
     """
@@ -239,7 +239,7 @@ def check_kraft_snapshot(read: MetadataLogPart | MetadataLogReader) -> None:
 
 
 def _read_batch(octets: memoryview, position: int, header: RecordBatchHeader) -> MetadataBatch:
-    """Return what the batch *octets* holds, which stands at *position*."""
+    """Return what the batch *octets* at *position* holds."""
     records = _read_plainly(octets, header)
     if records is None:
         records = _read_thoroughly(octets, position, header)
@@ -272,7 +272,7 @@ def _read_plainly(octets: memoryview, header: RecordBatchHeader) -> list[Metadat
             _, key_at = read_varint(payload, start + 2)
             value_size, value_at = read_varint(payload, key_at + 1)
             value_end = value_at + value_size
-            # behind the value there is nothing but the header count 0
+            # after the value there is only the header count 0
             if payload[key_at] != _NULL or value_size <= 0 or value_end != at - 1 or payload[value_end] != 0:
                 return None
             records.append(read_metadata_record(payload[value_at:value_end]))

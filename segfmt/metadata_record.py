@@ -1,10 +1,9 @@
-"""Records of the KRaft metadata log that say which settings a topic or broker has, and which version brokers are of.
+"""Records of the KRaft metadata log that give the settings of topics and brokers, and the versions of brokers.
 
     value  frame version uvarint = 1 | api key uvarint | version uvarint | fields of that record
 
-Fields are Kafka's flexible encoding: strings with a uvarint length plus one (0 is null), and behind them
-tagged fields, (tag, size, bytes) each. Records of other kinds are `OtherRecord`; their fields are not looked
-at.
+Fields are Kafka's flexible encoding: strings with a uvarint length plus one (0 is null), and after them
+tagged fields, (tag, size, bytes) each. Records of other kinds are `OtherRecord`; their fields are not read.
 
 Kafka: MetadataRecordSerde, AbstractApiMessageSerde; the schemas TopicRecord, RemoveTopicRecord, ConfigRecord,
 FeatureLevelRecord, RegisterBrokerRecord, BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord.
@@ -28,7 +27,7 @@ _MOST_BROKER_VERSION = 4
 
 
 class ApiKey(enum.IntEnum):
-    """Which record it is, of those that are read here."""
+    """The kinds of records that are read here."""
 
     REGISTER_BROKER = 0
     TOPIC = 2
@@ -49,7 +48,7 @@ class ResourceType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRecord:
-    """A topic is there from now on."""
+    """A topic exists from now on."""
 
     name: str
     topic_id: UUID
@@ -81,7 +80,7 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevelRecord:
-    """A feature of the cluster, `metadata.version` for one, has this level (int16) from now on."""
+    """A feature of the cluster, such as `metadata.version`, has this level (int16) from now on."""
 
     name: str
     feature_level: int
@@ -93,7 +92,7 @@ class RegisterBrokerRecord:
 
     Attributes:
         broker_id: int32.
-        features: the highest level (int16) of each feature that it knows; what stands behind them is not read.
+        features: the highest level (int16) of each feature that it knows; what follows is not read.
     """
 
     broker_id: int
@@ -130,7 +129,7 @@ def read_metadata_record(value: bytes) -> MetadataRecord:
     """Return what the value of a data record of the metadata log says.
 
     Raises:
-        MalformedMetadataError: another frame version, a version of a record that is not known here, or bytes
+        MalformedMetadataError: another frame version, an unknown version of a record, or bytes
             that do not fit the schema. The node does not start on such a log.
 
     Kafka: AbstractApiMessageSerde.read.
@@ -173,7 +172,7 @@ def _read_framed(value: bytes) -> MetadataRecord:
 
 
 def _read_broker(value: bytes, position: int, version: int) -> MetadataRecord:
-    """Return a broker's registration; one of a version that is not known here says nothing."""
+    """Return a broker's registration; one of an unknown version says nothing."""
     if version > _MOST_BROKER_VERSION:
         return _other_record(ApiKey.REGISTER_BROKER, version)
     fields = FlexibleFields(value, position)
@@ -197,7 +196,7 @@ def _read_broker(value: bytes, position: int, version: int) -> MetadataRecord:
 
 
 def encode_metadata_record(record: MetadataRecord) -> bytes:
-    """Return the value that holds *record*; `OtherRecord` has no bytes to be made of and is refused."""
+    """Return the value that holds *record*; `OtherRecord` does not keep its fields and is refused."""
     if isinstance(record, TopicRecord):
         return _frame(ApiKey.TOPIC, encode_string(record.name) + record.topic_id.bytes)
     if isinstance(record, RemoveTopicRecord):

@@ -1,9 +1,9 @@
-"""`.index`: at which position of the `.log` an offset is to be looked for.
+"""`.index`: the position in the `.log` from which to look for an offset.
 
     8 bytes an entry: relative offset i32 (last offset of a batch - base offset) | position i32 of that batch
 
-The file of the active segment is as long as `segment.index.bytes` allows and filled up with zeros; Kafka
-takes its length for the number of entries when it opens it, so it has to be trimmed before.
+The file of the active segment is as long as `segment.index.bytes` allows and padded with zeros; Kafka takes the
+number of entries from its length when it opens it, so it has to be trimmed before.
 
 Kafka: OffsetIndex, AbstractIndex.
 """
@@ -35,7 +35,7 @@ class OffsetPosition(NamedTuple):
 
 
 def view_offset_index(data: Buffer) -> Entries:
-    """Return the entries of an `.index` file, a view of *data* without a rest below 8 bytes."""
+    """Return the entries of an `.index` file, a view of *data* without a remainder below 8 bytes."""
     return view_entries(data, layout.OFFSET_INDEX_DTYPE)
 
 
@@ -57,7 +57,7 @@ def preallocated_bytes(segment_index_bytes: int) -> int:
 def lookup(entries: Entries, base_offset: int, target_offset: int) -> OffsetPosition:
     """Return the largest entry that is not above *target_offset*, or (*base_offset*, 0).
 
-    Unsorted entries give what they give the broker: see `entry_view.largest_lower_bound`.
+    Unsorted entries give the same result as in the broker: see `entry_view.largest_lower_bound`.
 
     Kafka: OffsetIndex.lookup.
     """
@@ -78,15 +78,15 @@ def last_offset(entries: Entries, base_offset: int) -> int:
 
 
 def _wrapped(offset: int) -> int:
-    """Return *offset* as Java's long, which begins again from below."""
+    """Return *offset* as a Java long, which wraps around."""
     return (offset + LONG_MAX + 1 & 2 * LONG_MAX + 1) - LONG_MAX - 1
 
 
 def check_offset_index(data: Buffer, base_offset: int) -> None:
-    """Raise what Kafka's own check raises; the broker calls it in its tools only, not while it loads a log.
+    """Raise what Kafka's own check raises; only Kafka's tools call it, not a broker that loads a log.
 
     Raises:
-        CorruptIndexError: last offset below *base_offset*, or a length that is no multiple of 8.
+        CorruptIndexError: last offset below *base_offset*, or a length that is not a multiple of 8.
 
     Kafka: OffsetIndex.sanityCheck.
     """

@@ -3,8 +3,7 @@
     version: 0
     topic_id: Ql39DSphRbO0LGsT-wh4cQ
 
-Two lines, the last without a line end when Kafka writes them. The names before the colons are not read at
-all.
+Two lines, the last without a line end when Kafka writes them. The names before the colons are not read.
 
 Kafka: PartitionMetadata, PartitionMetadataReadBuffer, PartitionMetadataFile.
 """
@@ -42,8 +41,8 @@ def read_partition_metadata(data: bytes) -> PartitionMetadata:
 
     Raises:
         MalformedCheckpointError: with `takes_dir_offline` True for a wrong shape, number, version or zero id
-            (Kafka: IOException); False where the broker dies: no first or second line (NullPointerException),
-            an id that is no UUID (IllegalArgumentException).
+            (Kafka: IOException); False if the broker fails: no first or second line (NullPointerException),
+            an id that is not a UUID (IllegalArgumentException).
 
     Kafka: PartitionMetadataReadBuffer.read.
     """

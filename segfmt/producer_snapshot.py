@@ -3,7 +3,7 @@
     0 version i16 = 1 | 2 crc u32 (CRC-32C of [6, end)) | 6 count i32 | 10 entries, 46 bytes each
 
 Entries are one structured array, `layout.PRODUCER_ENTRY_DTYPE`; their order is that of a Java HashMap
-(`java_hash_map`). Bytes behind the last entry are covered by the CRC and otherwise ignored, as Kafka does.
+(`java_hash_map`). Bytes after the last entry are covered by the CRC and otherwise ignored, as Kafka does.
 
 Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
 """
@@ -38,7 +38,7 @@ def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = pla
 
     Raises:
         CorruptSnapshotError: wrong version, impossible count, wrong CRC or too short; the broker deletes such
-            a file when it comes to it, and takes the next older one.
+            a file when it reads it, and takes the next older one.
 
     Kafka: ProducerStateManager.readSnapshot.
     """
@@ -58,7 +58,7 @@ def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = pla
 def may_be_snapshot(head: bytes, size_bytes: int) -> bool:
     """Return whether a file of *size_bytes* that begins with *head*, up to its count, may be a snapshot.
 
-    Where it may not, `read_producer_snapshot` says so of *head* alone.
+    If it may not, `read_producer_snapshot` raises for *head* alone.
     """
     is_known = head[: layout.SNAPSHOT_CRC_POSITION] == layout.SNAPSHOT_VERSION.to_bytes(2, "big")
     entries_bytes = _count(head) * layout.PRODUCER_ENTRY_DTYPE.itemsize
@@ -82,7 +82,7 @@ def as_loaded(entries: Entries) -> Entries:
     """Return a copy of *entries* as the broker would write them again after loading them.
 
     An entry without a last offset has no batch: its sequence is -1, its delta 0. A negative first offset of a
-    transaction is none, -1.
+    transaction becomes -1, none.
 
     Kafka: ProducerStateManager.readSnapshot, ProducerStateEntry.lastSeq, lastDataOffset, lastOffsetDelta.
     """

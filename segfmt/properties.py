@@ -5,8 +5,8 @@ r"""Java `.properties` files: `server.properties`, `meta.properties`.
     long = one, \
            two
 
-ISO-8859-1, as Kafka reads them through a stream; `\uXXXX`, `\t`, `\n`, `\r`, `\f` are escapes, a backslash
-before any other character is dropped, and one at the end of a line joins the next line to it without its
+ISO-8859-1, because Kafka reads them through a stream; `\uXXXX`, `\t`, `\n`, `\r`, `\f` are escapes, a backslash
+before any other character is dropped, and one at the end of a line joins the next line to it, without its
 leading blanks.
 
 Java: java.util.Properties.load(InputStream), store. Kafka: Utils.loadProps, PropertiesUtils.
@@ -27,7 +27,7 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 def read_properties(data: bytes) -> dict[str, str]:
-    r"""Return key and value of each entry; of two with one key the later one counts.
+    r"""Return key and value of each entry; if a key repeats, the later one counts.
 
     Raises:
         MalformedPropertiesError: a `\u` without four hex digits, which Java does not accept either.
@@ -38,7 +38,7 @@ def read_properties(data: bytes) -> dict[str, str]:
 
 
 def repeated_keys(data: bytes) -> list[str]:
-    """Return the keys that stand in *data* with more than one value, in their order.
+    """Return the keys that have more than one value in *data*, in their order.
 
     Raises:
         MalformedPropertiesError: as `read_properties`.
@@ -81,7 +81,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         position = end or 0
         is_continued = _is_continued(line)
         joined += line[:-1] if is_continued else line
-        # A lone backslash at the end of the file is an empty entry, one more line feed behind it or not.
+        # A lone backslash at the end of the file is an empty entry, with or without another line feed after it.
         is_last = end is None or (end == len(text) and not text.endswith("\r\n"))
         if is_last or not is_continued:
             yield start, joined

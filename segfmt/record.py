@@ -24,7 +24,7 @@ from segfmt.varint import encode_varint, read_varint, read_varlong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordHeader:
-    """One header of a record: a key, UTF-8 by custom, and a value or None."""
+    """One header of a record: a key, UTF-8 by convention, and a value or None."""
 
     key: bytes
     value: bytes | None
@@ -39,7 +39,7 @@ class Record:
         timestamp_ms: int64; the batch's maximum with LogAppendTime.
         sequence: int32, -1 without a producer.
         key: None for null.
-        value: None for null, a tombstone where the topic is compacted.
+        value: None for null, a tombstone if the topic is compacted.
         headers: in order.
         attributes: int8, unused by Kafka.
     """
@@ -63,7 +63,7 @@ def read_records(
     """Yield the records of the batch at *position*.
 
     Args:
-        data: holds the whole batch; its CRC is the caller's matter.
+        data: holds the whole batch; its CRC is not checked.
         position: where the batch begins.
         header: of the batch, if it has been read already.
         max_bytes: give up when the records decompress to more.
@@ -94,7 +94,7 @@ def read_records(
 
 
 def encode_record(record: Record, *, base_offset: int, base_timestamp_ms: int) -> bytes:
-    """Return *record* as it stands in an uncompressed batch with that base offset and timestamp."""
+    """Return *record* as it is in an uncompressed batch with that base offset and timestamp."""
     parts = [
         record.attributes.to_bytes(1, "big", signed=True),
         encode_varint(record.timestamp_ms - base_timestamp_ms),

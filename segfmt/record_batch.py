@@ -1,8 +1,8 @@
 """Record batches, magic 2, and the walk over a log that holds them.
 
-The fields stand in `layout`. A log is batches back to back; nothing but their own length fields separates
-them. The CRC covers everything from the attributes on, so base offset, length, leader epoch and magic are not
-protected. Kafka reads every magic from 2 to 127 as this format.
+The fields are in `layout`. A log is batches back to back; only their own length fields separate them. The CRC
+covers everything from the attributes on, so base offset, length, leader epoch and magic are not protected.
+Kafka reads every magic from 2 to 127 as this format.
 
 Kafka: DefaultRecordBatch, FileLogInputStream.nextBatch.
 """
@@ -32,12 +32,12 @@ _HEADER_NAMES = layout.RECORD_BATCH_HEADER_DTYPE.names or ()
 
 
 class BatchSlice(NamedTuple):
-    """Where a batch or message stands in a log, from its first 17 bytes alone.
+    """Where a batch or message is in a log, from its first 17 bytes alone.
 
     Attributes:
         position: bytes from the start of the buffer.
         size_bytes: of the whole batch.
-        offset: the int64 in front: base offset of a record batch, last offset of a compressed message.
+        offset: the leading int64: base offset of a record batch, last offset of a compressed message.
         magic: int8, signed; below 2 a message.
     """
 
@@ -49,7 +49,7 @@ class BatchSlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBatchHeader:
-    """The 61 bytes in front of the records of a batch, and what follows from them.
+    """The 61 bytes before the records of a batch, and what follows from them.
 
     Attributes:
         base_offset: int64.
@@ -63,7 +63,7 @@ class RecordBatchHeader:
         producer_epoch: int16, -1 none.
         base_sequence: int32, -1 none.
         record_count: int32.
-        length: int32, bytes behind the length field.
+        length: int32, bytes after the length field.
         crc: uint32, as stored.
     """
 
@@ -93,7 +93,7 @@ class RecordBatchHeader:
 
     @property
     def has_compacted(self) -> bool:
-        """Whether it holds fewer records than offsets: a cleaner was there."""
+        """Whether it holds fewer records than offsets, as after compaction."""
         return self.record_count <= self.last_offset_delta
 
     @property
@@ -110,22 +110,22 @@ class RecordBatchHeader:
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction, markers included."""
+        """Whether it is part of a transaction; markers are, too."""
         return bool(self.attributes & layout.TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
-        """Holds a control record: a transaction marker or KRaft's own."""
+        """Whether it holds a control record: a transaction marker or one of KRaft's own."""
         return bool(self.attributes & layout.CONTROL_MASK)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Every record's timestamp is `max_timestamp_ms`."""
+        """Whether every record's timestamp is `max_timestamp_ms`."""
         return bool(self.attributes & layout.TIMESTAMP_TYPE_MASK)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """The base timestamp is the time from which tombstones may go."""
+        """Whether the base timestamp is the time from which tombstones may be removed."""
         return bool(self.attributes & layout.DELETE_HORIZON_MASK)
 
 
@@ -149,9 +149,9 @@ def _wrap_int(value: int) -> int:
 
 
 def walk_batches(data: Buffer, position: int = 0) -> Iterator[BatchSlice]:
-    """Yield where each batch or message of a log stands, without looking at CRCs or contents.
+    """Yield where each batch or message of a log is, without looking at CRCs or contents.
 
-    Ends silently where at most 17 bytes are left or the last batch is cut off.
+    Ends silently when at most 17 bytes are left or the last batch is cut off.
 
     Args:
         data: a log from *position* to the end of the buffer.
@@ -179,7 +179,7 @@ def read_batch_size(head: memoryview, position: int) -> int:
 
     Args:
         head: 12 bytes at least.
-        position: where it stands in the log, for the error.
+        position: of the batch in the log, for the error.
 
     Raises:
         CorruptBatchError: a length below 14.
@@ -194,7 +194,7 @@ def read_batch_size(head: memoryview, position: int) -> int:
 
 
 def read_record_batch_header(data: Buffer, position: int = 0) -> RecordBatchHeader:
-    """Return the header of the batch at *position*. Nothing is verified but its presence and the magic.
+    """Return the header of the batch at *position*. Only its presence and the magic are verified.
 
     Raises:
         BufferUnderflowError: fewer than 61 bytes.

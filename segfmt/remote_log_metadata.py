@@ -9,7 +9,7 @@
     segment id  topic partition (topic, topic id, partition i32), uuid
 
 Fields are flexible ones, see `flexible_fields`; every struct ends with tagged fields, and unknown ones are
-passed over. The end offset is the last one in the segment. An update names its segment by the uuid alone: the
+skipped. The end offset is the last one in the segment. An update names its segment by the uuid alone: the
 offsets are in the record that announced the segment. Records have no key.
 
 Kafka: RemoteLogMetadataSerde, its transforms, and the schemas RemoteLogSegmentMetadataRecord,
@@ -47,7 +47,7 @@ _OWNER_ID_BYTES = 16 + 4
 
 
 class RemoteApiKey(enum.IntEnum):
-    """Which record it is. Kafka: the `apiKey` of the schemas."""
+    """The kinds of records. Kafka: the `apiKey` of the schemas."""
 
     SEGMENT = 0
     UPDATE = 1
@@ -56,7 +56,7 @@ class RemoteApiKey(enum.IntEnum):
 
 
 class RemoteSegmentState(enum.IntEnum):
-    """How far a segment has come. Kafka: RemoteLogSegmentState."""
+    """The state of a segment. Kafka: RemoteLogSegmentState."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -65,7 +65,7 @@ class RemoteSegmentState(enum.IntEnum):
 
 
 class RemotePartitionDeleteState(enum.IntEnum):
-    """How far the deletion of a partition has come. Kafka: RemotePartitionDeleteState."""
+    """The state of the deletion of a partition. Kafka: RemotePartitionDeleteState."""
 
     DELETE_PARTITION_MARKED = 0
     DELETE_PARTITION_STARTED = 1
@@ -74,7 +74,7 @@ class RemotePartitionDeleteState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePartition:
-    """A partition of a topic with a certain id. Kafka: TopicIdPartition."""
+    """A partition, with the id of its topic. Kafka: TopicIdPartition."""
 
     topic: str
     topic_id: UUID
@@ -87,15 +87,15 @@ class RemoteSegment:
 
     Attributes:
         owner: whose segment it is; None in what was read from a snapshot record, which does not say.
-        segment_id: drawn anew for each attempt to copy a segment.
+        segment_id: a new one for each attempt to copy a segment.
         start_offset: int64, not negative.
         end_offset: int64, of the last record, at least `start_offset`.
         broker_id: who wrote this event, int32.
-        max_timestamp_ms: int64, the largest in the segment; -1 where no batch has one.
+        max_timestamp_ms: int64, the largest in the segment; -1 if no batch has one.
         event_timestamp_ms: int64.
         leader_epochs: at least one, ascending by epoch, the first from the start offset on.
         size_bytes: of the `.log`, int32.
-        custom_metadata: what the storage plugin wants to be told again.
+        custom_metadata: what the storage plugin asked Kafka to keep.
         state: see there.
         has_no_transactions: whether its transaction index is empty. False in records of brokers before 4.0.
     """
@@ -116,7 +116,7 @@ class RemoteSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegmentUpdate:
-    """A segment has come to another state. Kafka: RemoteLogSegmentMetadataUpdate."""
+    """The state of a segment has changed. Kafka: RemoteLogSegmentMetadataUpdate."""
 
     owner: RemotePartition
     segment_id: UUID
@@ -143,12 +143,12 @@ def read_remote_log_metadata(value: bytes) -> RemoteLogMetadata:
     """Return what the value of a record of `__remote_log_metadata` says.
 
     Raises:
-        MalformedRemoteMetadataError: another frame version or api key, a version of a record that is not known
-            here, bytes that do not fit the schema, or a segment that cannot be (offsets, epochs, state).
+        MalformedRemoteMetadataError: another frame version or api key, an unknown version of a record, bytes
+            that do not fit the schema, or an impossible segment (offsets, epochs, state).
 
     Kafka: RemoteLogMetadataSerde.deserialize, RemoteLogSegmentMetadata. Differs: a tagged flag of another size
-    than one byte is refused here; Kafka reads one byte and goes on within the field. Snapshot records are held
-    to the rules for segments; Kafka believes them.
+    than one byte is refused here; Kafka reads one byte and continues within the field. Snapshot records are
+    checked by the rules for segments; Kafka does not check them.
     """
     try:
         fields, read = _open(value)
@@ -193,7 +193,7 @@ def _read_owner(fields: FlexibleFields) -> RemotePartition:
 
 @functools.lru_cache(maxsize=1024)
 def _owner(topic: str, octets: bytes) -> RemotePartition:
-    """Return the partition that a record names; many in a row name the same one."""
+    """Return the partition that a record names; records of one partition often follow each other."""
     return RemotePartition(
         topic=topic,
         topic_id=UUID(bytes=octets[:16]),
@@ -303,7 +303,7 @@ def _read_partition_delete(fields: FlexibleFields) -> RemotePartitionDelete:
 
 
 def _open(value: bytes) -> tuple[FlexibleFields, Callable[[FlexibleFields], RemoteLogMetadata]]:
-    """Return the fields of the record in *value*, and what reads them."""
+    """Return the fields of the record in *value*, and the function that reads them."""
     frame_version, position = read_unsigned_varint(value, 0)
     api_key, position = read_unsigned_varint(value, position)
     version, position = read_unsigned_varint(value, position)
@@ -368,7 +368,7 @@ def _encode_segment(segment: RemoteSegment) -> bytes:
 
 
 def metadata_partition(owner: RemotePartition, partition_count: int) -> int:
-    """Return which of the *partition_count* partitions of `__remote_log_metadata` tells of *owner*.
+    """Return which of the *partition_count* partitions of `__remote_log_metadata` has the records of *owner*.
 
     Kafka: RemoteLogMetadataTopicPartitioner.metadataPartition.
     """

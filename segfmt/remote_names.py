@@ -3,10 +3,10 @@
     LocalTieredStorage   <topic>-<partition>-<topic id>/<start offset>-<segment id>.log, .index, .timeindex,
                          .leader_epoch_checkpoint, .snapshot, and .txnindex where there is one
     Aiven                <prefix><topic>-<topic id>/<partition>/<start offset>-<segment id>.log, .indexes,
-                         .rsm-manifest; the prefix is put in front as it is, with no slash of its own
+                         .rsm-manifest; the prefix is prepended as it is, without a slash of its own
 
 Ids have 22 characters of URL-safe base64, so they may hold `-` and `_`; the start offset has 20 digits. Names
-are taken apart from the right. A name of another form is None, never an error: archives hold other things, too.
+are parsed from the right. A name of another form gives None, never an error: archives hold other things, too.
 
 Kafka: RemoteTopicPartitionDirectory, RemoteLogSegmentFileset (kafka-storage's test jar). The Aiven plugin:
 ObjectKeyFactory.
@@ -29,7 +29,7 @@ LOCAL_TIERED_SUFFIXES = (
     ".snapshot",
     ".txnindex",
 )
-"""What LocalTieredStorage keeps of a segment; all but the last are there of every finished one."""
+"""What LocalTieredStorage keeps of a segment; every finished one has all but the last."""
 LOCAL_TIERED_OPTIONAL_SUFFIX = ".txnindex"
 LOCAL_TIERED_ROOT = "kafka-tiered-storage"
 """The folder below `dir` that LocalTieredStorage keeps its partitions in."""
@@ -38,9 +38,9 @@ AIVEN_SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 """The objects of a segment, in the order of their upload: with the manifest it is complete."""
 
 SEGMENT_NAME_CHARS = 43
-"""How many characters stand in front of a name's suffix."""
+"""How many characters precede a name's suffix."""
 
-_ID = r"[A-Za-z0-9_-]{21}[AQgw]"  # 128 bits: the last character has but two of its six
+_ID = r"[A-Za-z0-9_-]{21}[AQgw]"  # 128 bits: the last character has only two of its six
 _TOPIC = r"[A-Za-z0-9._-]{1,249}"
 _INT = r"0|[1-9][0-9]{0,9}"
 _FOLDER = re.compile(rf"({_TOPIC})-({_INT})-({_ID})")
@@ -93,7 +93,7 @@ class AivenKey:
 
     @property
     def folder(self) -> str:
-        """Return the part in front of the object's own name, with its slash."""
+        """Return the part before the object's own name, with its slash."""
         return format_aiven_folder(self.topic, self.topic_id, self.partition)
 
     def __str__(self) -> str:
@@ -102,12 +102,12 @@ class AivenKey:
 
 
 def format_aiven_folder(topic: str, topic_id: UUID, partition: int) -> str:
-    """Return what the keys of a partition begin with, behind the configured prefix; it ends with a slash."""
+    """Return what the keys of a partition begin with, after the configured prefix; it ends with a slash."""
     return f"{topic}-{format_uuid(topic_id)}/{partition}/"
 
 
 def read_local_tiered_folder(name: str) -> LocalTieredFolder | None:
-    """Return what the folder's *name* says, None if it is no partition's folder of LocalTieredStorage."""
+    """Return what the folder's *name* says, None if it is not a partition's folder of LocalTieredStorage."""
     found = _FOLDER.fullmatch(name)
     if found is None:
         return None
@@ -118,7 +118,7 @@ def read_local_tiered_folder(name: str) -> LocalTieredFolder | None:
 
 
 def read_segment_name(name: str) -> tuple[int, str] | None:
-    """Return start offset and id, as text, of the part of a *name* before its suffix, None if it is no such part."""
+    """Return start offset and id, as text, of the part of a *name* before its suffix, None if it is not one."""
     found = _SEGMENT.fullmatch(name)
     if found is None or (start_offset := int(found[1])) > LONG_MAX:
         return None
@@ -136,7 +136,7 @@ def read_aiven_file(name: str) -> RemoteFileName | None:
 
 
 def read_aiven_topic_folder(name: str) -> tuple[str, UUID] | None:
-    """Return topic and topic id of the part *name* of a key, None if it is no such part."""
+    """Return topic and topic id of the part *name* of a key, None if it has none."""
     found = _TOPIC_FOLDER.fullmatch(name)
     if found is None or not _is_topic(found[1]):
         return None
@@ -144,7 +144,7 @@ def read_aiven_topic_folder(name: str) -> tuple[str, UUID] | None:
 
 
 def read_aiven_key(key: str, *, prefix: str = "") -> AivenKey | None:
-    """Return what *key* says, None if it does not begin with *prefix* or is of another form behind it.
+    """Return what *key* says, None if it does not begin with *prefix* or is of another form after it.
 
     Args:
         key: of an object, parts separated by `/`.
@@ -167,5 +167,5 @@ def _read_file(name: str, suffixes: tuple[str, ...]) -> RemoteFileName | None:
 
 
 def _is_topic(name: str) -> bool:
-    """Whether Kafka makes a topic of that name. Kafka: Topic.validate."""
+    """Return whether Kafka accepts *name* for a topic. Kafka: Topic.validate."""
     return name not in (".", "..")

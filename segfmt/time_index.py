@@ -1,8 +1,8 @@
-"""`.timeindex`: up to which offset a timestamp is the highest.
+"""`.timeindex`: the offset up to which a timestamp is the highest.
 
     12 bytes an entry: timestamp i64, ms | relative offset i32
 
-Timestamps and offsets rise from entry to entry. The active segment's file is filled up with zeros like
+Timestamps and offsets rise from entry to entry. The active segment's file is padded with zeros like
 `.index`.
 
 Kafka: TimeIndex, AbstractIndex.
@@ -34,7 +34,7 @@ class TimestampOffset(NamedTuple):
 
 
 def view_time_index(data: Buffer) -> Entries:
-    """Return the entries of a `.timeindex` file, a view of *data* without a rest below 12 bytes."""
+    """Return the entries of a `.timeindex` file, a view of *data* without a remainder below 12 bytes."""
     return view_entries(data, layout.TIME_INDEX_DTYPE)
 
 
@@ -72,11 +72,11 @@ def lookup(entries: Entries, base_offset: int, target_timestamp_ms: int) -> Time
 
 
 def check_time_index(data: Buffer, base_offset: int) -> None:
-    """Raise what Kafka's own check raises; the broker calls it in its tools only, not while it loads a log.
+    """Raise what Kafka's own check raises; only Kafka's tools call it, not a broker that loads a log.
 
     Raises:
         CorruptIndexError: last timestamp below the first, last offset below *base_offset*, or a length that
-            is no multiple of 12.
+            is not a multiple of 12.
 
     Kafka: TimeIndex.sanityCheck.
     """

@@ -23,7 +23,7 @@ Entries = npt.NDArray[np.void]
 
 
 def view_transaction_index(data: Buffer) -> Entries:
-    """Return the entries of a `.txnindex` file, a view of *data* without a rest below 34 bytes."""
+    """Return the entries of a `.txnindex` file, a view of *data* without a remainder below 34 bytes."""
     return view_entries(data, layout.ABORTED_TXN_DTYPE)
 
 
@@ -33,18 +33,17 @@ def encode_transaction_index(entries: Entries) -> bytes:
 
 
 def check_transaction_index(data: Buffer, base_offset: int, *, start_position: int = 0) -> None:
-    """Check what the broker checks of every `.txnindex` that it loads; the first bad entry counts.
+    """Check what the broker checks in every `.txnindex` that it loads; the first bad entry counts.
 
-    A rest of less than 34 bytes is not looked at. Of the version only the high byte is read, so 1 to 255
-    pass.
+    A remainder of less than 34 bytes is ignored. Of the version only the high byte is read, so 1 to 255 pass.
 
     Args:
-        start_position: where *data* stands in its file, a multiple of 34.
+        start_position: of *data* in its file, a multiple of 34.
 
     Raises:
         CorruptIndexError: a last offset below *base_offset*; the broker recovers the segment, after a clean
             shutdown too.
-        UnsupportedVersionError: a version of 256 to 32767; the broker dies.
+        UnsupportedVersionError: a version of 256 to 32767; the broker fails.
 
     Kafka: TransactionIndex.sanityCheck, AbortedTxn.version.
     """
@@ -68,7 +67,7 @@ def check_transaction_index(data: Buffer, base_offset: int, *, start_position: i
 
 
 def truncation_position(entries: Entries, offset: int) -> int | None:
-    """Return the position at which the file is cut when its log is cut to *offset*; None if nothing goes.
+    """Return the position at which the file is cut when its log is cut to *offset*; None if nothing is cut.
 
     Kafka: TransactionIndex.truncateTo (the first entry whose last offset is not below *offset*).
     """

@@ -1,4 +1,4 @@
-"""Variable-length integers: seven bits a byte, the lowest first; signed ones zig-zag.
+"""Variable-length integers: seven bits per byte, the lowest first; signed ones zig-zag.
 
 Kafka: org.apache.kafka.common.utils.ByteUtils.
 """
@@ -12,7 +12,7 @@ VARLONG_MAX_BYTES = 10
 
 
 def read_unsigned_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Return (value, position behind it); the value is 0 <= value < 2**32.
+    """Return (value, position after it); the value is 0 <= value < 2**32.
 
     Raises:
         BufferUnderflowError: the buffer ends within the number.
@@ -20,20 +20,20 @@ def read_unsigned_varint(data: bytes | memoryview, position: int) -> tuple[int, 
 
     Kafka: ByteUtils.readUnsignedVarint.
     """
-    if position < len(data) and data[position] < 0x80:  # nearly all of them
+    if position < len(data) and data[position] < 0x80:  # nearly all
         return data[position], position + 1
     value, position = _read(data, position, VARINT_MAX_BYTES)
     return value & 0xFFFFFFFF, position
 
 
 def read_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Return (int32, position behind it). Raises like `read_unsigned_varint`. Kafka: ByteUtils.readVarint."""
+    """Return (int32, position after it). Raises like `read_unsigned_varint`. Kafka: ByteUtils.readVarint."""
     raw, position = read_unsigned_varint(data, position)
     return raw >> 1 ^ -(raw & 1), position
 
 
 def read_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """Return (int64, position behind it); raises like `read_varint`. Kafka: ByteUtils.readVarlong."""
+    """Return (int64, position after it); raises like `read_varint`. Kafka: ByteUtils.readVarlong."""
     raw, position = _read(data, position, VARLONG_MAX_BYTES)
     raw &= 0xFFFFFFFFFFFFFFFF
     return raw >> 1 ^ -(raw & 1), position
