@@ -1,4 +1,4 @@
-"""What is asked of an archive: one value, made by the command line or a library's caller, and handed down whole."""
+"""The options for archives: one value, made by the command line or a library's caller, and passed on whole."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from recovery.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """Which archive, what of it, and what is known besides; all that an inventory is asked.
+    """Which archive, which part of it, and what is known besides; all the options of an inventory.
 
     Attributes:
         url: of the archive: a path, `file://`, `s3://`, `gs://`, `az://`.
         layout: its name, or auto.
-        files_from: path of a list of its objects, which is then not listed; None: it is.
-        metadata: paths or URLs of log dirs with partitions of `__remote_log_metadata`; none: names alone tell.
-        topics, partitions: only these; without either all.
+        files_from: path of a list of its objects, used instead of listing the archive; None: it is listed.
+        metadata: paths or URLs of log dirs with partitions of `__remote_log_metadata`; none: only names are used.
+        topics, partitions: only these; all without either.
         output: path or URL where results go; None: they are not kept.
 
     Raises:
@@ -49,9 +49,9 @@ class ArchiveOptions:
         return open_archive(self.url, self.files_from)
 
     def choice(self) -> PartitionChoice:
-        """Return a choice of the partitions that are wanted; it notes which ones it has seen.
+        """Return the choice of partitions, which notes the ones that it has seen.
 
         Raises:
-            UsageError: one of `partitions` has no number.
+            UsageError: a name in `partitions` has no number.
         """
         return PartitionChoice(self.topics, self.partitions)

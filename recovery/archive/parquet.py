@@ -1,4 +1,4 @@
-"""Rows as a Parquet file. pyarrow is imported when it is needed, not with the module."""
+"""Rows as a Parquet file. pyarrow is imported on use, not with the module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def to_parquet(rows: Iterable[dict[str, Any]], schema: pa.Schema, *tables: pa.Table) -> bytes:
-    """Return *rows*, and behind them those of *tables*, as a Parquet file."""
+    """Return *rows*, followed by those of *tables*, as a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,1 +1,1 @@
-"""How an archive names things, and how a segment's files are opened. Begin with `layout`; each layout is a module."""
+"""How an archive names its objects, and how a segment's files are opened. Begin with `layout`; each is a module."""

@@ -1,10 +1,10 @@
-"""What the Aiven plugin has stored, back into the bytes of the segment: decrypted, then decompressed.
+"""What the Aiven plugin has stored, turned back into the bytes of the segment: decrypted, then decompressed.
 
-Each segment has a data key of its own (AES-256), in its manifest, encrypted with an RSA key pair that the operator has.
-Each chunk, and each index that is not empty, is `IV (12) | ciphertext | tag (16)` of AES-GCM; in there a chunk may be a
-zstd frame. Nothing comes out that the tag does not prove, and no chunk is decompressed to more than its size.
+Each segment has a data key of its own (AES-256) in its manifest, encrypted with the operator's RSA key pair. Each
+chunk, and each index that is not empty, is `IV (12) | ciphertext | tag (16)` of AES-GCM; the plaintext of a chunk may
+be a zstd frame. Only data that its tag proves is returned, and no chunk is decompressed to more than its size.
 
-Needs the extra `archive`, for encrypted segments alone: cryptography for AES-GCM, which it does five times faster than
+Needs the extra `archive`, only for encrypted segments: cryptography for AES-GCM, which it does five times faster than
 pycryptodome, and pycryptodome for RSA, because cryptography refuses OAEP with SHA-3.
 """
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from Crypto.Cipher.PKCS1_OAEP import PKCS1OAEP_Cipher
 
 MOST_CHUNK_BYTES = 512 << 20
-"""A larger chunk is not decompressed; the plugin's have 4 MiB if nobody changes that."""
+"""A larger chunk is not decompressed; the plugin's have 4 MiB by default."""
 _DATA_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RsaPrivateKey:
-    """An RSA private key in a form that can be pickled and compared; the key itself is not printed.
+    """An RSA private key in a form that can be pickled and compared; its repr does not show the key.
 
     Attributes:
         der: the key, as PKCS #8.
@@ -57,9 +57,9 @@ class RsaPrivateKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenKeys:
-    """The operator's RSA keys, by the ids that manifests call them by.
+    """The operator's RSA keys, by their ids in manifests.
 
-    Pickled with what reads the archive, so whoever can see the tasks of a cluster can see them.
+    They are pickled with the tasks that read the archive, so whoever can see a cluster's tasks can see them.
     """
 
     by_id: Mapping[str, RsaPrivateKey]
@@ -72,8 +72,8 @@ def load_aiven_keys(paths: Mapping[str, str | Path]) -> AivenKeys:
     """Return the keys in the PEM files *paths*, by key id.
 
     Raises:
-        UsageError: a file that cannot be read, or holds no RSA private key (PKCS #8, without a password); or
-            what the extra brings is not installed.
+        UsageError: a file cannot be read, or holds no RSA private key (PKCS #8, without a password); or the
+            packages of the extra are not installed.
     """
     return AivenKeys(by_id={key_id: _load_key(key_id, Path(path)) for key_id, path in paths.items()})
 
@@ -82,16 +82,16 @@ def restore_chunk(data: bytes, manifest: AivenManifest, number: int, keys: Aiven
     """Return chunk *number* of the segment.
 
     Args:
-        data: the chunk as it is stored, `stored_bytes` of it.
+        data: the chunk as it is stored, `stored_bytes` long.
         manifest: of the segment.
         number: 0 for the first chunk.
-        keys: what encrypted segments need.
+        keys: for encrypted segments.
 
     Raises:
         BufferUnderflowError: *data* has another size: the object is cut off.
         MissingKeyError: the segment is encrypted with a key that is not in *keys*.
         DecryptionError: the tag is not that of the bytes: they were changed, or the key is another one.
-        DecompressionError: no zstd frame, or one that holds more or less than the chunk.
+        DecompressionError: *data* is not a zstd frame, or one that holds more or less than the chunk.
         ContentTooLargeError: a compressed chunk of more than `MOST_CHUNK_BYTES`.
     """
     chunk = manifest.chunk(number)
@@ -118,25 +118,25 @@ def restore_chunk(data: bytes, manifest: AivenManifest, number: int, keys: Aiven
 def restore_index(
     data: bytes, manifest: AivenManifest, kind: AivenIndexKind, keys: AivenKeys = NO_KEYS
 ) -> bytes | None:
-    """Return an index, the snapshot or the leader epochs of the segment; None where there is none.
+    """Return an index, the snapshot or the leader epochs of the segment; None if there is none.
 
     Args:
         data: the whole `.indexes` object.
         manifest: of the segment.
         kind: which one.
-        keys: what encrypted segments need.
+        keys: for encrypted segments.
 
     Raises:
         BufferUnderflowError: the object ends within it.
         MissingKeyError, DecryptionError: as `restore_chunk`.
     """
-    place = manifest.index(kind)
-    if place is None:
+    index = manifest.index(kind)
+    if index is None:
         return None
-    stored = data[place.position : place.position + place.size_bytes]
-    if len(stored) != place.size_bytes:
+    stored = data[index.position : index.position + index.size_bytes]
+    if len(stored) != index.size_bytes:
         raise BufferUnderflowError(
-            f"position {place.position}: {len(stored)} of the {place.size_bytes} bytes of the {kind.value} index",
+            f"position {index.position}: {len(stored)} of the {index.size_bytes} bytes of the {kind.value} index",
             position=len(data),
         )
     if manifest.encryption is None or not stored:
@@ -144,7 +144,7 @@ def restore_index(
     return _decrypt(stored, manifest.encryption, keys, f"the {kind.value} index")
 
 
-def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, what: str) -> bytes:
+def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, subject: str) -> bytes:
     key = keys.by_id.get(encryption.key_id)
     if key is None:
         raise MissingKeyError(
@@ -152,7 +152,9 @@ def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, what: st
             "option aivenKeys of the data source"
         )
     if len(data) < ENCRYPTION_BYTES:
-        raise DecryptionError(f"{what}: {len(data)} bytes, encrypted ones have {ENCRYPTION_BYTES} at least")
+        raise DecryptionError(
+            f"{subject}: {len(data)} bytes, encrypted ones have {ENCRYPTION_BYTES} at least"
+        )
     with needed_for("an encrypted segment", extras=ARCHIVE):
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -160,12 +162,12 @@ def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, what: st
     try:
         return cipher.decrypt(data[:IV_BYTES], data[IV_BYTES:], encryption.aad)
     except InvalidTag as error:
-        raise DecryptionError(f"{what}: the tag is not that of the bytes: they were changed") from error
+        raise DecryptionError(f"{subject}: the tag is not that of the bytes: they were changed") from error
 
 
 @functools.lru_cache(maxsize=64)
 def _data_key(key: RsaPrivateKey, encrypted: bytes) -> bytes:
-    """Return the data key of a segment; it takes milliseconds, and each chunk needs it."""
+    """Return the data key of a segment; cached, because it takes milliseconds and each chunk needs it."""
     data_key = decrypt_oaep(key, encrypted)
     if len(data_key) != _DATA_KEY_BYTES:
         raise DecryptionError(f"a data key of {len(data_key)} bytes, expected {_DATA_KEY_BYTES}")
@@ -176,7 +178,7 @@ def decrypt_oaep(key: RsaPrivateKey, encrypted: bytes) -> bytes:
     """Return the message in *encrypted*: RSA, OAEP with SHA3-512 in both places, no label.
 
     Raises:
-        DecryptionError: it was encrypted with another key, or is damaged; which of them is not said.
+        DecryptionError: it was encrypted with another key, or is damaged; these cannot be told apart.
     """
     with needed_for("an encrypted segment", extras=ARCHIVE):
         cipher = _oaep_cipher(key)
@@ -188,7 +190,7 @@ def decrypt_oaep(key: RsaPrivateKey, encrypted: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def _oaep_cipher(key: RsaPrivateKey) -> PKCS1OAEP_Cipher:
-    """Return what decrypts with *key*; to test the key takes longer than to use it once."""
+    """Return the cipher of *key*; cached, because checking the key takes longer than using it once."""
     from Crypto.Cipher import PKCS1_OAEP
     from Crypto.Hash import SHA3_512
     from Crypto.PublicKey import RSA

@@ -1,6 +1,6 @@
 """The Aiven plugin's objects: a log in chunks, all indexes in one object, and a manifest that describes both.
 
-The manifest is uploaded last, so a segment without one was never whole.
+The manifest is uploaded last, so a segment without one was never complete.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INDEXES = {
     PartKind.LEADER_EPOCHS: AivenIndexKind.LEADER_EPOCH,
 }
 _CHUNKS_KEPT = 2
-"""Restored chunks in memory: a window of a check may lie over the end of one."""
+"""Restored chunks in memory: a window may reach from one chunk into the next."""
 
 
 class AivenLayout:
@@ -61,17 +61,17 @@ class AivenLayout:
         self._keys = keys
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
-        """Return the partition whose objects lie below *path*."""
+        """Return the partition whose objects are below *path*."""
         above, _, number = path.rpartition("/")
-        found = read_aiven_topic_folder(above.rpartition("/")[2])
-        if found is None or not number.isascii() or not number.isdigit():
+        topic = read_aiven_topic_folder(above.rpartition("/")[2])
+        if topic is None or not number.isascii() or not number.isdigit():
             return None
         return PartitionPrefix(
             prefix=f"{path}/",
-            topic=found[0],
+            topic=topic[0],
             partition=int(number),
-            topic_id=format_uuid(found[1]),
-            folder=f"{found[0]}-{int(number)}",
+            topic_id=format_uuid(topic[1]),
+            folder=f"{topic[0]}-{int(number)}",
         )
 
     def prefix_of(self, topic: str, topic_id: UUID, partition: int) -> str:
@@ -87,18 +87,18 @@ class AivenLayout:
         return AivenFiles(store, segment, self._keys)
 
     def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
-        """Return the name of an object, or one for a file that is rebuilt from what lies in an object."""
+        """Return the name of an object, or a name for a rebuilt file that is part of an object."""
         suffix = _SUFFIXES.get(kind, f".{kind.value}")
         return f"{segment.base_offset:020d}-{segment.segment_id}{suffix}"
 
     def objects_of(self, *parts: PartKind) -> frozenset[PartKind]:
-        """Return the objects that it takes to read *parts*: the manifest says where in them they lie."""
+        """Return the objects needed to read *parts*, with the manifest, which says where in them the parts are."""
         return frozenset(PartKind.INDEXES if part in _INDEXES else part for part in parts) | {
             PartKind.MANIFEST
         }
 
     def told_bytes(self, remote: RemoteSegment) -> int | None:
-        """Return what the plugin told the brokers of the sizes of its objects."""
+        """Return the total size of the objects as the plugin reported it to the brokers."""
         return read_remote_size(remote.custom_metadata)
 
 
@@ -109,8 +109,8 @@ class AivenFiles:
         self._store = store
         self._segment = segment
         self._keys = keys
-        found = self._object(PartKind.MANIFEST)
-        self._manifest = read_aiven_manifest(store.read(found.key, most_bytes=MOST_MANIFEST_BYTES))
+        manifest = self._object(PartKind.MANIFEST)
+        self._manifest = read_aiven_manifest(store.read(manifest.key, most_bytes=MOST_MANIFEST_BYTES))
         self._indexes: bytes | None = None
 
     def open(self, _name: str) -> OpenedLog:
@@ -143,7 +143,7 @@ class AivenFiles:
         return self._manifest.segment
 
     def contradictions(self) -> list[tuple[PartKind, str]]:
-        """Return where the manifest says something else than the listing."""
+        """Return where the manifest contradicts the listing."""
         expected = {
             PartKind.LOG: self._manifest.stored_log_bytes,
             PartKind.INDEXES: self._manifest.stored_indexes_bytes,
@@ -157,15 +157,15 @@ class AivenFiles:
 
     def _all_indexes(self) -> bytes:
         if self._indexes is None:
-            found = self._object(PartKind.INDEXES)
-            self._indexes = self._store.read(found.key, most_bytes=5 * MOST_SMALL_FILE_BYTES)
+            stored = self._object(PartKind.INDEXES)
+            self._indexes = self._store.read(stored.key, most_bytes=5 * MOST_SMALL_FILE_BYTES)
         return self._indexes
 
     def _object(self, kind: PartKind) -> StoredObject:
-        found = self._segment.parts.get(kind)
-        if found is None:
+        stored = self._segment.parts.get(kind)
+        if stored is None:
             raise FileNotFoundError(errno.ENOENT, f"the segment has no {kind.value}")
-        return found
+        return stored
 
 
 class ChunkedLog:
@@ -174,7 +174,7 @@ class ChunkedLog:
     Args:
         stored: the object.
         manifest: of the segment.
-        keys: what encrypted segments need.
+        keys: for encrypted segments.
     """
 
     def __init__(self, stored: OpenedLog, manifest: AivenManifest, keys: AivenKeys) -> None:
@@ -205,29 +205,29 @@ class ChunkedLog:
         return done
 
     def approach(self, position: int) -> None:
-        """Have what stands behind *position* read ahead."""
+        """Have the object read ahead from *position* on."""
         if position < self.end_position:
             self._stored.approach(self._manifest.chunk_of(position).stored_position)
 
     def leave(self, position: int) -> None:
-        """Forget what stands before *position*."""
+        """Forget what is before *position*."""
         if position < self.end_position:
             self._stored.leave(self._manifest.chunk_of(position).stored_position)
 
     def close(self) -> None:
-        """Give the object back."""
+        """Close the object."""
         self._stored.close()
 
     def _chunk(self, number: int) -> bytes:
-        known = self._chunks.get(number)
-        if known is None:
+        restored = self._chunks.get(number)
+        if restored is None:
             chunk = self._manifest.chunk(number)
-            # A manifest may claim any size; the object has the bytes that it has.
-            there = max(0, min(chunk.stored_bytes, self._stored.end_position - chunk.stored_position))
-            stored = np.zeros(there, np.uint8)
+            # A manifest may claim any size, so memory is bounded by what the object holds.
+            present_bytes = max(0, min(chunk.stored_bytes, self._stored.end_position - chunk.stored_position))
+            stored = np.zeros(present_bytes, np.uint8)
             count = self._stored.read_at(stored, chunk.stored_position)
-            known = restore_chunk(stored[:count].tobytes(), self._manifest, number, self._keys)
+            restored = restore_chunk(stored[:count].tobytes(), self._manifest, number, self._keys)
             while len(self._chunks) >= _CHUNKS_KEPT:
                 del self._chunks[min(self._chunks)]
-            self._chunks[number] = known
-        return known
+            self._chunks[number] = restored
+        return restored

@@ -1,4 +1,4 @@
-"""Objects whose names hold a start offset and a segment's id, put together to segments."""
+"""Grouping of objects whose names hold a start offset and a segment's id into segments."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def group_by_segment(
     segment_ids: list[str] = []
     ends: list[int] = []
     taken: list[int] = []
-    found: list[str] = []
+    letter_list: list[str] = []
     others: list[int] = []
-    current, known = "", None
+    current, parsed = "", None
     for place, name in enumerate(objects.names):
         letter, segment = letters.get(name[SEGMENT_NAME_CHARS:]), name[:SEGMENT_NAME_CHARS]
         if letter is not None and segment != current:
-            current, known = segment, read_segment_name(segment)
-            if known is not None:
-                base_offsets.append(known[0])
-                segment_ids.append(known[1])
+            current, parsed = segment, read_segment_name(segment)
+            if parsed is not None:
+                base_offsets.append(parsed[0])
+                segment_ids.append(parsed[1])
                 ends.append(len(taken))
-        if letter is None or known is None:
+        if letter is None or parsed is None:
             others.append(place)
         else:
             taken.append(place)
-            found.append(letter)
+            letter_list.append(letter)
     segments = SegmentTable(
         base_offsets=base_offsets,
         segment_ids=segment_ids,
         next_base_offsets=[None] * len(base_offsets),
         ends=[*ends[1:], len(taken)] if ends else [],
-        kinds="".join(found),
+        kinds="".join(letter_list),
         objects=objects.take(taken),
     )
     return ArchivedPartition(where=where, segments=segments, others=objects.take(others))

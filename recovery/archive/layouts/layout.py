@@ -1,9 +1,9 @@
-"""How an archive names things: which prefixes are partitions, which objects make up a segment, how they are read.
+"""How an archive names its objects: which prefixes are partitions, what makes up a segment, how it is read.
 
-A layout is one module: it says what it calls a partition (`partition_at`), groups the objects below it into segments
-(`partition`), and opens a segment's files (`files`). Where each object is a copy of one of a broker's files, it extends
-`CopyLayout` and says little more than names. `recovery/archive/layouts/layouts.py` registers the layouts; nothing else
-knows them by name.
+A layout is one module: it recognises a partition (`partition_at`), groups the objects below it into segments
+(`partition`), and opens a segment's files (`files`). If each object is a copy of one of a broker's files, it extends
+`CopyLayout` and defines little more than names. `recovery/archive/layouts/layouts.py` registers the layouts; nothing
+else knows them by name.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _NAMES = {
 
 
 def kafka_name(kind: PartKind, base_offset: int, end_offset: int | None = None) -> str:
-    """Return the name that a broker gives a part of a segment; of what no broker has, the kind's own.
+    """Return the name that a broker gives a part of a segment; for parts that no broker has, the kind's own.
 
     Args:
         kind: of the part.
         base_offset: of the segment.
-        end_offset: of the segment, where its snapshot is; None where that is not known.
+        end_offset: of the segment, which names its snapshot; None if it is not known.
     """
     if kind is PartKind.SNAPSHOT:
         return snapshot_name(base_offset if end_offset is None else end_offset)
@@ -64,14 +64,14 @@ def kafka_name(kind: PartKind, base_offset: int, end_offset: int | None = None) 
 
 
 def part_kind(name: str) -> PartKind | None:
-    """Return which part of a segment Kafka gives *name* to, None for none."""
+    """Return the part of a segment that Kafka calls *name*, None if there is none."""
     if name == LEADER_EPOCH_CHECKPOINT:
         return PartKind.LEADER_EPOCHS
     return _KINDS.get(file_kind(name))
 
 
 class ArchivedFiles(Protocol):
-    """The files of one archived segment: `SegmentFiles`, and the small ones."""
+    """The files of one archived segment: those of `SegmentFiles`, and the small ones."""
 
     def open(self, name: str) -> OpenedLog:
         """Open the log, by any name."""
@@ -95,11 +95,11 @@ class ArchivedFiles(Protocol):
         ...
 
     def described(self) -> RemoteSegment | None:
-        """Return what the archive itself says of the segment, None where it says nothing."""
+        """Return what the archive itself says of the segment, None if it says nothing."""
         ...
 
     def contradictions(self) -> list[tuple[PartKind, str]]:
-        """Return the objects that are not as the archive says, and in words why."""
+        """Return the objects that contradict the archive's own description, and how."""
         ...
 
 
@@ -108,17 +108,17 @@ class Layout(Protocol):
 
     @property
     def name(self) -> str:
-        """What `--layout` calls it."""
+        """Its name for `--layout`."""
         ...
 
     @property
     def required_parts(self) -> frozenset[PartKind]:
-        """The objects that every whole segment has."""
+        """The objects that every complete segment has."""
         ...
 
     @property
     def last_part(self) -> PartKind | None:
-        """The object that is uploaded last, without which a segment was never whole; None where there is no order."""
+        """The object that is uploaded last, without which a segment was never complete; None if there is no order."""
         ...
 
     @property
@@ -136,11 +136,11 @@ class Layout(Protocol):
 
     @property
     def in_place_obstacle(self) -> str:
-        """Why what is rebuilt cannot replace what is there, with a remedy; empty where it can."""
+        """Why rebuilt objects cannot replace the present ones, with a remedy; empty if they can."""
         ...
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
-        """Return the partition at *path*, parts divided by `/` and none at its end; None: look further down."""
+        """Return the partition at *path*, which has no `/` at its end; None: look further down."""
         ...
 
     def prefix_of(self, topic: str, topic_id: UUID, partition: int) -> str:
@@ -155,26 +155,26 @@ class Layout(Protocol):
         """Return the files of a segment.
 
         Raises:
-            FormatError: what describes them is malformed.
-            OSError: what describes them cannot be read.
+            FormatError: their description is malformed.
+            OSError: their description cannot be read.
         """
         ...
 
     def name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
-        """Return the name, without prefix, of a part that is not there."""
+        """Return the name, without prefix, of a part that is missing."""
         ...
 
     def objects_of(self, *parts: PartKind) -> frozenset[PartKind]:
-        """Return the objects that it takes to read *parts*."""
+        """Return the objects needed to read *parts*."""
         ...
 
     def told_bytes(self, remote: RemoteSegment) -> int | None:
-        """Return how many bytes all objects of a segment have as the brokers were told, None where they were not."""
+        """Return the bytes of all objects of a segment as reported to the brokers, None if they were not reported."""
         ...
 
 
 class CopyLayout:
-    """What layouts have in common in which each object is a copy of one of a broker's files."""
+    """The common part of layouts in which each object is a copy of one of a broker's files."""
 
     last_part: PartKind | None = None
     has_plain_logs = True
@@ -189,7 +189,7 @@ class CopyLayout:
         return frozenset(parts)
 
     def told_bytes(self, _remote: RemoteSegment) -> int | None:
-        """Return None: a broker knows the size of the log alone."""
+        """Return None: a broker knows only the size of the log."""
         return None
 
 
@@ -214,17 +214,17 @@ class PlainFiles:
         kind = part_kind(name)
         if kind is None:
             raise FileNotFoundError(errno.ENOENT, "no part of a segment", name)
-        found = self._object(kind)
-        take(min(found.size_bytes, MOST_INDEX_BYTES))
-        data = self._store.read(found.key, most_bytes=MOST_INDEX_BYTES)
-        return data, max(found.size_bytes, len(data))
+        stored = self._object(kind)
+        take(min(stored.size_bytes, MOST_INDEX_BYTES))
+        data = self._store.read(stored.key, most_bytes=MOST_INDEX_BYTES)
+        return data, max(stored.size_bytes, len(data))
 
     def read_part(self, kind: PartKind) -> bytes:
         """Return all bytes of a small file."""
-        found = self._object(kind)
-        data = self._store.read(found.key, most_bytes=MOST_SMALL_FILE_BYTES + 1)
+        stored = self._object(kind)
+        data = self._store.read(stored.key, most_bytes=MOST_SMALL_FILE_BYTES + 1)
         if len(data) > MOST_SMALL_FILE_BYTES:
-            raise OSError(errno.EFBIG, f"larger than {MOST_SMALL_FILE_BYTES} bytes", found.key)
+            raise OSError(errno.EFBIG, f"larger than {MOST_SMALL_FILE_BYTES} bytes", stored.key)
         return data
 
     def log_bytes(self) -> int:
@@ -232,7 +232,7 @@ class PlainFiles:
         return self._segment.log_bytes
 
     def described(self) -> RemoteSegment | None:
-        """Return None: there is nothing but the files."""
+        """Return None: there are only the files."""
         return None
 
     def contradictions(self) -> list[tuple[PartKind, str]]:
@@ -240,7 +240,7 @@ class PlainFiles:
         return []
 
     def _object(self, kind: PartKind) -> StoredObject:
-        found = self._segment.parts.get(kind)
-        if found is None:
+        stored = self._segment.parts.get(kind)
+        if stored is None:
             raise FileNotFoundError(errno.ENOENT, f"the segment has no {kind.value}")
-        return found
+        return stored

@@ -1,6 +1,6 @@
-"""The layouts that there are, and which one an archive has.
+"""The list of layouts, and which one an archive has.
 
-The modules of the layouts are imported when one is made: the command line wants their names alone.
+The modules of the layouts are imported when one is made: the command line needs only their names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 _MOST_PREFIXES = 2_000
-"""How many prefixes are looked at before an archive counts as none of ours."""
+"""How many prefixes are examined before an archive counts as unknown."""
 
 
 def _plain(_keys: AivenKeys | None) -> Layout:
@@ -44,7 +44,7 @@ LAYOUTS: Final[dict[str, Callable[[AivenKeys | None], Layout]]] = {
     "local-tiered": _local_tiered,
     "aiven": _aiven,
 }
-"""What makes each layout, by its name; `auto` takes the first that calls anything in the archive a partition."""
+"""The makers of layouts by name; `auto` takes the first layout that recognises a partition in the archive."""
 
 
 def make_layout(name: str, keys: AivenKeys | None = None) -> Layout:
@@ -61,9 +61,9 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
     """
     if name != AUTO:
         return make_layout(name, keys)
-    found = _recognised(store.url.rstrip("/"), keys)
-    if found is not None:
-        return found
+    layout = _recognised(store.url.rstrip("/"), keys)
+    if layout is not None:
+        return layout
     pending = [""]
     looked_at = 0
     while pending and looked_at < _MOST_PREFIXES:
@@ -71,9 +71,9 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
         for prefix in pending:
             looked_at += 1
             for path in store.list_level(prefix).prefixes:
-                found = _recognised(path.rstrip("/"), keys)
-                if found is not None:
-                    return found
+                layout = _recognised(path.rstrip("/"), keys)
+                if layout is not None:
+                    return layout
                 deeper.append(path)
         pending = deeper
     raise UsageError(
@@ -83,7 +83,7 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
 
 
 def refuse_nothing(store: Store, layout: Layout) -> None:
-    """Say that *store* has no partition in the *layout* that was named: nobody is to take nothing for sound.
+    """Refuse a *store* without a partition in the named *layout*, lest an empty result be taken for a sound archive.
 
     Raises:
         UsageError: in any case.

@@ -1,10 +1,10 @@
-"""A log as windows of whole batches with the verdict on each checksum, and the stretches between them that are none.
+"""A log as windows of whole batches with a verdict on each checksum, and the bad stretches between them.
 
-Memory is bounded: a window has 4 MiB, or one batch of as many bytes as the caller allows. Nothing that the file says of
-itself makes memory without its bytes being there.
+Memory is bounded: a window has 4 MiB, or one batch of as many bytes as the caller allows. No length field makes this
+allocate memory for bytes that are not there.
 
-Behind damage, reading goes on at the next sound batch that is found, by the batch's own length, by the lengths
-behind it, or by an entry of the offset index.
+After damage, reading resumes at the next sound batch that is found: by the bad batch's own length, by the lengths
+after it, or by an entry of the offset index.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Window, Windows
 
 MOST_BATCH_BYTES = 128 << 20
-"""Of one batch, as it stands in the log and opened, unless the caller allows other sizes."""
+"""Of one batch, as stored in the log and decompressed, unless the caller allows other sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class BatchWindow:
     """Whole batches.
 
     Attributes:
-        octets: uint8, shape (n,); begins with the first batch. Only until the next window is asked for.
+        octets: uint8, shape (n,); begins with the first batch. Valid only until the next window is asked for.
         rows: of its batches, at least one.
         is_valid: bool, shape (n,): whether their checksums are right.
     """
@@ -43,7 +43,7 @@ class BatchWindow:
 
 @dataclass(frozen=True, slots=True)
 class BadStretch:
-    """Bytes in which no batch can be told.
+    """Bytes in which no batch can be recognised.
 
     Attributes:
         is_damage: False for what a killed broker leaves at the end of the last segment.
@@ -61,9 +61,9 @@ class LogWindows:
 
     Args:
         log: opened; the caller closes it.
-        base_offset: of the segment; no batch below it is looked for behind damage.
-        index_positions: returns the positions in the offset index; asked behind damage alone.
-        is_last: no segment follows: what is cut off at its end, or zeros, is no damage.
+        base_offset: of the segment; no batch below it is looked for after damage.
+        index_positions: returns the positions in the offset index; called only after damage.
+        is_last: no segment follows, so a batch cut off at its end, or zeros, is not damage.
         most_batch_bytes: a longer batch is not read.
     """
 
@@ -93,23 +93,23 @@ class LogWindows:
         """
         windows = Windows(self._log, most_batch_bytes=self._most_batch_bytes)
         for window in windows:
-            behind: int | None
+            resume_at: int | None
             if window.large_bytes:
-                behind = self._pass_over_large(window.position, window.large_bytes)
+                resume_at = self._pass_over_large(window.position, window.large_bytes)
             else:
                 walk = walk_headers(window.octets, position=window.position, end_position=self._end)
-                behind = yield from self._compare(window, walk.rows)
-                if behind is None:
-                    behind = self._end_walk(walk)
+                resume_at = yield from self._compare(window, walk.rows)
+                if resume_at is None:
+                    resume_at = self._end_walk(walk)
             if self._stretch is not None:
                 yield self._stretch
                 self._stretch = None
-            windows.position = behind
+            windows.position = resume_at
 
     def _compare(self, window: Window, rows: HeaderRows) -> Generator[BatchWindow, None, int | None]:
-        """Yield the batches whose lengths can be relied on; return where to go on behind others, None without.
+        """Yield the batches whose lengths can be relied on; return where to resume after bad ones, None without any.
 
-        A batch whose checksum is wrong has the right length if a sound one follows, or the end.
+        A batch whose checksum is wrong has the right length if a sound batch, or the end of the log, follows.
         """
         if not len(rows):
             return None
@@ -124,40 +124,40 @@ class LogWindows:
         if bad:
             yield BatchWindow(octets, rows[:bad], is_valid[:bad])
         position = int(rows["position"][bad])
-        behind = position + int(rows["size_bytes"][bad])
-        if behind == self._end or self._sound.is_sound(behind, base_offset=self._base_offset):
+        resume_at = position + int(rows["size_bytes"][bad])
+        if resume_at == self._end or self._sound.is_sound(resume_at, base_offset=self._base_offset):
             yield BatchWindow(
                 octets[position - window.position :], rows[bad : bad + 1], is_valid[bad : bad + 1]
             )
-            return behind
+            return resume_at
         return self._search(position, "checksum", "checksum mismatch", rows[bad + 1 :])
 
     def _pass_over_large(self, position: int, size_bytes: int) -> int:
         if not has_right_crc(self._log, position, size_bytes):
             return self._search(position, "checksum", "checksum mismatch")
-        words = f"a batch of {size_bytes} bytes, {self._most_batch_bytes} are allowed"
-        self._stretch = BadStretch(position, position + size_bytes, "too-large", words)
+        detail = f"a batch of {size_bytes} bytes, {self._most_batch_bytes} are allowed"
+        self._stretch = BadStretch(position, position + size_bytes, "too-large", detail)
         return position + size_bytes
 
     def _end_walk(self, walk: HeaderWalk) -> int:
-        """Return where to go on behind the batches of a window."""
+        """Return where to resume after the batches of a window."""
         position, left = walk.position, self._end - walk.position
         if walk.end in (WalkEnd.NEED_BYTES, WalkEnd.FULL) or not left:
             return position
         if walk.end is WalkEnd.END:
-            words = f"{left} bytes that are no batch"
-            self._stretch = BadStretch(position, self._end, "trailing-bytes", words, not self._is_last)
+            detail = f"{left} bytes that are no batch"
+            self._stretch = BadStretch(position, self._end, "trailing-bytes", detail, not self._is_last)
             return self._end
         if walk.end is WalkEnd.TORN:
             return self._search(position, "torn-batch", "the batch reaches beyond the end of the log")
         return self._search(position, "batch-length", "a batch length that cannot be")
 
-    def _search(self, position: int, rule: Rule, words: str, rest: HeaderRows | None = None) -> int:
-        """Note damage at *position*, and return where the next sound batch begins; the end without one."""
+    def _search(self, position: int, rule: Rule, detail: str, rest: HeaderRows | None = None) -> int:
+        """Note damage at *position*, and return where the next sound batch begins; the end of the log without one."""
         sound = self._sound.find(position, rest, self._index_positions, base_offset=self._base_offset)
-        behind = self._end if sound is None else sound
+        resume_at = self._end if sound is None else sound
         is_damage = True
-        if behind == self._end and self._is_last and rule != "checksum":
+        if resume_at == self._end and self._is_last and rule != "checksum":
             is_damage = rule != "torn-batch" and not is_zero_range(self._log, position, self._end)
-        self._stretch = BadStretch(position, behind, rule, words, is_damage)
-        return behind
+        self._stretch = BadStretch(position, resume_at, rule, detail, is_damage)
+        return resume_at

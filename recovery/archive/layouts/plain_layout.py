@@ -46,15 +46,15 @@ class PlainLayout(CopyLayout):
     is_tiered = False
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
-        """Return the partition whose folder is at *path*; those that wait for their deletion are none."""
+        """Return the partition whose folder is at *path*; folders that await deletion do not count."""
         folder = path.rpartition("/")[2]
         try:
-            found = read_folder_name(folder)
+            name = read_folder_name(folder)
         except FileNameError:
             return None
-        if found.state is FolderState.DELETE or found.partition < 0:
+        if name.state is FolderState.DELETE or name.partition < 0:
             return None
-        return PartitionPrefix(prefix=f"{path}/", topic=found.topic, partition=found.partition, folder=folder)
+        return PartitionPrefix(prefix=f"{path}/", topic=name.topic, partition=name.partition, folder=folder)
 
     def prefix_of(self, topic: str, _topic_id: UUID, partition: int) -> str:
         """Return the partition's folder."""
@@ -62,23 +62,23 @@ class PlainLayout(CopyLayout):
 
     def partition(self, where: PartitionPrefix, objects: ObjectTable) -> ArchivedPartition:
         """Group the files of a partition's folder; each snapshot belongs to the segment that ends at it."""
-        found = _by_offset(objects.names)
-        bases = sorted(offset for offset, parts in found.items() if _LOG in parts)
-        offsets = sorted(offset for offset, parts in found.items() if _SNAPSHOT in parts)
+        rows_by_offset = _by_offset(objects.names)
+        bases = sorted(offset for offset, parts in rows_by_offset.items() if _LOG in parts)
+        offsets = sorted(offset for offset, parts in rows_by_offset.items() if _SNAPSHOT in parts)
         taken: list[int] = []
         followings = [*bases[1:], None][: len(bases)]
         kinds, ends = [], []
         first = 0
         for base, following in zip(bases, followings, strict=True):
-            for kind, place in found[base].items():
+            for kind, row in rows_by_offset[base].items():
                 if kind != _SNAPSHOT:
                     kinds.append(kind)
-                    taken.append(place)
+                    taken.append(row)
             last = len(offsets) if following is None else bisect_right(offsets, following)
             own = offsets[first:last]
             end = following if following is not None else (own[-1] if own and own[-1] > base else None)
             kinds += [_SNAPSHOT if offset == end else FURTHER_SNAPSHOT for offset in own]
-            taken += [found[offset][_SNAPSHOT] for offset in own]
+            taken += [rows_by_offset[offset][_SNAPSHOT] for offset in own]
             ends.append(len(taken))
             first = last
         segments = SegmentTable(
@@ -98,10 +98,10 @@ class PlainLayout(CopyLayout):
 
 
 def _by_offset(names: Sequence[str]) -> dict[int, dict[str, int]]:
-    """Return the places of the files in *names* by offset and kind, of those that are named as Kafka names them."""
-    found: dict[int, dict[str, int]] = {}
+    """Return the rows of the files in *names* that are named as Kafka names them, by offset and kind."""
+    rows_by_offset: dict[int, dict[str, int]] = {}
     current, parts = "", None
-    for place, name in enumerate(names):
+    for row, name in enumerate(names):
         start = name.partition(".")[0]
         letter = _LETTERS.get(name[len(start) :])
         if letter is None:
@@ -109,7 +109,7 @@ def _by_offset(names: Sequence[str]) -> dict[int, dict[str, int]]:
         if start != current:
             current, parts, offset = start, None, parse_long(start)
             if offset is not None and format_offset(offset) == start:
-                parts = found.setdefault(offset, {})
+                parts = rows_by_offset.setdefault(offset, {})
         if parts is not None:
-            parts[letter] = place
-    return found
+            parts[letter] = row
+    return rows_by_offset

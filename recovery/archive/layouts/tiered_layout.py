@@ -32,14 +32,14 @@ class LocalTieredLayout(CopyLayout):
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition whose folder is at *path*."""
         folder = path.rpartition("/")[2]
-        found = read_local_tiered_folder(folder)
-        if found is None:
+        name = read_local_tiered_folder(folder)
+        if name is None:
             return None
         return PartitionPrefix(
             prefix=f"{path}/",
-            topic=found.topic,
-            partition=found.partition,
-            topic_id=format_uuid(found.topic_id),
+            topic=name.topic,
+            partition=name.partition,
+            topic_id=format_uuid(name.topic_id),
             folder=folder,
         )
 

@@ -1,6 +1,6 @@
-"""The partitions of an archive, one after the other; listed some prefixes ahead, side by side.
+"""The partitions of an archive, one after another; prefixes are listed ahead, several at a time.
 
-Memory follows the partitions that are listed ahead, never the archive.
+Memory grows with the partitions that are listed ahead, never with the archive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recovery.archive.stores.store import Level, Store
 from recovery.threads import PoolAhead
 
 LISTED_AHEAD = 16
-"""Listings on their way at a time."""
+"""Listings in flight at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Walked:
 
     Attributes:
         parent: the prefix above the partition's.
-        siblings: the objects directly below that: a log dir's own files.
+        siblings: the objects directly below that prefix: a log dir's own files.
     """
 
     partition: ArchivedPartition
@@ -90,13 +90,13 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | Unlisted
             return
         prefix, listing = pending.popleft()
         try:
-            found = listing.result()
+            below = listing.result()
         except OSError as error:
             yield UnlistedPrefix(prefix=prefix, error=str(error))
             continue
         where = walk.layout.partition_at(prefix.rstrip("/"))
         if where is None:
-            yield from _below(walk, prefix, found)
+            yield from _below(walk, prefix, below)
         else:
-            partition = walk.layout.partition(where, found.objects)
+            partition = walk.layout.partition(where, below.objects)
             yield Walked(partition=partition, parent=parent, siblings=level.objects)

@@ -1,10 +1,10 @@
 """Which remote segments make up a partition's log, by its leader epochs. Pure.
 
-After a change of leaders the same offsets may have been copied twice, and offsets that were cut off again lie in
+After a change of leaders the same offsets may have been copied twice, and offsets that were later cut off may be in
 segments of an epoch that the log no longer has. A broker looks up the leader epoch of an offset, and then the segment
-that the epoch's map has there (`remote_cache`). The lineage is what is read in that way from the log start on, each
-segment to the end of its epoch; what is finished and not read is outside of the log, or superseded; where nothing is
-read there is a gap.
+at that offset in the epoch's map (`remote_cache`). The lineage is what is read in this way from the log start on, each
+segment to the end of its epoch; a finished segment that is not read is outside the log, or superseded; offsets that
+are in no segment read are a gap.
 
 Kafka: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs, buildFilteredLeaderEpochMap, read; LeaderEpochFileCache.
 """
@@ -32,16 +32,16 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """What a broker would make of the finished segments of a partition.
+    """How a broker would use the finished segments of a partition.
 
     Attributes:
-        segments: those that it reads, in the order in which it comes to them.
-        gaps: offsets from the log start to the last one that is read, which no segment gives.
-        behind_gaps: the segment behind each gap.
-        overlaps: offsets that two segments in a row both have; legal after a change of leaders.
+        segments: those that it reads, in the order of reading.
+        gaps: offsets between the log start and the last one read that are in no segment.
+        behind_gaps: the segment after each gap.
+        overlaps: offsets that two consecutive segments both have; legal after a change of leaders.
         second_of_overlaps: the second segment of each overlap.
-        below: those that end below the log start offset: they wait for their deletion.
-        outside: those that are not within the leader epochs: of a log that was cut off.
+        below: those that end below the log start offset: they await deletion.
+        outside: those that are not within the leader epochs: they belong to a log that was cut off.
         superseded: all others: later copies have their offsets.
     """
 
@@ -56,7 +56,7 @@ class Lineage:
 
     @property
     def end_offset(self) -> int | None:
-        """The last offset that is read, None where nothing is."""
+        """The last offset that is read, None if nothing is."""
         return max((segment.end_offset for segment in self.segments), default=None)
 
 
@@ -70,28 +70,34 @@ def trace_lineage(
     """Return what a broker with these leader *epochs* reads.
 
     Args:
-        cache: what it knows of the segments.
-        epochs: of the log; see `derive_epochs` where nobody has them.
-        log_start_offset: where the log begins; None where that is not known: with the first segment within the
+        cache: what the broker knows of the segments.
+        epochs: of the log; `derive_epochs` replaces them if they are not known.
+        log_start_offset: where the log begins; None if not known: then it begins with the first segment within the
             leader epochs.
-        log_end_offset: behind the last record, local ones included; None: behind the last segment.
+        log_end_offset: after the last record, local ones included; None: after the last segment.
     """
     finished = sorted(
-        (one for one in cache.segments.values() if one.state is RemoteSegmentState.COPY_SEGMENT_FINISHED),
-        key=lambda one: (one.start_offset, one.end_offset, one.segment_id.bytes),
+        (
+            segment
+            for segment in cache.segments.values()
+            if segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED
+        ),
+        key=lambda segment: (segment.start_offset, segment.end_offset, segment.segment_id.bytes),
     )
     end = (
-        max((one.end_offset + 1 for one in finished), default=0) if log_end_offset is None else log_end_offset
+        max((segment.end_offset + 1 for segment in finished), default=0)
+        if log_end_offset is None
+        else log_end_offset
     )
     epochs = cut_epochs(epochs)
-    within = {one.segment_id for one in finished if is_within_leader_epochs(one, end, epochs)}
+    within = {segment.segment_id for segment in finished if is_within_leader_epochs(segment, end, epochs)}
     start = log_start_offset
     if start is None:
-        start = min((one.start_offset for one in finished if one.segment_id in within), default=0)
+        start = min((segment.start_offset for segment in finished if segment.segment_id in within), default=0)
     read, gaps = _read_through(cache, epochs, start)
-    is_read = {one.segment_id for one in read}
-    others = [one for one in finished if one.segment_id not in is_read]
-    rest = [one for one in others if one.end_offset >= start]
+    is_read = {segment.segment_id for segment in read}
+    unread = [segment for segment in finished if segment.segment_id not in is_read]
+    unread_above_start = [segment for segment in unread if segment.end_offset >= start]
     overlaps = _overlaps(read)
     return Lineage(
         segments=tuple(read),
@@ -99,23 +105,23 @@ def trace_lineage(
         behind_gaps=tuple(gaps.values()),
         overlaps=tuple(overlaps),
         second_of_overlaps=tuple(overlaps.values()),
-        below=tuple(one for one in others if one.end_offset < start),
-        outside=tuple(one for one in rest if one.segment_id not in within),
-        superseded=tuple(one for one in rest if one.segment_id in within),
+        below=tuple(segment for segment in unread if segment.end_offset < start),
+        outside=tuple(segment for segment in unread_above_start if segment.segment_id not in within),
+        superseded=tuple(segment for segment in unread_above_start if segment.segment_id in within),
     )
 
 
 def is_within_leader_epochs(
     segment: RemoteSegment, log_end_offset: int, epochs: Sequence[LeaderEpochEntry]
 ) -> bool:
-    """Return whether *segment* is a part of the log that has these *epochs*.
+    """Return whether *segment* is part of the log that has these *epochs*.
 
     Args:
-        segment: its first epoch may begin above the log's, its last one may end below.
-        log_end_offset: the offset behind the log's last record.
+        segment: its first epoch may begin above the log's, its last one may end below it.
+        log_end_offset: the offset after the log's last record.
         epochs: of the log, ascending, as `filter_epochs` leaves them. Without any, nothing is within.
 
-    Kafka: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs. Differs: Kafka throws where there are no epochs.
+    Kafka: RemoteLogManager.isRemoteSegmentWithinLeaderEpochs. Differs: Kafka throws if there are no epochs.
     """
     starts = dict(epochs)
     own = filter_epochs(segment.leader_epochs)
@@ -128,17 +134,17 @@ def is_within_leader_epochs(
             return False
         if number == 0 and epoch != epochs[0].epoch and start_offset < starts[epoch]:
             return False
-        behind = following.get(epoch)
+        next_entry = following.get(epoch)
         if number + 1 < len(relevant):
-            if behind != relevant[number + 1]:
+            if next_entry != relevant[number + 1]:
                 return False
-        elif behind is not None and segment.end_offset > behind.start_offset - 1:
+        elif next_entry is not None and segment.end_offset > next_entry.start_offset - 1:
             return False
     return segment.end_offset < log_end_offset
 
 
 def filter_epochs(epochs: Iterable[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
-    """Return *epochs* without those that have no record: the next one begins at the same offset.
+    """Return *epochs* without those that have no record, because the next one begins at the same offset.
 
     Kafka: RemoteLogManager.buildFilteredLeaderEpochMap.
     """
@@ -152,18 +158,18 @@ def filter_epochs(epochs: Iterable[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
 
 
 def derive_epochs(segments: Iterable[RemoteSegment]) -> list[LeaderEpochEntry]:
-    """Return the leader epochs of the log that finished *segments* tell of, for want of the log's own checkpoint.
+    """Return the leader epochs of the log as its finished *segments* give them, for want of the log's checkpoint.
 
-    An epoch begins where the first segment has it. A segment with two epochs in a row says that there is none between
-    them. Lower epochs that begin at or above a higher one are of a log that was cut off.
+    An epoch begins at the lowest start that a segment gives it. A segment with two consecutive epochs rules out any
+    between them. Lower epochs that begin at or above the start of a higher one belong to a log that was cut off.
     """
     starts: dict[int, int] = {}
     before: dict[int, int] = {}
-    for segment in sorted(segments, key=lambda one: one.event_timestamp_ms):
+    for segment in sorted(segments, key=lambda segment: segment.event_timestamp_ms):
         if segment.state is RemoteSegmentState.COPY_SEGMENT_FINISHED:
             for epoch, start_offset in segment.leader_epochs:
                 starts[epoch] = min(start_offset, starts.get(epoch, start_offset))
-            before |= {after.epoch: one.epoch for one, after in pairwise(segment.leader_epochs)}
+            before |= {after.epoch: entry.epoch for entry, after in pairwise(segment.leader_epochs)}
     kept: list[LeaderEpochEntry] = []
     for epoch in sorted(starts, reverse=True):
         if kept and epoch > before.get(kept[-1].epoch, epoch):
@@ -173,9 +179,9 @@ def derive_epochs(segments: Iterable[RemoteSegment]) -> list[LeaderEpochEntry]:
 
 
 def cut_epochs(epochs: Iterable[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
-    """Return *epochs* ascending, without those that a higher one has cut off: it begins at or below their start.
+    """Return *epochs* ascending, without those cut off by a higher one that begins at or below their start.
 
-    Kafka: LeaderEpochFileCache.assign treats its entries so.
+    Kafka: LeaderEpochFileCache.assign.
     """
     kept: list[LeaderEpochEntry] = []
     for entry in sorted(epochs, reverse=True):
@@ -185,62 +191,62 @@ def cut_epochs(epochs: Iterable[LeaderEpochEntry]) -> list[LeaderEpochEntry]:
 
 
 def epoch_for_offset(epochs: Sequence[LeaderEpochEntry], offset: int) -> int | None:
-    """Return the place in *epochs* of the one that *offset* is of. Kafka: LeaderEpochFileCache.epochForOffset."""
-    place = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
-    return place - 1 if place else None
+    """Return the index in *epochs* of the epoch of *offset*. Kafka: LeaderEpochFileCache.epochForOffset."""
+    count = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
+    return count - 1 if count else None
 
 
 def merge_ranges(segments: Iterable[RemoteSegment | OffsetRange]) -> list[OffsetRange]:
-    """Return the offsets of *segments* as ranges in order that do not touch."""
+    """Return the offsets of *segments* as ascending ranges that do not touch."""
     merged: list[OffsetRange] = []
-    for one in sorted(segments, key=lambda one: one.start_offset):
-        if merged and one.start_offset <= merged[-1].end_offset + 1:
+    for offsets in sorted(segments, key=lambda offsets: offsets.start_offset):
+        if merged and offsets.start_offset <= merged[-1].end_offset + 1:
             last = merged.pop()
-            end_offset = max(last.end_offset, one.end_offset)
+            end_offset = max(last.end_offset, offsets.end_offset)
             merged.append(OffsetRange(start_offset=last.start_offset, end_offset=end_offset))
         else:
-            merged.append(OffsetRange(start_offset=one.start_offset, end_offset=one.end_offset))
+            merged.append(OffsetRange(start_offset=offsets.start_offset, end_offset=offsets.end_offset))
     return merged
 
 
 def subtract_ranges(gap: OffsetRange, ranges: Sequence[OffsetRange]) -> list[tuple[int, int]]:
-    """Return the parts of *gap* that none of the *ranges* has, which are in order."""
+    """Return the parts of *gap* that are in none of *ranges*, which are ascending."""
     left: list[tuple[int, int]] = []
     start = gap.start_offset
-    first = bisect_left(ranges, start, key=lambda one: one.end_offset)
-    for place in range(first, len(ranges)):
-        one = ranges[place]
-        if one.start_offset > gap.end_offset:
+    first = bisect_left(ranges, start, key=lambda offsets: offsets.end_offset)
+    for number in range(first, len(ranges)):
+        offsets = ranges[number]
+        if offsets.start_offset > gap.end_offset:
             break
-        if one.start_offset > start:
-            left.append((start, one.start_offset - 1))
-        start = one.end_offset + 1
+        if offsets.start_offset > start:
+            left.append((start, offsets.start_offset - 1))
+        start = offsets.end_offset + 1
     return [*left, (start, gap.end_offset)] if start <= gap.end_offset else left
 
 
 def _read_through(
     cache: RemoteLogCache, epochs: Sequence[LeaderEpochEntry], log_start_offset: int
 ) -> tuple[list[RemoteSegment], dict[OffsetRange, RemoteSegment]]:
-    """Return the segments that are read from the log start on, and where nothing is, with what is behind it."""
+    """Return the segments that are read from the log start on, and the gaps, with the segment after each."""
     read: list[RemoteSegment] = []
     gaps: dict[OffsetRange, RemoteSegment] = {}
     seen: set[UUID] = set()
     offset = covered_to = log_start_offset
     while True:
-        place = epoch_for_offset(epochs, offset)
-        behind = 0 if place is None else place + 1
-        epoch_end = epochs[behind].start_offset - 1 if behind < len(epochs) else None
-        segment = None if place is None else cache.find(epochs[place].epoch, offset)
-        if segment is not None and place is not None:
+        number = epoch_for_offset(epochs, offset)
+        next_number = 0 if number is None else number + 1
+        epoch_end = epochs[next_number].start_offset - 1 if next_number < len(epochs) else None
+        segment = None if number is None else cache.find(epochs[number].epoch, offset)
+        if segment is not None and number is not None:
             if segment.segment_id not in seen:
                 read.append(segment)
                 seen.add(segment.segment_id)
             if offset > covered_to:
                 gaps[OffsetRange(start_offset=covered_to, end_offset=offset - 1)] = segment
-            last = end_in_epoch(segment, epochs[place].epoch)
+            last = end_in_epoch(segment, epochs[number].epoch)
             offset = covered_to = (last if epoch_end is None else min(last, epoch_end)) + 1
             continue
-        following = None if place is None else cache.next_start(epochs[place].epoch, offset)
+        following = None if number is None else cache.next_start(epochs[number].epoch, offset)
         if following is not None and (epoch_end is None or following <= epoch_end):
             offset = following
         elif epoch_end is not None:
@@ -250,10 +256,10 @@ def _read_through(
 
 
 def _overlaps(segments: Sequence[RemoteSegment]) -> dict[OffsetRange, RemoteSegment]:
-    found: dict[OffsetRange, RemoteSegment] = {}
+    overlaps: dict[OffsetRange, RemoteSegment] = {}
     for before, after in pairwise(segments):
         first = max(before.start_offset, after.start_offset)
         last = min(before.end_offset, after.end_offset)
         if first <= last:
-            found[OffsetRange(start_offset=first, end_offset=last)] = after
-    return found
+            overlaps[OffsetRange(start_offset=first, end_offset=last)] = after
+    return overlaps

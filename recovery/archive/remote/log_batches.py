@@ -1,7 +1,7 @@
-"""The record batches of one opened log, in order, a window at a time: for topics that are read for what they say.
+"""The record batches of one opened log, in order, a window at a time: for topics whose records are read.
 
-What is damaged is told, and reading goes on behind it as far as lengths can be followed: a batch whose CRC is wrong is
-left out, a length that cannot be, or a batch that is cut off, ends the log.
+Damage is reported, and reading resumes after it as far as lengths can be followed: a batch whose CRC is wrong is left
+out; an impossible length, or a batch that is cut off, ends the log.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class LoggedBatch(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Holds a control record."""
+        """Whether it holds a control record."""
         return bool(self.attributes & layout.CONTROL_MASK)
 
     def values(self, *, most_bytes: int) -> list[tuple[int, bytes | None]]:
         """Return offset and value of each record.
 
         Args:
-            most_bytes: give up where the records decompress to more.
+            most_bytes: give up if the records decompress to more.
 
         Raises:
             FormatError: the records cannot be opened.
@@ -65,15 +65,15 @@ class LoggedBatch(NamedTuple):
         plain = self._plain_values()
         if plain is not None:
             return plain
-        return [(one.offset, one.value) for one in read_records(self.data, max_bytes=most_bytes)]
+        return [(record.offset, record.value) for record in read_records(self.data, max_bytes=most_bytes)]
 
     def _plain_values(self) -> list[tuple[int, bytes | None]] | None:
-        """Return the same of a batch without keys, headers or compression, in half the time; None of any other."""
+        """Return the same for a batch without keys, headers or compression, in half the time; None for any other."""
         data, position = self.data, layout.RECORDS_POSITION
         count = int.from_bytes(data[_RECORD_COUNT_POSITION:position], "big", signed=True)
         if self.attributes & layout.COMPRESSION_CODEC_MASK or count < 0:
             return None
-        found: list[tuple[int, bytes | None]] = []
+        values: list[tuple[int, bytes | None]] = []
         try:
             for _ in range(count):
                 size, start = read_varint(data, position)
@@ -81,27 +81,27 @@ class LoggedBatch(NamedTuple):
                 offset_delta, at = read_varint(data, at)
                 value_size, value_at = read_varint(data, at + 1)
                 position = value_at + value_size + 1
-                # behind the value there is nothing but the header count 0
+                # after the value there is only the header count 0
                 is_plain = data[at] == _PLAIN_NULL and value_size >= 0 and data[position - 1] == 0
                 is_plain &= 0 <= offset_delta <= self.last_offset - self.base_offset
                 if not is_plain or position != start + size:
                     return None
-                found.append((self.base_offset + offset_delta, data[value_at : position - 1]))
+                values.append((self.base_offset + offset_delta, data[value_at : position - 1]))
         except (FormatError, IndexError):
             return None
-        return found if position == len(data) else None
+        return values if position == len(data) else None
 
 
 def read_batches(
     log: OpenedLog, report: Callable[[Finding], None], *, name: str = ""
 ) -> Iterator[LoggedBatch]:
-    """Yield the sound batches of *log*; tell *report* of what is damaged.
+    """Yield the sound batches of *log*; report damage to *report*.
 
-    A log that ends within its last batch (rule torn-batch) is what a crash leaves, and a copy of a live log.
+    A crash, or copying a live log, leaves a log that ends within its last batch (rule torn-batch).
 
     Args:
         log: opened; the caller closes it.
-        report: told of damage, in order of position.
+        report: called for each damage, in order of position.
         name: of the log, for findings.
 
     Raises:
@@ -118,9 +118,11 @@ def read_batches(
             return
         data, consumed = window.octets.tobytes(), 0
         try:
-            for place in walk_batches(data):
-                consumed = place.position + place.size_bytes
-                batch = _checked(data[place.position : consumed], window.position + place.position, tell)
+            for batch_slice in walk_batches(data):
+                consumed = batch_slice.position + batch_slice.size_bytes
+                batch = _checked(
+                    data[batch_slice.position : consumed], window.position + batch_slice.position, tell
+                )
                 if batch is not None:
                     yield batch
         except FormatError as error:
@@ -143,8 +145,8 @@ def _checked(data: bytes, position: int, tell: Callable[[int, Rule, str], None])
             return LoggedBatch(position, data, base_offset, base_offset + delta, attributes)
     try:
         check_record_batch(data, crc32c=crc32c_of_bytes)
-        words = "its offsets cannot be"
+        problem = "its offsets cannot be"
     except FormatError as error:
-        words = str(error)
-    tell(position, "checksum", f"left out: {words}")
+        problem = str(error)
+    tell(position, "checksum", f"left out: {problem}")
     return None

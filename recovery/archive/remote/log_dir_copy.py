@@ -1,4 +1,4 @@
-"""What a copy of a log dir says of its partitions: its checkpoints and its marker, as far as they were copied."""
+"""A copy of a log dir's own files, as far as they were copied: its checkpoints and its clean-shutdown marker."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirCopy:
-    """The files of a log dir beside the folders.
+    """The files of a log dir next to its folders.
 
     Attributes:
-        offsets: the lines of each offset checkpoint, by file name; none where it is missing or malformed.
+        offsets: the lines of each offset checkpoint, by file name; none if it is missing or malformed.
     """
 
     had_clean_shutdown: bool = False
@@ -39,7 +39,7 @@ class LogDirCopy:
     def facts(self, where: PartitionPrefix, *, is_deep: bool, is_tiered: bool, now_ms: int) -> PartitionFacts:
         """Return what is known of a partition below it.
 
-        Without that checkpoint everything counts as flushed: a copy of some folders alone.
+        Without a recovery-point checkpoint, as in a copy of folders alone, everything counts as flushed.
         """
         was_cleaned = self._offset(CLEANER_OFFSET_CHECKPOINT, where) is not None
         return PartitionFacts(
@@ -64,8 +64,8 @@ class LogDirCopy:
 
 
 def read_log_dir_copy(store: Store, objects: Sequence[StoredObject]) -> LogDirCopy:
-    """Return what the *objects* beside the partitions' folders say."""
-    by_name = {one.name: one for one in objects}
+    """Return what the *objects* next to the partitions' folders say."""
+    by_name = {stored.name: stored for stored in objects}
     offsets = {}
     for name in OFFSET_CHECKPOINTS:
         if name in by_name:

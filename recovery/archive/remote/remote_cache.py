@@ -1,13 +1,13 @@
 """What a broker knows of the remote segments of one partition: the records of `__remote_log_metadata`, played in order.
 
 Pure. Each leader epoch has a map from start offset to the finished segment that a fetch of that epoch reads; a segment
-with several epochs is in several maps. A copy that is finished later replaces those before it, from its start on, if it
-reaches as far. What is in no map is unreferenced: copies that were begun, deletions that were begun, and what was
-replaced.
+with several epochs is in several maps. A copy that is finished later replaces earlier ones from its start on, if it
+reaches as far. Segments in no map are unreferenced: copies that were begun, deletions that were begun, and copies that
+were replaced.
 
 Kafka: RemoteLogMetadataCache, RemoteLogLeaderEpochState, RemoteLogSegmentState.isValidTransition. Differs: segments
-whose deletion is finished are remembered, in `deleted`, so that objects of theirs that are still there can be told from
-others; what Kafka throws at or drops is a `DroppedRecord`.
+whose deletion is finished are remembered, in `deleted`, so that their remaining objects can be told from others; a
+record that Kafka drops, or throws an exception for, is a `DroppedRecord`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NEXT_STATES = {
 
 
 class DroppedRecord(enum.Enum):
-    """Why a record changes nothing; the value says it in words."""
+    """Why a record changes nothing; the value is the explanation."""
 
     NOT_STARTED = "a segment is announced in another state than COPY_SEGMENT_STARTED"
     STARTED_AGAIN = "an update to COPY_SEGMENT_STARTED"
@@ -59,7 +59,7 @@ class _EpochSegments:
         self.highest_offset: int | None = None
 
     def finish(self, start_offset: int, segment_id: UUID, end_offset: int) -> None:
-        """A copy is finished that has the epoch's offsets from *start_offset* to *end_offset*."""
+        """Take in a finished copy of the epoch's offsets from *start_offset* to *end_offset*."""
         highest = self.highest_offset
         while (
             self.starts and self.starts[-1] >= start_offset and highest is not None and highest <= end_offset
@@ -93,7 +93,7 @@ class RemoteLogCache:
         self._epochs: dict[int, _EpochSegments] = {}
 
     def apply(self, record: RemoteLogMetadata) -> DroppedRecord | None:
-        """Take in the next record; return why it changes nothing, if so.
+        """Take in the next record; return why if it changes nothing.
 
         Kafka: RemotePartitionMetadataStore, RemoteLogMetadataCache.addCopyInProgressSegment,
         updateRemoteLogSegmentMetadata.
@@ -101,7 +101,8 @@ class RemoteLogCache:
         if isinstance(record, RemotePartitionDelete):
             if record.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
                 self.deleted |= {
-                    one: replace(segment, state=_DELETED) for one, segment in self.segments.items()
+                    segment_id: replace(segment, state=_DELETED)
+                    for segment_id, segment in self.segments.items()
                 }
                 self.segments, self._epochs = {}, {}
             return None
@@ -117,42 +118,46 @@ class RemoteLogCache:
         return sorted(self._epochs)
 
     def referenced(self, epoch: int) -> list[RemoteSegment]:
-        """Return the segments that fetches of *epoch* read, by their start offset in it."""
-        found = self._epochs.get(epoch)
-        return [] if found is None else [self.segments[found.id_by_start[start]] for start in found.starts]
+        """Return the segments that fetches of *epoch* read, in the order of their start offsets in it."""
+        of_epoch = self._epochs.get(epoch)
+        return (
+            []
+            if of_epoch is None
+            else [self.segments[of_epoch.id_by_start[start]] for start in of_epoch.starts]
+        )
 
     def unreferenced(self, epoch: int) -> set[UUID]:
         """Return the ids of the segments of *epoch* that no fetch reads."""
-        found = self._epochs.get(epoch)
-        return set() if found is None else set(found.unreferenced)
+        of_epoch = self._epochs.get(epoch)
+        return set() if of_epoch is None else set(of_epoch.unreferenced)
 
     def highest_offset(self, epoch: int) -> int | None:
-        """Return the last offset of *epoch* in any segment that was ever finished. Kafka: highestOffsetForEpoch."""
-        found = self._epochs.get(epoch)
-        return None if found is None else found.highest_offset
+        """Return the last offset of *epoch* in any segment ever finished. Kafka: highestOffsetForEpoch."""
+        of_epoch = self._epochs.get(epoch)
+        return None if of_epoch is None else of_epoch.highest_offset
 
     def find(self, epoch: int, offset: int) -> RemoteSegment | None:
         """Return the segment that a fetch of *offset* in *epoch* reads. Kafka: remoteLogSegmentMetadata."""
-        found = self._epochs.get(epoch)
-        place = 0 if found is None else bisect_right(found.starts, offset)
-        if found is None or place == 0:
+        of_epoch = self._epochs.get(epoch)
+        count = 0 if of_epoch is None else bisect_right(of_epoch.starts, offset)
+        if of_epoch is None or count == 0:
             return None
-        segment = self.segments[found.id_by_start[found.starts[place - 1]]]
+        segment = self.segments[of_epoch.id_by_start[of_epoch.starts[count - 1]]]
         return segment if offset <= end_in_epoch(segment, epoch) else None
 
     def next_start(self, epoch: int, offset: int) -> int | None:
-        """Return where the first segment behind *offset* begins in *epoch*."""
-        found = self._epochs.get(epoch)
-        if found is None:
+        """Return where the first segment after *offset* begins in *epoch*."""
+        of_epoch = self._epochs.get(epoch)
+        if of_epoch is None:
             return None
-        place = bisect_right(found.starts, offset)
-        return found.starts[place] if place < len(found.starts) else None
+        count = bisect_right(of_epoch.starts, offset)
+        return of_epoch.starts[count] if count < len(of_epoch.starts) else None
 
     def _announce(self, segment: RemoteSegment) -> DroppedRecord | None:
         if segment.state is not _STARTED:
             return DroppedRecord.NOT_STARTED
-        known = self.segments.get(segment.segment_id)
-        if _STARTED not in _NEXT_STATES[None if known is None else known.state]:
+        announced = self.segments.get(segment.segment_id)
+        if _STARTED not in _NEXT_STATES[None if announced is None else announced.state]:
             return DroppedRecord.INVALID_TRANSITION
         for epoch, _ in segment.leader_epochs:
             self._epochs.setdefault(epoch, _EpochSegments()).unreferenced.add(segment.segment_id)
@@ -161,15 +166,15 @@ class RemoteLogCache:
         return None
 
     def _update(self, update: RemoteSegmentUpdate) -> DroppedRecord | None:
-        known = self.segments.get(update.segment_id)
-        if known is None:
+        announced = self.segments.get(update.segment_id)
+        if announced is None:
             return DroppedRecord.UNKNOWN_SEGMENT
-        if update.state not in _NEXT_STATES[known.state]:
+        if update.state not in _NEXT_STATES[announced.state]:
             return DroppedRecord.INVALID_TRANSITION
         if update.state is _STARTED:
             return DroppedRecord.STARTED_AGAIN
         segment = replace(
-            known,
+            announced,
             broker_id=update.broker_id,
             event_timestamp_ms=update.event_timestamp_ms,
             custom_metadata=update.custom_metadata,
@@ -192,6 +197,6 @@ class RemoteLogCache:
 
 
 def end_in_epoch(segment: RemoteSegment, epoch: int) -> int:
-    """Return the last offset of *segment* that is of *epoch*."""
-    behind = [start for number, start in segment.leader_epochs if number > epoch]
-    return behind[0] - 1 if behind else segment.end_offset
+    """Return the last offset of *segment* in *epoch*."""
+    later_starts = [start for number, start in segment.leader_epochs if number > epoch]
+    return later_starts[0] - 1 if later_starts else segment.end_offset

@@ -1,12 +1,12 @@
-"""What `__remote_log_metadata` says, read offline from log dirs or an archive of them.
+"""The content of `__remote_log_metadata`, read offline from log dirs or an archive of them.
 
-The topic's partitions are plain logs. Their records are put into a temporary file of SQLite as they are, by the
-partition that they tell of, and are played (`remote_cache`) when that partition is asked for: memory follows the
-largest partition and the number of partitions, not that of segments. A partition is told of in one metadata partition
-alone, so the order of its records is kept.
+The topic's partitions are plain logs. Their records are put into a temporary SQLite file as they are, by the partition
+that they are about, and are replayed (`remote_cache`) when that partition is asked for: memory grows with the largest
+partition and the number of partitions, not with that of segments. All records about a partition are in one metadata
+partition, so their order is kept.
 
-What is damaged is a `Finding`, never an error: a torn tail, a bad batch, records that are missing or do not parse,
-records that Kafka would drop.
+Damage is a `Finding`, never an error: a torn tail, a bad batch, records that are missing or do not parse, records that
+Kafka would drop.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from segfmt.remote_log_metadata import (
 )
 
 MOST_FINDINGS = 1000
-"""So many are kept; the rest is counted."""
+"""How many are kept; the rest is counted."""
 _MOST_CONTENT_BYTES = 64 << 20
 _ROWS_AT_A_TIME = 4096
 _FOLDER = re.compile(re.escape(TOPIC) + r"-(0|[1-9][0-9]{0,9})/")
 _LOG = re.compile(r"([0-9]{20})\.log")
 _OWNER_ID_BYTES = 16 + 4
-"""Topic id and partition, behind the topic's name."""
+"""Topic id and partition, after the topic's name."""
 
 Rule = Literal[
     "torn-tail", "damaged-batch", "missing-records", "malformed-record", "dropped-record", "unreadable"
@@ -54,21 +54,21 @@ Rule = Literal[
 
 
 _HIDING = frozenset[Rule]({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
-"""What may hide what became of segments; torn-tail and dropped-record are no damage."""
+"""Rules that may hide what became of segments; torn-tail and dropped-record are not damage."""
 
 
 class RemoteMetadata:
-    """The records of `__remote_log_metadata` by the partition that they tell of. A context manager.
+    """The records of `__remote_log_metadata` by the partition that they are about. A context manager.
 
-    May be asked by several threads.
+    Its queries may be called from several threads.
 
     Args:
-        folder: where its temporary file lies; the system's folder for such files by default. It takes some
-            200 bytes a record.
+        folder: for its temporary file; the system's folder for such files by default. It takes some 200 bytes per
+            record.
 
     Attributes:
-        findings: what was found so far to be wrong with the topic, the first `MOST_FINDINGS` of it.
-        counts: all of it, by what it is.
+        findings: what is wrong with the topic so far, the first `MOST_FINDINGS` of it.
+        counts: of all that is wrong, by rule.
         record_count: records that were read.
     """
 
@@ -90,7 +90,7 @@ class RemoteMetadata:
         self._owners: dict[bytes, int] = {}
         self._numbers: dict[RemotePartition, int] = {}
         self._partitions: dict[tuple[UUID, int], list[int]] = {}
-        self._told: set[tuple[UUID, int]] = set()
+        self._reported: set[tuple[UUID, int]] = set()
         self._rows: list[tuple[int, int, bytes]] = []
         self._is_indexed = False
         self.findings: list[Finding] = []
@@ -118,7 +118,7 @@ class RemoteMetadata:
         Args:
             value: as it is in the log.
             offset: of the record in its metadata partition.
-            place: for messages: where it was read.
+            place: where it was read, for messages.
         """
         self.record_count += 1
         name = _owner_bytes(value)
@@ -136,13 +136,13 @@ class RemoteMetadata:
             self._flush()
 
     def report(self, rule: Rule, place: str, detail: str, offset: int | None = None) -> None:
-        """Note what cannot be taken as it is.
+        """Note a record or batch that cannot be taken as it is.
 
         Args:
-            rule: what it is.
+            rule: what is wrong.
             place: the object, or the metadata partition.
-            detail: in words.
-            offset: of the record or the batch in the metadata partition, None where it is not known.
+            detail: a description.
+            offset: of the record or the batch in the metadata partition, None if it is not known.
         """
         self.counts[rule] += 1
         if len(self.findings) < MOST_FINDINGS:
@@ -159,11 +159,11 @@ class RemoteMetadata:
 
     @property
     def hides_records(self) -> bool:
-        """Whether records are missing or damaged, so far: what became of some segments is not known then."""
+        """Whether records are missing or damaged so far, so that what became of some segments is not known."""
         return not _HIDING.isdisjoint(self.counts)
 
     def _number(self, value: bytes) -> int:
-        """Return the number of the partition that a record tells of; a new one for one that is new."""
+        """Return the number of the partition that a record is about; a new number for a new partition."""
         record = read_remote_log_metadata(value)
         if record.owner is None:
             raise FormatError("a snapshot record, which belongs to no partition")
@@ -186,14 +186,17 @@ class RemoteMetadata:
     # -- asking ------------------------------------------------------------------------
 
     def partitions(self) -> list[RemotePartition]:
-        """Return the partitions that any record tells of, by topic, partition and id."""
-        return sorted(self._numbers, key=lambda one: (one.topic, one.partition, one.topic_id.bytes))
+        """Return the partitions that any record is about, by topic, partition and id."""
+        return sorted(
+            self._numbers,
+            key=lambda partition: (partition.topic, partition.partition, partition.topic_id.bytes),
+        )
 
     def cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
-        """Return what a broker knows of a partition; nothing of one that no record tells of."""
+        """Return what a broker knows of a partition; nothing if no record is about it."""
         cache = RemoteLogCache()
-        is_new = (topic_id, partition) not in self._told
-        self._told.add((topic_id, partition))
+        is_new = (topic_id, partition) not in self._reported
+        self._reported.add((topic_id, partition))
         for offset, value in self._values(self._partitions.get((topic_id, partition), [])):
             wrong = _apply(cache, value)
             if wrong is not None and is_new:
@@ -219,8 +222,8 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
     """Return what the metadata topic in *stores* says.
 
     Args:
-        stores: log dirs, of one broker or of several, or copies of them; or a folder of a metadata partition itself. Of
-            a metadata partition that is there more than once the copy that reaches furthest is read.
+        stores: log dirs, of one broker or of several, or copies of them; or the folder of a metadata partition itself.
+            Of several copies of a metadata partition the one that reaches furthest is read.
         folder: for the temporary file.
 
     Raises:
@@ -237,67 +240,71 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
 
 
 def _find_partitions(stores: Iterable[Store]) -> dict[int, tuple[Store, list[StoredObject]]]:
-    found: dict[int, tuple[Store, list[StoredObject]]] = {}
+    logs_by_partition: dict[int, tuple[Store, list[StoredObject]]] = {}
     for store in stores:
         level = store.list_level("")
         own = _FOLDER.fullmatch(f"{store.url.rstrip('/').rpartition('/')[2]}/")
-        places = [
+        partition_prefixes = [
             (int(named[1]), prefix) for prefix in level.prefixes if (named := _FOLDER.fullmatch(prefix))
         ]
-        for partition, prefix in [(int(own[1]), "")] if own else places:
+        for partition, prefix in [(int(own[1]), "")] if own else partition_prefixes:
             objects = level.objects if prefix == "" else store.list_level(prefix).objects
-            logs = sorted((one for one in objects if _LOG.fullmatch(one.name)), key=lambda one: one.name)
-            if logs and (partition not in found or _reach(logs) > _reach(found[partition][1])):
-                found[partition] = store, logs
-    return found
+            logs = sorted(
+                (stored for stored in objects if _LOG.fullmatch(stored.name)), key=lambda stored: stored.name
+            )
+            if logs and (
+                partition not in logs_by_partition or _reach(logs) > _reach(logs_by_partition[partition][1])
+            ):
+                logs_by_partition[partition] = store, logs
+    return logs_by_partition
 
 
 def _reach(logs: Sequence[StoredObject]) -> tuple[str, int]:
-    """Return what grows with the log's end: where its last segment begins, and how large that is."""
+    """Return a value that grows with the log's end: the name of its last segment, and its size."""
     return logs[-1].name, logs[-1].size_bytes
 
 
 def _read_partition(metadata: RemoteMetadata, store: Store, logs: Sequence[StoredObject]) -> None:
     next_offset = 0
-    for number, one in enumerate(logs):
-        place = f"{store.url}/{one.key}"
+    for number, stored in enumerate(logs):
+        name = f"{store.url}/{stored.key}"
 
-        def report(found: Finding, is_last: bool = number == len(logs) - 1) -> None:
-            rule: Rule = "torn-tail" if found.rule == "torn-batch" and is_last else "damaged-batch"
-            metadata.report(rule, found.file, f"position {found.position}: {found.detail}")
+        def report(finding: Finding, is_last: bool = number == len(logs) - 1) -> None:
+            rule: Rule = "torn-tail" if finding.rule == "torn-batch" and is_last else "damaged-batch"
+            metadata.report(rule, finding.file, f"position {finding.position}: {finding.detail}")
 
         try:
-            log = store.open(one.key)
+            log = store.open(stored.key)
             try:
-                for batch in read_batches(log, report, name=place):
-                    next_offset = _take_batch(metadata, batch, next_offset, place)
+                for batch in read_batches(log, report, name=name):
+                    next_offset = _take_batch(metadata, batch, next_offset, name)
             finally:
                 log.close()
         except OSError as error:
-            metadata.report("unreadable", place, str(error))
+            metadata.report("unreadable", name, str(error))
 
 
-def _take_batch(metadata: RemoteMetadata, batch: LoggedBatch, next_offset: int, place: str) -> int:
-    """Take in the records of a batch; return the offset behind it."""
+def _take_batch(metadata: RemoteMetadata, batch: LoggedBatch, next_offset: int, name: str) -> int:
+    """Take in the records of a batch; return the offset after it."""
     if batch.base_offset > next_offset:
-        words = (
+        detail = (
             f"offsets {next_offset} to {batch.base_offset - 1} are missing: segments they tell of are unknown"
         )
-        metadata.report("missing-records", place, words, next_offset)
+        metadata.report("missing-records", name, detail, next_offset)
     if batch.is_control or batch.last_offset < next_offset:
         return max(next_offset, batch.last_offset + 1)
     try:
         for offset, value in batch.values(most_bytes=_MOST_CONTENT_BYTES):
             if offset >= next_offset and value is not None:
-                metadata.add(value, offset, place)
+                metadata.add(value, offset, name)
     except FormatError as error:
-        words = f"position {batch.position}: {error}"
-        metadata.report("damaged-batch", place, words, batch.base_offset)
+        detail = f"position {batch.position}: {error}"
+        metadata.report("damaged-batch", name, detail, batch.base_offset)
     return batch.last_offset + 1
 
 
 def _apply(cache: RemoteLogCache, value: bytes) -> tuple[Rule, str, str] | None:
-    """Play a record; return what is wrong with it."""
+    """Apply a record; return what is wrong with it."""
     try:
         record = read_remote_log_metadata(value)
     except FormatError as error:
@@ -305,14 +312,14 @@ def _apply(cache: RemoteLogCache, value: bytes) -> tuple[Rule, str, str] | None:
     dropped = cache.apply(record)
     if dropped is None or record.owner is None:
         return None
-    place = f"{record.owner.topic}-{record.owner.partition}"
+    partition = f"{record.owner.topic}-{record.owner.partition}"
     if isinstance(record, RemoteSegment | RemoteSegmentUpdate):
-        return "dropped-record", place, f"segment {format_uuid(record.segment_id)}: {dropped.value}"
-    return "dropped-record", place, dropped.value
+        return "dropped-record", partition, f"segment {format_uuid(record.segment_id)}: {dropped.value}"
+    return "dropped-record", partition, dropped.value
 
 
 def _owner_bytes(value: bytes) -> bytes | None:
-    """Return the bytes that name the record's partition, without reading the rest; None where they are not plain."""
+    """Return the bytes that name the record's partition, without reading the rest; None if the encoding is unusual."""
     if len(value) < 5 or value[0] != FRAME_VERSION or value[1] > RemoteApiKey.PARTITION_DELETE or value[2]:
         return None
     size, position = value[3], 4

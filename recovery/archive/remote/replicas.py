@@ -1,7 +1,7 @@
-"""The replicas of partitions in the log dirs of brokers, or in copies of them, and which of them counts.
+"""The replicas of partitions in the log dirs of brokers, or in copies of them, and which one counts.
 
 A partition's folder counts if its `partition.metadata` has the id of the archived topic: another topic of that name may
-have come since. Names of plain copies have no id, so there any folder of that name counts.
+have been created since. Names of plain copies have no id, so for these any folder of that name counts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Replica:
     Attributes:
         store: the log dir.
         prefix: of the partition's folder.
-        log_start_offset: by the log dir's checkpoint; None where it has no line for it.
-        epochs: of its checkpoint; none where that is missing or malformed.
+        log_start_offset: by the log dir's checkpoint; None if that has no line for it.
+        epochs: of its checkpoint; none if that is missing or malformed.
     """
 
     store: Store
@@ -38,7 +38,7 @@ class Replica:
 
 
 def topic_id_of(where: PartitionPrefix) -> UUID | None:
-    """Return the topic's id, None where the layout's names have none or it is malformed."""
+    """Return the topic's id, None if the layout's names have none or it is malformed."""
     try:
         return read_uuid(where.topic_id)
     except FormatError:
@@ -46,7 +46,7 @@ def topic_id_of(where: PartitionPrefix) -> UUID | None:
 
 
 class Replicas:
-    """What log dirs have of partitions.
+    """The replicas of partitions in log dirs.
 
     Args:
         log_dirs: of one broker or of several.
@@ -56,24 +56,24 @@ class Replicas:
         self._log_dirs = [(store, _log_starts(store)) for store in log_dirs]
 
     def of(self, where: PartitionPrefix) -> Replica | None:
-        """Return the replica that counts, None where no log dir has one.
+        """Return the replica that counts, None if no log dir has one.
 
-        It is the one whose last epoch is the latest; of these the one that knows the most epochs: a follower that
-        began anew, as after an unclean election, has forgotten what was before. This one answers all questions.
+        It is the one with the latest last epoch; of several, the one that knows the most epochs, because a follower
+        that began anew, as after an unclean election, has lost the earlier ones. It answers all questions.
         """
         topic_id = topic_id_of(where)
         if topic_id is None and where.topic_id:
             return None
-        found = [self._replica(store, starts, where, topic_id) for store, starts in self._log_dirs]
-        known = [one for one in found if one is not None]
-        return max(known, key=lambda one: (one.epochs[-1:], len(one.epochs)), default=None)
+        candidates = [self._replica(store, starts, where, topic_id) for store, starts in self._log_dirs]
+        replicas = [replica for replica in candidates if replica is not None]
+        return max(replicas, key=lambda replica: (replica.epochs[-1:], len(replica.epochs)), default=None)
 
     def _replica(
         self, store: Store, starts: dict[tuple[str, int], int], where: PartitionPrefix, topic_id: UUID | None
     ) -> Replica | None:
         prefix = f"{where.topic}-{where.partition}/"
-        found = _topic_id_at(store, prefix)
-        if found is None or topic_id not in (None, found):
+        found_id = _topic_id_at(store, prefix)
+        if found_id is None or topic_id not in (None, found_id):
             return None
         return Replica(
             store=store,

@@ -1,1 +1,1 @@
-"""Where an archive lies: a tree of objects, in a folder, a bucket or a list. Begin with `store`."""
+"""Where an archive is: a tree of objects, in a folder, a bucket or a list. Begin with `store`."""

@@ -1,6 +1,6 @@
-"""What an archive holds, as values: objects, the segments that they make up. Frozen and picklable.
+"""What an archive holds, as values: objects, and the segments that they make up. Frozen and picklable.
 
-Of a whole partition `recovery/archive/stores/segment_table.py` has them as columns.
+`recovery/archive/stores/segment_table.py` holds those of a whole partition as columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 
 class PartKind(enum.Enum):
-    """What a part of a segment is; the value is what verdicts call it."""
+    """The kinds of parts of a segment; the value is the name in verdicts."""
 
     LOG = "log"
     OFFSET_INDEX = "index"
@@ -26,7 +26,7 @@ class PartKind(enum.Enum):
 
     @property
     def noun(self) -> str:
-        """What a sentence calls it."""
+        """Its name in a sentence."""
         return self.name.lower().replace("_", " ")
 
 
@@ -35,9 +35,9 @@ class StoredObject:
     """One object of a store, as it was listed.
 
     Attributes:
-        key: path below the archive's root, parts divided by `/`.
+        key: path below the archive's root, parts separated by `/`.
         size_bytes: as listed.
-        version: what changes with the object: an ETag, or a file's mtime and inode. Empty where nobody knows.
+        version: changes with the object: an ETag, or a file's mtime and inode. Empty if unknown.
     """
 
     key: str
@@ -56,13 +56,13 @@ class ArchivedSegment:
 
     Attributes:
         base_offset: from its name.
-        segment_id: its UUID as text, empty where the layout's names have none.
-        other_file: name of what lies beside a folder's segments and is read like one: a `.log.swap`, a snapshot of the
+        segment_id: its UUID as text, empty if the layout's names have none.
+        other_file: name of a file that is not a segment but is read like one: a `.log.swap`, a snapshot of the
             metadata log. Empty for a segment.
-        parts: its objects. In plain copies the snapshot is the one that the next segment begins with, as it is in
-            tiered storage: the producers at the segment's end.
-        next_base_offset: of the segment behind it in the same folder, in plain copies; None for the last one.
-        snapshots: further snapshots, by their offset, within the segment, or (of the first one) at its start.
+        parts: its objects. In plain copies, as in tiered storage, the snapshot is the one at the segment's end, with
+            which the next segment begins.
+        next_base_offset: of the segment after it in the same folder, in plain copies; None for the last one.
+        snapshots: further snapshots by their offset, within the segment or, for the first segment, at its start.
     """
 
     base_offset: int
@@ -75,7 +75,7 @@ class ArchivedSegment:
     @property
     def size_bytes(self) -> int:
         """Bytes of all its objects."""
-        return sum(one.size_bytes for one in (*self.parts.values(), *self.snapshots.values()))
+        return sum(stored.size_bytes for stored in (*self.parts.values(), *self.snapshots.values()))
 
     @property
     def log_bytes(self) -> int:
@@ -86,12 +86,12 @@ class ArchivedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPrefix:
-    """Where the segments of one partition lie.
+    """Where the segments of one partition are.
 
     Attributes:
-        prefix: ends in `/`; empty where the archive is the partition's folder itself.
-        topic_id: 22 characters, empty where the layout's names have none.
-        folder: as the layout calls it: `orders-3`, `orders-3-<topic id>`.
+        prefix: ends in `/`; empty if the archive is the partition's folder itself.
+        topic_id: 22 characters, empty if the layout's names have none.
+        folder: its name in the layout: `orders-3`, `orders-3-<topic id>`.
     """
 
     prefix: str

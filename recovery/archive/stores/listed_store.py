@@ -1,12 +1,12 @@
-"""A store whose objects are named by a list instead of being listed: millions of them without a request.
+"""A store whose objects are taken from a list: millions of them without a request.
 
-A list is a text file, gzipped or not, of one object a line:
+A list is a text file, gzipped or not, of one object per line:
 
     key                      relative to the archive, or to its bucket, or a whole URL
-    key<TAB>size<TAB>ETag    with what a listing would say; without a size the object is asked for
+    key<TAB>size<TAB>ETag    with what a listing would say; without a size the store is asked for it
 
-or the `manifest.json` of an S3 Inventory as CSV, whose files lie beside it, or in `data` beside it or above, as S3
-writes them. The list is kept in a temporary SQLite database, so that memory does not grow with it.
+or the `manifest.json` of an S3 Inventory as CSV, whose files are next to it, or in `data` next to it or next to its
+folder, as S3 writes them. The list is kept in a temporary SQLite database, so that memory does not grow with it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ListedStore:
         return self._store.url
 
     def list_level(self, prefix: str) -> Level:
-        """Return what the lists name directly below *prefix*."""
+        """Return what the list names directly below *prefix*."""
         with self._lock:
             prefixes = self._database.execute(
                 "SELECT prefix FROM prefixes WHERE parent = ? ORDER BY prefix", (prefix,)
@@ -72,11 +72,11 @@ class ListedStore:
             rows = self._database.execute(
                 "SELECT name, size, version, max(rowid) FROM objects WHERE parent = ? GROUP BY name ORDER BY name",
                 (prefix,),
-            ).fetchall()  # of what is named twice, the last
-        known = [self._asked(prefix, row[0]) if row[1] == _SIZE_UNKNOWN else row[:3] for row in rows]
+            ).fetchall()  # of objects named twice, the last
+        sized_rows = [self._row_of(prefix, row[0]) if row[1] == _SIZE_UNKNOWN else row[:3] for row in rows]
         return Level(
-            prefixes=[one for (one,) in prefixes],
-            objects=ObjectTable.of_rows(prefix, [row for row in known if row is not None]),
+            prefixes=[child for (child,) in prefixes],
+            objects=ObjectTable.of_rows(prefix, [row for row in sized_rows if row is not None]),
         )
 
     def stat(self, key: str) -> StoredObject:
@@ -96,15 +96,15 @@ class ListedStore:
         return self._store.open(key)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object that is not there."""
+        """Write an object that does not exist."""
         return self._store.create(key, data)
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write an object in place of what is there."""
+        """Write an object, replacing what is there."""
         self._store.replace(key, data)
 
-    def _asked(self, prefix: str, name: str) -> tuple[str, int, str] | None:
-        """Return a row with what the store says of an object, None if it is gone since the list was made."""
+    def _row_of(self, prefix: str, name: str) -> tuple[str, int, str] | None:
+        """Return a row with what the store says of an object, None if it has gone since the list was made."""
         try:
             found = self._store.stat(prefix + name)
         except FileNotFoundError:
@@ -112,14 +112,14 @@ class ListedStore:
         return name, found.size_bytes, found.version
 
     def _fill(self, entries: Iterator[_Entry]) -> None:
-        in_front = (f"{self._store.url.rstrip('/')}/", _path_in_bucket(self._store.url))
+        roots = (f"{self._store.url.rstrip('/')}/", _path_in_bucket(self._store.url))
         while batch := list(islice(entries, _ROWS_AT_A_TIME)):
             rows = []
             prefixes: set[tuple[str, str]] = set()
             for entry in batch:
                 key = entry.key
-                for known in in_front:
-                    key = key.removeprefix(known)
+                for root in roots:
+                    key = key.removeprefix(root)
                 folder, slash, name = key.rpartition("/")
                 rows.append((folder + slash, name, entry.size_bytes, entry.version))
                 prefixes.update(_prefixes_of(folder + slash))
@@ -142,8 +142,8 @@ def _entries(path: str) -> Iterator[_Entry]:
         with open(path, encoding="utf-8") as file:
             manifest = json.load(file)
         columns = [name.strip() for name in manifest["fileSchema"].split(",")]
-        for one in manifest["files"]:
-            with _opened(_beside(path, one["key"])) as lines:
+        for data_file in manifest["files"]:
+            with _opened(_beside(path, data_file["key"])) as lines:
                 yield from _inventoried(lines, columns)
     except OSError as error:
         raise UsageError(f"--files-from {path}: {error}") from error
@@ -160,10 +160,10 @@ def _opened(path: str) -> TextIO:
 
 
 def _beside(manifest: str, key: str) -> str:
-    """Return where a file of an inventory lies, once it was copied with its manifest."""
+    """Return where a file of an inventory is after it was copied with its manifest."""
     folder, name = os.path.dirname(manifest), key.rpartition("/")[2]
-    places = [os.path.join(folder, *above, name) for above in ((), ("data",), ("..", "data"))]
-    return next(filter(os.path.exists, places), places[0])
+    candidates = [os.path.join(folder, *above, name) for above in ((), ("data",), ("..", "data"))]
+    return next(filter(os.path.exists, candidates), candidates[0])
 
 
 def _listed(lines: Iterable[str]) -> Iterator[_Entry]:
@@ -181,14 +181,14 @@ def _inventoried(lines: Iterable[str], columns: Sequence[str]) -> Iterator[_Entr
     for number, row in enumerate(csv.reader(lines), 1):
         if len(row) != len(columns):
             raise ValueError(f"line {number}: {len(row)} columns, the manifest names {len(columns)}")
-        found = dict(zip(columns, row, strict=True))
-        if found.get("IsLatest", "true") == "true" and found.get("IsDeleteMarker", "false") == "false":
-            size = found.get("Size", "")
-            yield _Entry(unquote(found["Key"]), int(size) if size else _SIZE_UNKNOWN, found.get("ETag", ""))
+        fields = dict(zip(columns, row, strict=True))
+        if fields.get("IsLatest", "true") == "true" and fields.get("IsDeleteMarker", "false") == "false":
+            size = fields.get("Size", "")
+            yield _Entry(unquote(fields["Key"]), int(size) if size else _SIZE_UNKNOWN, fields.get("ETag", ""))
 
 
 def _prefixes_of(folder: str) -> Iterator[tuple[str, str]]:
-    """Yield each prefix on the way down to *folder*, behind the one above it."""
+    """Yield each prefix on the way down to *folder*, after its parent."""
     above = ""
     for part in folder.split("/")[:-1]:
         yield above, f"{above}{part}/"
@@ -196,7 +196,7 @@ def _prefixes_of(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _path_in_bucket(url: str) -> str:
-    """Return what the keys of a bucket have in front of those of an archive in it."""
+    """Return the prefix in a bucket's keys that precedes the keys of an archive in it."""
     _, separator, rest = url.partition("://")
     path = rest.partition("/")[2].strip("/") if separator else ""
     return f"{path}/" if path else ""

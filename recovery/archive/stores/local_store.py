@@ -1,4 +1,4 @@
-"""A folder as a store, local or mounted (NFS). Read with `pread`: what happens to a file cannot end the process."""
+"""A folder as a store, local or mounted (NFS). Read with `pread`, so that a truncated file cannot end the process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LocalStore:
         return self._root
 
     def list_level(self, prefix: str) -> Level:
-        """Return folders and files directly below *prefix*; links are followed, other things passed over."""
+        """Return folders and files directly below *prefix*; links are followed, other things skipped."""
         prefixes: list[str] = []
         rows: list[tuple[str, int, str]] = []
         with os.scandir(self._path(prefix)) as entries:
@@ -73,7 +73,7 @@ class LocalStore:
         return OpenedFile(self._path(key))
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a file that is not there; by a link, so that of two that try one succeeds."""
+        """Write a file that does not exist; by a link, so that one of two writers succeeds."""
         path = self._path(key)
         temporary = self._write_temporary(path, data)
         try:
@@ -86,7 +86,7 @@ class LocalStore:
         return True
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write a file in place of what is there."""
+        """Write a file, replacing what is there."""
         path = self._path(key)
         os.rename(self._write_temporary(path, data), path)
         _sync_folder(os.path.dirname(path))

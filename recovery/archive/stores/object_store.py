@@ -1,8 +1,8 @@
-"""A bucket as a store: S3, GCS, Azure, through obstore. Read in ranges of 8 MiB, some of them on their way at a time.
+"""A bucket as a store: S3, GCS, Azure, through obstore. Read in ranges of 8 MiB, some of them in flight at a time.
 
 Credentials come from where the usual tools have them: the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`), the instance's
-role, and for S3 the profile files. Throttling (503) and lost connections are tried again by the library, for minutes, a
-listing that breaks off here; what fails after that is an error of the one object, or prefix.
+role, and for S3 the profile files. The library retries throttling (503) and lost connections for minutes; a listing
+that breaks off is retried here. What fails after that is an error of that object, or prefix.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     import obstore
 
 RANGE_BYTES = 8 << 20
-"""How much one request asks for."""
+"""Size of one request."""
 RANGES_AHEAD = 4
-"""Requests on their way for one object."""
+"""Requests in flight for one object."""
 LISTING_WAITS_S = (0.2, 1.0, 5.0)
-"""How long to wait before a listing that broke off is begun anew."""
+"""How long to wait before a broken listing is begun anew."""
 LISTING_SECONDS = 60.0
-"""After so long it is not."""
+"""After this time it is not begun anew."""
 _S3_NAMES = {"s3a": "s3", "gcs": "gs", "azure": "az"}
 _PROFILE_KEYS = {
     "aws_access_key_id": "access_key_id",
@@ -54,7 +54,7 @@ _ERRORS_OF_LISTINGS = {
     "403": (PermissionError, errno.EACCES),
     "404": (FileNotFoundError, errno.ENOENT),
 }
-"""Of a listing the library says what was wrong in words alone."""
+"""By HTTP status: for a listing, the library gives the status only in the text of its error."""
 
 
 class ObjectStore:
@@ -79,11 +79,11 @@ class ObjectStore:
 
     def list_level(self, prefix: str) -> Level:
         """Return prefixes and objects directly below *prefix*."""
-        found = self._listed(prefix)
+        listing = self._listed(prefix)
         start = len(prefix)
-        rows = [(meta["path"][start:], meta["size"], _version(meta)) for meta in found["objects"]]
+        rows = [(meta["path"][start:], meta["size"], _version(meta)) for meta in listing["objects"]]
         return Level(
-            prefixes=sorted(f"{one.rstrip('/')}/" for one in found["common_prefixes"]),
+            prefixes=sorted(f"{child.rstrip('/')}/" for child in listing["common_prefixes"]),
             objects=ObjectTable.of_rows(prefix, sorted(row for row in rows if row[0])),
         )
 
@@ -113,7 +113,7 @@ class ObjectStore:
         return RangedObject(functools.partial(self._range, key), self.stat(key).size_bytes)
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object that is not there, by a conditional put."""
+        """Write an object that does not exist, by a conditional put."""
         import obstore
 
         try:
@@ -124,14 +124,14 @@ class ObjectStore:
         return True
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write an object in place of what is there."""
+        """Write an object, replacing what is there."""
         import obstore
 
         with _errors(self._url, key):
             obstore.put(self._client, key, data)
 
     def _listed(self, prefix: str) -> Any:  # noqa: ANN401 - obstore.ListResult, a dict
-        """List a prefix; a listing that breaks off is begun anew, which the library does for single objects alone."""
+        """List a prefix; a listing that breaks off is begun anew, which the library does only for single objects."""
         import obstore
 
         give_up_s = time.monotonic() + LISTING_SECONDS
@@ -142,7 +142,7 @@ class ObjectStore:
             except (FileNotFoundError, PermissionError):
                 raise
             except OSError:
-                if time.monotonic() + wait_s > give_up_s:  # the library has tried long enough
+                if time.monotonic() + wait_s > give_up_s:  # the library has retried long enough
                     raise
             time.sleep(wait_s)
         with _errors(self._url, prefix):
@@ -187,7 +187,7 @@ class RangedObject:
         return max(0, done)
 
     def approach(self, position: int) -> None:
-        """Ask for the ranges behind *position*."""
+        """Request the ranges from *position* on."""
         first = position // RANGE_BYTES * RANGE_BYTES
         for start in range(first, min(first + RANGES_AHEAD * RANGE_BYTES, self._size_bytes), RANGE_BYTES):
             self._range(start)
@@ -202,11 +202,11 @@ class RangedObject:
         self.leave(self._size_bytes + RANGE_BYTES)
 
     def _range(self, start: int) -> Future[Any]:
-        known = self._ranges.get(start)
-        if known is None:
+        pending = self._ranges.get(start)
+        if pending is None:
             end = min(start + RANGE_BYTES, self._size_bytes)
-            known = self._ranges[start] = _requests().submit(self._read_range, start, end)
-        return known
+            pending = self._ranges[start] = _requests().submit(self._read_range, start, end)
+        return pending
 
 
 @functools.cache
@@ -226,17 +226,17 @@ def _client(url: str) -> obstore.store.ObjectStore:
     options: dict[str, Any] = {"allow_http": True} if (endpoint or "").startswith("http://") else {}
     try:
         return from_url(url, config=config or None, client_options=options or None)  # type: ignore[arg-type]  # by name
-    except Exception as error:  # what the library raises for a URL has no common class but this
+    except Exception as error:  # the library's errors for a URL have no other common class
         raise UsageError(f"{url}: {error}") from error
 
 
 def _profile() -> dict[str, str]:
-    """Return what the profile files say of S3, nothing where the environment has keys of its own."""
+    """Return what the profile files say of S3, nothing if the environment has keys of its own."""
     if "AWS_ACCESS_KEY_ID" in os.environ:
         return {}
     name = os.environ.get("AWS_PROFILE", "default")
     home = os.path.expanduser("~/.aws")
-    found: dict[str, str] = {}
+    config: dict[str, str] = {}
     for variable, file, section in (
         ("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}"),
         ("AWS_SHARED_CREDENTIALS_FILE", "credentials", name),
@@ -244,10 +244,10 @@ def _profile() -> dict[str, str]:
         parser = configparser.RawConfigParser()
         parser.read(os.environ.get(variable, os.path.join(home, file)))
         if parser.has_section(section):
-            found |= {
+            config |= {
                 _PROFILE_KEYS[key]: value for key, value in parser.items(section) if key in _PROFILE_KEYS
             }
-    return found
+    return config
 
 
 def _version(meta: Any) -> str:  # noqa: ANN401 - obstore.ObjectMeta, a dict
@@ -272,10 +272,10 @@ def _errors(url: str, key: str) -> Iterator[None]:
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, _short(error), path) from error
     except exceptions.BaseError as error:
-        found = _STATUS.search(str(error))
-        kind, number = _ERRORS_OF_LISTINGS.get(found[1] if found else "", (OSError, errno.EIO))
+        status = _STATUS.search(str(error))
+        kind, number = _ERRORS_OF_LISTINGS.get(status[1] if status else "", (OSError, errno.EIO))
         raise kind(number, _short(error), path) from error
-    except BaseException as error:  # the library's own class for a panic is no Exception
+    except BaseException as error:  # the library's own class for a panic is not an Exception
         if type(error).__name__ == "PanicException" and "thread" in str(error):
             raise WorkerError(f"{path}: {_short(error)}. Remedy: {MORE_THREADS}") from error
         raise

@@ -1,7 +1,7 @@
 """Objects and segments of an archive as columns: a partition may have a hundred thousand segments of five objects each.
 
-A table is a sequence of `StoredObject`s or `ArchivedSegment`s that makes them when it is asked for them. What goes
-through all segments of an archive uses the columns.
+A table is a sequence of `StoredObject`s or `ArchivedSegment`s, which it makes on access. Code that goes through all
+segments of an archive uses the columns.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LETTERS: Final = {
     PartKind.INDEXES: "x",
     PartKind.MANIFEST: "m",
 }
-"""What `SegmentTable.kinds` calls a part."""
+"""The letters of parts in `SegmentTable.kinds`."""
 FURTHER_SNAPSHOT: Final = "f"
-"""What it calls the others in `ArchivedSegment.snapshots`."""
+"""The letter of those in `ArchivedSegment.snapshots`."""
 _KINDS: Final = {letter: kind for kind, letter in LETTERS.items()}
 
 
@@ -49,7 +49,9 @@ class ObjectTable(Sequence[StoredObject]):
     @classmethod
     def of(cls, prefix: str, objects: Iterable[StoredObject]) -> Self:
         """Return the table of *objects*, whose keys begin with *prefix*."""
-        return cls.of_rows(prefix, [(one.key[len(prefix) :], one.size_bytes, one.version) for one in objects])
+        return cls.of_rows(
+            prefix, [(stored.key[len(prefix) :], stored.size_bytes, stored.version) for stored in objects]
+        )
 
     @classmethod
     def of_rows(cls, prefix: str, rows: Sequence[tuple[str, int, str]]) -> Self:
@@ -93,8 +95,8 @@ class SegmentTable(Sequence[ArchivedSegment]):
 
     Attributes:
         base_offsets, segment_ids, next_base_offsets: see `ArchivedSegment`.
-        other_files: see there; none where all are segments.
-        ends: of each segment, how many objects it and those before it have.
+        other_files: see there; empty if all are segments.
+        ends: for each segment, how many objects it and those before it have.
         kinds: a letter for each object, of `LETTERS` or FURTHER_SNAPSHOT.
         objects: of the segments, in their order.
     """
@@ -113,15 +115,15 @@ class SegmentTable(Sequence[ArchivedSegment]):
         segments = list(segments)
         objects: list[StoredObject] = []
         kinds, ends = [], []
-        other_files = [one.other_file for one in segments]
-        for one in segments:
-            objects += [*one.parts.values(), *one.snapshots.values()]
-            kinds += [*(LETTERS[kind] for kind in one.parts), FURTHER_SNAPSHOT * len(one.snapshots)]
+        other_files = [segment.other_file for segment in segments]
+        for segment in segments:
+            objects += [*segment.parts.values(), *segment.snapshots.values()]
+            kinds += [*(LETTERS[kind] for kind in segment.parts), FURTHER_SNAPSHOT * len(segment.snapshots)]
             ends.append(len(objects))
         return cls(
-            base_offsets=[one.base_offset for one in segments],
-            segment_ids=[one.segment_id for one in segments],
-            next_base_offsets=[one.next_base_offset for one in segments],
+            base_offsets=[segment.base_offset for segment in segments],
+            segment_ids=[segment.segment_id for segment in segments],
+            next_base_offsets=[segment.next_base_offset for segment in segments],
             ends=ends,
             kinds="".join(kinds),
             objects=ObjectTable.of(prefix, objects),
@@ -144,11 +146,11 @@ class SegmentTable(Sequence[ArchivedSegment]):
         place = range(len(self))[place]
         parts, snapshots = {}, {}
         for at in range(self.ends[place - 1] if place else 0, self.ends[place]):
-            found = self.objects[at]
+            stored = self.objects[at]
             if self.kinds[at] == FURTHER_SNAPSHOT:
-                snapshots[read_offset(found.name)] = found
+                snapshots[read_offset(stored.name)] = stored
             else:
-                parts[_KINDS[self.kinds[at]]] = found
+                parts[_KINDS[self.kinds[at]]] = stored
         return ArchivedSegment(
             base_offset=self.base_offsets[place],
             segment_id=self.segment_ids[place],
@@ -179,7 +181,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
         )
 
     def logs(self) -> ObjectTable:
-        """Return the logs of those that have one."""
+        """Return the logs of the segments that have one."""
         letter = LETTERS[PartKind.LOG]
         return self.objects.take([at for at, kind in enumerate(self.kinds) if kind == letter])
 
@@ -190,7 +192,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
         return [self.objects[at] for at, letter in enumerate(self.kinds) if letter == FURTHER_SNAPSHOT]
 
     def only(self, kinds: Collection[PartKind]) -> Self:
-        """Return the same segments with no other objects than those of *kinds*."""
+        """Return the same segments with only the objects of *kinds*."""
         letters = {LETTERS[kind] for kind in kinds}
         is_kept = [letter in letters for letter in self.kinds]
         totals = [0, *accumulate(is_kept)]
@@ -205,7 +207,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
         )
 
     def without_versions(self) -> Self:
-        """Return the same segments, for whoever reads the objects as they are then."""
+        """Return the same segments for readers that take the objects in whatever version they find."""
         return replace(self, objects=replace(self.objects, versions=[""] * len(self.objects)))
 
     def spans(self) -> list[tuple[int, int]]:
@@ -213,7 +215,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
         return list(pairwise((0, *self.ends)))
 
     def shapes(self) -> list[str]:
-        """Return the letters of each segment's objects; `parts_in` knows them."""
+        """Return the letters of each segment's objects, which `parts_in` reads."""
         kinds = self.kinds
         return [kinds[start:end] for start, end in self.spans()]
 
@@ -223,13 +225,13 @@ class SegmentTable(Sequence[ArchivedSegment]):
         return [sum(sizes_bytes[start:end]) for start, end in self.spans()]
 
     def part_bytes(self, kind: PartKind) -> list[int]:
-        """Return the bytes of one part of each segment, 0 of those that have no such part."""
+        """Return the bytes of one part of each segment, 0 for segments without it."""
         sizes_bytes, find, letter = self.objects.sizes_bytes, self.kinds.find, LETTERS[kind]
-        places = [find(letter, start, end) for start, end in self.spans()]
-        return [0 if at < 0 else sizes_bytes[at] for at in places]
+        positions = [find(letter, start, end) for start, end in self.spans()]
+        return [0 if at < 0 else sizes_bytes[at] for at in positions]
 
     def identities(self) -> list[str]:
-        """Return of each segment a text that changes with any of its objects."""
+        """Return for each segment a text that changes with any of its objects."""
         kinds, objects = self.kinds, self.objects
         names, versions, sizes = objects.names, objects.versions, list(map(str, objects.sizes_bytes))
         ids = zip(self.base_offsets, self.segment_ids, self.next_base_offsets, self.spans(), strict=True)
@@ -253,7 +255,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
             base_offsets=self.base_offsets[start:stop],
             segment_ids=self.segment_ids[start:stop],
             next_base_offsets=self.next_base_offsets[start:stop],
-            ends=[one - first for one in ends],
+            ends=[segment_end - first for segment_end in ends],
             kinds=self.kinds[first:end],
             objects=self.objects[first:end],
             other_files=self.other_files[start:stop],
@@ -261,7 +263,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
 
 
 def are_neighbours(places: Sequence[int]) -> bool:
-    """Return whether *places* are some, one behind the other."""
+    """Return whether *places* are consecutive, at least one."""
     return bool(places) and list(places) == list(range(places[0], places[-1] + 1))
 
 
@@ -273,7 +275,7 @@ def parts_in(shape: str) -> frozenset[PartKind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedPartition:
-    """What lies below one prefix.
+    """The objects below one prefix.
 
     Attributes:
         others: objects that belong to no segment: checkpoints of a plain copy, foreign ones.

@@ -1,4 +1,4 @@
-"""Where an archive lies: a folder, or a bucket. What any store can do."""
+"""Where an archive is: a folder, or a bucket; what every store can do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Level:
     """One level below a prefix.
 
     Attributes:
-        prefixes: what is further down, each with its `/`, in order.
+        prefixes: of what is further down, each with its `/`, in order.
         objects: in the order of their names, each once.
     """
 
@@ -27,17 +27,17 @@ class Level:
 class Store(Protocol):
     """A tree of objects below a URL. Keys are relative to it.
 
-    What fails is an OSError: FileNotFoundError, PermissionError, or one whose text says what the store said. A store
-    can be pickled, and is opened again where it arrives.
+    Failures are OSErrors: FileNotFoundError, PermissionError, or one with the store's own message. A store can be
+    pickled, and is opened again where it is unpickled.
     """
 
     @property
     def url(self) -> str:
-        """What it was opened by."""
+        """The URL that it was opened by."""
         ...
 
     def list_level(self, prefix: str) -> Level:
-        """Return what lies directly below *prefix*, which is empty or ends in `/`."""
+        """Return what is directly below *prefix*, which is empty or ends in `/`."""
         ...
 
     def stat(self, key: str) -> StoredObject:
@@ -57,9 +57,9 @@ class Store(Protocol):
         ...
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write an object that is not there, whole or not at all; return False where it is."""
+        """Write an object that does not exist, whole or not at all; return False if it exists."""
         ...
 
     def replace(self, key: str, data: bytes) -> None:
-        """Write an object, whole or not at all, in place of what is there."""
+        """Write an object, whole or not at all, replacing what is there."""
         ...

@@ -10,7 +10,7 @@ _OBJECT_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "me
 
 
 def absolute_url(url: str) -> str:
-    """Return a path as other processes of this machine understand it; URLs as they are."""
+    """Return a path as an absolute one, valid in other processes of this machine; URLs as they are."""
     return url if "://" in url else absolute(url)
 
 
@@ -18,7 +18,7 @@ def open_store(url: str) -> Store:
     """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
 
     Raises:
-        UsageError: no store of that kind is known here.
+        UsageError: this kind of store is not supported.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -40,7 +40,7 @@ def open_store(url: str) -> Store:
 
 
 def open_archive(url: str, files_from: str | None = None) -> Store:
-    """Return the store at *url*; with a list of its objects in the file *files_from* it is not listed.
+    """Return the store at *url*; if the file *files_from* lists its objects, the store itself is not listed.
 
     Raises:
         UsageError: as `open_store`, or the list cannot be read.
