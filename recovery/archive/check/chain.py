@@ -1,8 +1,8 @@
-"""Segments that follow one another, checked as a partition's folder is: producers, transactions, epochs, offsets.
+"""Consecutive segments, checked like a partition's folder: producers, transactions, epochs, offsets.
 
-In tiered storage each segment brings the producers and the leader epochs at its end. Here they become what a broker
-would have in the folder: a snapshot where the next segment begins, and the epochs of the last segment. What is missing
-or wrong of them is made anew from what stood before the segment; where that is not known, nothing is made up.
+In tiered storage each segment comes with the producers and the leader epochs at its end. Here they become what a broker
+would have in the folder: a snapshot where the next segment begins, and the epochs of the last segment. If they are
+missing or wrong, they are rebuilt from the state before the segment; if that is not known, they are not.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Chain:
 
     Args:
         facts: of the partition.
-        files: of its folder, as far as they are known in front.
-        write: takes what was rebuilt; None: nothing is.
+        files: of its folder, as far as they are known beforehand.
+        write: called with each rebuilt part; None: nothing is rebuilt.
 
     Attributes:
-        end_offset: behind the last segment; None where that is not known.
+        end_offset: after the last segment; None if it is not known.
     """
 
     def __init__(self, facts: PartitionFacts, files: FolderFiles, write: Write | None) -> None:
@@ -66,7 +66,7 @@ class Chain:
 
     @property
     def checked_bytes(self) -> dict[str, int]:
-        """How much was looked at, by file name."""
+        """How many bytes were checked, by file name."""
         return self._check.checked_bytes
 
     # -- rebuilding ------------------------------------------------------------------------------------------
@@ -81,17 +81,17 @@ class Chain:
             self._files.snapshots[scanned.end_offset] = made[PartKind.SNAPSHOT]
 
     def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
-        """Return what is to be written in place of what is missing or wrong."""
+        """Return the replacements of parts that are missing or wrong."""
         made = {PartKind.TXN_INDEX: self._txn_index(scanned), PartKind.SNAPSHOT: self._snapshot(scanned)}
         return {kind: data for kind, data in made.items() if data is not None}
 
     def _txn_index(self, scanned: ScannedSegment) -> bytes | None:
-        """Return the transaction index, None where it is right, or not all is known."""
+        """Return the rebuilt transaction index, None if it is right, or if not all is known."""
         expected = self._check.rebuilt_aborts()
         data = self._files.transaction_indexes.get(scanned.segment.base_offset)
         if expected is None or scanned.end_offset is None or (data is None and not len(expected)):
             return None
-        found = check_transaction_index(
+        index_findings = check_transaction_index(
             txn_index_name(scanned.segment.base_offset),
             view_transaction_index(data or b""),
             expected,
@@ -100,36 +100,36 @@ class Chain:
             is_compacted=bool(scanned.result and scanned.result.has_compacted),
         )
         is_whole = data is not None and len(data) % expected.dtype.itemsize == 0
-        if is_whole and not any(one.severity == "damage" for one in found):
+        if is_whole and not any(finding.severity == "damage" for finding in index_findings):
             return None
         return encode_transaction_index(expected)
 
     def _snapshot(self, scanned: ScannedSegment) -> bytes | None:
-        """Return the snapshot at the segment's end, None where it is right, or not all is known."""
+        """Return the rebuilt snapshot at the segment's end, None if it is right, or if not all is known."""
         assert scanned.end_offset is not None
         name = snapshot_name(scanned.end_offset)
-        wrong = {found.file for found in self._check.producer_findings}
+        wrong = {finding.file for finding in self._check.producer_findings}
         if scanned.end_offset in self._files.snapshots and name not in wrong:
             return None
         return self._check.rebuilt_snapshot() or None
 
 
 class FolderChain(Chain):
-    """The segments of a plain copy: a folder, whose small files are known in front."""
+    """The segments of a plain copy: a folder, whose small files are known beforehand."""
 
     def _snapshot(self, scanned: ScannedSegment) -> bytes | None:
-        """Return the snapshot where there is a wrong one: a broker keeps them of some segments alone."""
+        """Return the rebuilt snapshot only in place of a wrong one: a broker keeps snapshots of some segments only."""
         return super()._snapshot(scanned) if PartKind.SNAPSHOT in scanned.segment.parts else None
 
 
 class TieredChain(Chain):
-    """Segments of tiered storage, which bring their small files with them.
+    """Segments of tiered storage, which come with their small files.
 
     Args:
         facts: of the partition.
         base_offset: of the first segment.
-        snapshot: the producers at its start, None where they are not known.
-        write: takes what was rebuilt; None: nothing is.
+        snapshot: the producers at its start, None if they are not known.
+        write: called with each rebuilt part; None: nothing is rebuilt.
     """
 
     def __init__(
@@ -154,38 +154,38 @@ class TieredChain(Chain):
         self._entries_before, self._entries = self._entries, _epochs(scanned)
         if self._entries is not None:
             self._files.epochs = tuple(self._entries)
-        # A broker that recovers a tiered log knows of producers what its local segments say, and no more.
+        # A broker that recovers a tiered log knows of producers only what its local segments say.
         self._check.forget_before(base)
         super().take(scanned)
-        for offset in [one for one in self._files.snapshots if one < base]:
+        for offset in [offset for offset in self._files.snapshots if offset < base]:
             del self._files.snapshots[offset]
 
     def finish(self) -> list[Finding]:
         """Give each finding to the segment that it concerns, and return none."""
-        for found in super().finish():
-            owner = self._owners.get(found.file, self._last_owner)
-            if found not in owner.findings and not (owner.result and found in owner.result.findings):
-                owner.findings.append(found)
+        for finding in super().finish():
+            owner = self._owners.get(finding.file, self._last_owner)
+            if finding not in owner.findings and not (owner.result and finding in owner.result.findings):
+                owner.findings.append(finding)
         return []
 
     def snapshot_at(self, offset: int) -> bytes | None:
-        """Return the producers at *offset*, None where they are not known."""
+        """Return the producers at *offset*, None if they are not known."""
         return self._files.snapshots.get(offset)
 
     def is_of_lineage(self, scanned: ScannedSegment) -> bool:
-        """Return whether a segment that begins where the chain ends has the chain's history, as far as it is known.
+        """Return whether a segment that begins where the chain ends has the chain's history, as far as is known.
 
-        The epoch of the offset before it says so: Kafka's replicas that have a record of the same offset and epoch have
-        the same records before it. After an unclean election two leaders may have archived the same offsets.
+        The epoch of the offset before it decides: replicas that have a record of the same offset and epoch have the
+        same records before it. After an unclean election two leaders may have archived the same offsets.
         """
         before = _epoch_before(scanned)
         return None in (before, self._last_epoch) or before == self._last_epoch
 
     def _own(self, scanned: ScannedSegment) -> None:
-        """Note the segment's files by the names that a broker gives them."""
+        """Map the segment's files by the names that a broker gives them."""
         base, small = scanned.segment.base_offset, scanned.small
         for kind in _NAMED_BY_BASE:
-            # Files that are missing are said to be so already.
+            # Missing files are reported already.
             name = kafka_name(kind, base)
             self._files.names[name] = FileStat(size_bytes=_size(scanned.segment, kind))
             self._owners[name] = scanned
@@ -211,33 +211,33 @@ class TieredChain(Chain):
 
 
 def damaged_parts(scanned: ScannedSegment) -> set[PartKind | None]:
-    """Return the parts of a segment that something is wrong with, as far as its own files say."""
+    """Return the parts of a segment that are damaged, as far as its own files show."""
     findings = [*scanned.findings, *(scanned.result.findings if scanned.result is not None else ())]
-    return {part_kind(found.file) for found in findings if found.severity == "damage"}
+    return {part_kind(finding.file) for finding in findings if finding.severity == "damage"}
 
 
 def _epochs(scanned: ScannedSegment) -> tuple[LeaderEpochEntry, ...] | None:
-    """Return the lines that a segment came with, None where they are missing or wrong."""
+    """Return the leader epochs that a segment came with, None if they are missing or wrong."""
     data = scanned.small.get(PartKind.LEADER_EPOCHS)
     is_wrong = PartKind.LEADER_EPOCHS in damaged_parts(scanned)
     return None if data is None or is_wrong else read_leader_epoch_checkpoint(data)
 
 
 def _epoch_before(scanned: ScannedSegment) -> int | None:
-    """Return the leader epoch of the offset before a segment, None where it does not tell."""
+    """Return the leader epoch of the offset before a segment, None if the segment does not tell."""
     base = scanned.segment.base_offset
     before = [entry.epoch for entry in _epochs(scanned) or () if entry.start_offset < base]
     return before[-1] if before else None
 
 
 def _last_epoch(scanned: ScannedSegment) -> int | None:
-    """Return the leader epoch of a segment's last batch, None where it has none."""
+    """Return the leader epoch of a segment's last batch, None if it has none."""
     runs = scanned.result.epoch_runs if scanned.result is not None else []
     return runs[-1].epoch if runs and runs[-1].epoch >= 0 else None
 
 
 def _rebuilt_epochs(scanned: ScannedSegment, before: tuple[LeaderEpochEntry, ...] | None) -> bytes | None:
-    """Return the leader epochs at the segment's end, None where those at its start are not known."""
+    """Return the leader epochs at the segment's end, None if those at its start are not known."""
     if before is None or scanned.result is None:
         return None
     epochs = LeaderEpochs(before)
@@ -248,5 +248,5 @@ def _rebuilt_epochs(scanned: ScannedSegment, before: tuple[LeaderEpochEntry, ...
 
 
 def _size(segment: ArchivedSegment, kind: PartKind) -> int:
-    found = segment.parts.get(kind)
-    return 0 if found is None else found.size_bytes
+    stored = segment.parts.get(kind)
+    return 0 if stored is None else stored.size_bytes

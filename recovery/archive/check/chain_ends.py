@@ -1,7 +1,7 @@
-"""Where the chains of segments that follow one another end in tiered storage: which of them a segment continues.
+"""Where the chains of consecutive segments in tiered storage end, and which chain a segment continues.
 
-After a change of leader several segments may cover the same offsets; each such history is a chain of its own. What no
-chain leads to is a gap.
+After a change of leader several segments may cover the same offsets; each such history is a chain of its own. Offsets
+that no chain reaches are a gap.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ class ChainEnds:
     """The ends of a partition's chains, while its segments come in by base offset.
 
     Args:
-        gone: first and last offsets of what is deleted or lies below the log start: where it is missing there is no
-            gap.
+        gone: first and last offsets of what is deleted or below the log start: if it is missing, that is not a gap.
 
     Attributes:
-        offsets: behind the last segment of each chain, in the order of their beginnings; None where not known.
+        offsets: after the last segment of each chain, in the order of the chains' starts; None if not known.
     """
 
     def __init__(self, gone: Iterable[tuple[int, int]]) -> None:
@@ -30,44 +29,51 @@ class ChainEnds:
         self.offsets: list[int | None] = []
 
     def find(self, base_offset: int, is_of: Callable[[int], bool] = lambda _: True) -> int | None:
-        """Return the place of the chain that a segment at *base_offset* goes on with, None without one.
+        """Return the number of the chain that a segment at *base_offset* continues, None without one.
 
         Args:
             base_offset: of the segment.
-            is_of: whether it has the history of the chain at a place. Where none has it that ends there, the segment
-                is another leader's if offsets behind its start are in others, too; else it is taken for the next one.
+            is_of: whether it has the history of the chain with a number. If no chain that ends there has the same
+                history, the segment is another leader's if other segments also have offsets after its start; else it
+                is taken for the next one.
         """
         places = [place for place, end in enumerate(self.offsets) if end == base_offset]
-        found = next(filter(is_of, places), None)
-        if found is None and places and max(end for end in self.offsets if end is not None) == base_offset:
+        chain_number = next(filter(is_of, places), None)
+        if (
+            chain_number is None
+            and places
+            and max(end for end in self.offsets if end is not None) == base_offset
+        ):
             return places[0]
-        return found
+        return chain_number
 
     def begin(self, base_offset: int) -> Finding | None:
-        """Begin a chain that no other one leads to; return what is to be said of its first segment's log."""
+        """Begin a chain that continues no other; return the finding about its first segment's log."""
         ends = [end for end in self.offsets if end is not None]
         self.offsets.append(base_offset)
         if ends and max(ends) < base_offset and self._is_end_known:
             return self._gap(max(ends), base_offset)
         if ends and max(ends) > base_offset:
-            words = (
+            detail = (
                 f"it begins at {base_offset}, and offsets up to {max(ends) - 1} are in other segments, too"
             )
             return Finding(
-                file=log_name(base_offset), position=None, rule="overlap", detail=words, severity="note"
+                file=log_name(base_offset), position=None, rule="overlap", detail=detail, severity="note"
             )
         return None
 
     def reach(self, place: int, end_offset: int | None) -> None:
-        """Let the chain at *place* end where its next segment does."""
+        """Move the end of the chain number *place* to the end of its next segment."""
         self.offsets[place] = end_offset
         self._is_end_known = end_offset is not None
 
     def _gap(self, start: int, base: int) -> Finding:
-        """Return what is to be said of offsets that are missing before the segment at *base*."""
+        """Return the finding about offsets that are missing before the segment at *base*."""
         missing = subtract_ranges(OffsetRange(start_offset=start, end_offset=base - 1), self._gone)
-        words = f"offsets {start} to {base - 1} are missing before this segment"
+        detail = f"offsets {start} to {base - 1} are missing before this segment"
         if not missing:
-            words += ": they are deleted, or below the log start"
+            detail += ": they are deleted, or below the log start"
         severity: Severity = "damage" if missing else "note"
-        return Finding(file=log_name(base), position=None, rule="offset-gap", detail=words, severity=severity)
+        return Finding(
+            file=log_name(base), position=None, rule="offset-gap", detail=detail, severity=severity
+        )

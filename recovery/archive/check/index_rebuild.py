@@ -1,4 +1,4 @@
-"""Offset and time index of a segment made anew, as a broker's recovery makes them.
+"""The offset and time index of a segment, rebuilt as a broker's recovery does.
 
 Kafka: LogSegment.recover.
 """
@@ -19,7 +19,7 @@ from segfmt.time_index import max_entries as max_time_entries
 def rebuild_indexes(
     log: OpenedLog, *, base_offset: int, index_interval_bytes: int, segment_index_bytes: int
 ) -> dict[PartKind, bytes]:
-    """Return the bytes of both indexes of a sound *log*, which is closed.
+    """Return the bytes of both indexes of a sound *log*; the log is closed.
 
     Raises:
         OSError: it cannot be read.

@@ -1,4 +1,4 @@
-"""What `archive verify` and `archive recover` are asked, and what of it the tasks have to know."""
+"""The options of `archive verify` and `archive recover`, and the part of them that tasks need."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from recovery.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions(ArchiveOptions):
-    """How an archive is checked, and what becomes of what is wrong.
+    """How an archive is checked, and what is done about damage.
 
     Attributes:
-        rebuilds: whether what a log tells is rebuilt: `recover`, else `verify`.
-        is_in_place: whether that replaces what is there.
+        rebuilds: whether what follows from a log is rebuilt: `recover`, else `verify`.
+        is_in_place: whether rebuilt parts replace the present ones.
         is_deep: whether records are opened.
-        is_logs_only: whether nothing is looked at beside the logs.
+        is_logs_only: whether only the logs are checked.
         keys: for encrypted segments.
         config: broker properties.
-        config_notes: what is to be said of the place that they are from.
+        config_notes: notes on where they come from.
         topic_configs: settings by topic.
         cores: how many tasks run at a time; None: what Spark says.
-        task_bytes: about as much is read by a task; None: what suits the archive's size.
-        now_ms: by which producers expire in plain copies.
+        task_bytes: about how much a task reads; None: what suits the archive's size.
+        now_ms: time by which producers expire in plain copies.
 
     Raises:
         UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together.
@@ -58,26 +58,26 @@ class CheckOptions(ArchiveOptions):
 
     @property
     def command(self) -> str:
-        """What it is called."""
+        """The name of the command."""
         return "recover" if self.rebuilds else "verify"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said of the broker's properties."""
+        """Notes on the broker's properties."""
         return (*self.config_notes, *misspelled(self.config))
 
     def settings(self) -> TopicConfigs:
         """Return the settings of all topics.
 
         Raises:
-            UsageError: a setting cannot be.
+            UsageError: a setting is invalid.
         """
         broker = BrokerConfig.from_layers((Layer("config", dict(self.config)),))
         overrides = {topic: dict(own) for topic, own in self.topic_configs.items()}
         return TopicConfigs(broker=broker, records={}, overrides=overrides)
 
     def for_tasks(self, layout: str) -> ScanOptions:
-        """Return what tasks are told, wherever they run; *layout* is the one that the archive has."""
+        """Return the options of tasks, wherever they run; *layout* is the one that the archive has."""
         return ScanOptions(
             url=absolute_url(self.url),
             layout=layout,

@@ -1,13 +1,13 @@
-"""Where the results of a run go: one prefix, in which nothing depends on which task, or which attempt, wrote it.
+"""Where the results of a run go: one prefix, whose content does not depend on which task or attempt wrote it.
 
-    scans/<id>.parquet, scans/<id>.keys        what was found in segments, and whose: the next run reads them no more
+    scans/<id>.parquet, scans/<id>.keys        results of segments, and their digests: the next run skips these
     verdicts/<run>/objects/part-<n>.parquet     one row for each object
     verdicts/<run>/partitions/part-<n>.parquet  one row for each partition
     verdicts/<run>/summary.json                the report of the run
     recovered/<key>                            what was rebuilt, where the original would be
     quarantine/<run>/<key>                     what was replaced in place
 
-Objects are made whole or not at all. Two attempts of one task make the same bytes by the same names; those of the
+Objects are written whole or not at all. Two attempts of one task write the same bytes by the same names; those of the
 first one stay.
 """
 
@@ -33,7 +33,7 @@ _MOST_SCAN_BYTES = 1 << 31
 
 
 class RebuiltOutput:
-    """Takes what was rebuilt into the output.
+    """Writes rebuilt parts into the output.
 
     Args:
         output: the store of the run's results.
@@ -48,18 +48,18 @@ class RebuiltOutput:
         """Write a part of a segment."""
         key = RECOVERED + key_of(segment, kind, self._layout)
         if not self._output.create(key, data) and not holds(self._output, key, data):
-            self._output.replace(key, data)  # of an earlier run, when the segment was another one
+            self._output.replace(key, data)  # left by an earlier run, when the segment was another one
         return StoredObject(key=key, size_bytes=len(data))
 
 
 class InPlace:
-    """Takes what was rebuilt into the archive; what was there goes to quarantine first.
+    """Writes rebuilt parts into the archive; what they replace goes to quarantine first.
 
     Args:
         archive: the store of the archive.
         output: the store of the run's results, with the quarantine.
         layout: of the archive.
-        run: which run this is.
+        run: name of this run.
     """
 
     def __init__(self, archive: Store, output: Store, layout: Layout, run: str) -> None:
@@ -72,7 +72,7 @@ class InPlace:
         """Write a part of a segment."""
         key = key_of(segment, kind, self._layout)
         if holds(self._archive, key, data):
-            return StoredObject(key=key, size_bytes=len(data))  # an attempt before this one got so far
+            return StoredObject(key=key, size_bytes=len(data))  # an earlier attempt got this far
         if not self._archive.create(key, data):
             size = self._archive.stat(key).size_bytes
             before = self._archive.read(key, most_bytes=size)
@@ -82,17 +82,17 @@ class InPlace:
 
 
 def key_of(segment: ArchivedSegment, kind: PartKind, layout: Layout) -> str:
-    """Return the key of a part, whether it is there or not."""
-    known = segment.parts.get(kind)
-    if known is not None:
-        return known.key
+    """Return the key of a part, whether it exists or not."""
+    stored = segment.parts.get(kind)
+    if stored is not None:
+        return stored.key
     folder = next(iter(segment.parts.values())).key.rpartition("/")[0]
     name = layout.name_of(segment, kind)
     return f"{folder}/{name}" if folder else name
 
 
 def holds(store: Store, key: str, data: bytes) -> bool:
-    """Return whether an object is there and has these bytes."""
+    """Return whether an object exists and has these bytes."""
     try:
         return store.read(key, most_bytes=len(data) + 1) == data
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def holds(store: Store, key: str, data: bytes) -> bool:
 
 
 def keep_scans(output: Store, rows: Iterable[ScanRow]) -> Iterator[ScanRow]:
-    """Write *rows*, which are those of one task, and yield them without what was found."""
+    """Write *rows*, which are those of one task, and yield them without their results."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -123,7 +123,7 @@ def keep_scans(output: Store, rows: Iterable[ScanRow]) -> Iterator[ScanRow]:
 
 
 def _name_of(rows: Iterable[ScanRow]) -> str:
-    """Return a name for what the *rows* are about, the same for each attempt."""
+    """Return a name for the segments of *rows*, the same for each attempt."""
     identity = hashlib.blake2b(digest_size=16)
     for row in rows:
         identity.update(row.digest + row.prefix.encode("utf-8", "surrogateescape"))
@@ -136,7 +136,7 @@ def kept_digests(output: Store) -> Iterator[tuple[str, bytes]]:
         objects = output.list_level(SCANS).objects
     except FileNotFoundError:
         return
-    sizes = {one.key: one.size_bytes for one in objects}
+    sizes = {stored.key: stored.size_bytes for stored in objects}
     for key, size in sorted(sizes.items()):
         if key.endswith(".keys") and size % DIGEST_BYTES == 0:
             yield f"{key.removesuffix('.keys')}.parquet", output.read(key, most_bytes=size)

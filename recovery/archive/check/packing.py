@@ -1,7 +1,7 @@
 """Segments packed into tasks: neighbours together, each task some seconds of work.
 
-Neighbours share a partition, so a task reads few prefixes, and what describes a task stays short. With three tasks or
-more a core, tasks of nearly one size need no cleverer packing: whoever is done takes the next.
+Neighbours share a partition, so a task reads few prefixes, and its description stays short. With three or more tasks
+per core, tasks of about the same size need no cleverer packing: a core that is done takes the next.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from recovery.archive.check.survey_spool import SpooledPartition
 from recovery.archive.stores.archived import PartKind
 
 MOST_SEGMENTS = 5_000
-"""In one task: small segments cost their own time, not that of their bytes."""
+"""In one task: small segments cost a time of their own, not that of their bytes."""
 SEGMENT_BYTES = 256 << 10
-"""What a segment costs beside its bytes, as bytes that could be read in that time."""
+"""What a segment costs besides its bytes, in bytes that could be read in that time."""
 LOG_BYTES = 32 << 10
-"""The same where logs alone are looked at."""
+"""The same if only logs are checked."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PackedTask:
-    """What one task is to do.
+    """The work of one task.
 
     Attributes:
         heads: pickled heads of the partitions that begin here.
@@ -41,7 +41,7 @@ class PackedTask:
     ended: list[str] = field(default_factory=list)
 
     def take(self, works: PartitionWork, *, is_last: bool) -> None:
-        """Take up the work on further segments; with the last ones their partition ends."""
+        """Add the work on further segments; with the last ones their partition ends."""
         if len(works):
             self.works.append(works)
         self.segment_count += len(works)
@@ -57,8 +57,8 @@ def pack(
 
     Args:
         partitions: in the order of their prefixes.
-        task_bytes: how much a task is to cost, about.
-        segment_bytes: what a segment costs beside its bytes.
+        task_bytes: about how much a task is to cost.
+        segment_bytes: what a segment costs besides its bytes.
     """
     most_segments = MOST_SEGMENTS * SEGMENT_BYTES // segment_bytes
     task, cost_bytes = PackedTask(), 0

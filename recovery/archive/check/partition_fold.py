@@ -1,8 +1,8 @@
-"""The fold over one partition of an archive: its head, then its segments in order, then what was found.
+"""The fold over one partition of an archive: its head, then its segments in order, then the verdict.
 
 A plain copy is a folder, and is judged as the local engine judges it. Segments of tiered storage are put into chains: a
-segment goes on with the chain that ends where it begins. After a change of leader several may cover the same offsets;
-each such history is a chain of its own. What no chain leads to is a gap.
+segment continues the chain that ends where it begins. After a change of leader several may cover the same offsets;
+each such history is a chain of its own. Offsets that no chain reaches are a gap.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from recovery.check.folder_files import FolderFiles
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectVerdict:
-    """What was found out about one object.
+    """The verdict on one object.
 
     Attributes:
         base_offset: of the segment that it belongs to; -1 for those that belong to none.
         verdict: its path is the object's key.
-        rebuilt: the object that was written in its stead, None without one.
+        rebuilt: the object that was written in its place, None without one.
     """
 
     base_offset: int
@@ -40,12 +40,12 @@ class ObjectVerdict:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionVerdict:
-    """What was found out about a partition.
+    """The verdict on a partition.
 
     Attributes:
-        start_offset, end_offset: of what lies there, the end behind the last record; None where not known.
-        chain_count: how many chains of segments that follow one another there are.
-        sound: logs of which there is nothing to say; empty unless logs alone were looked at.
+        start_offset, end_offset: of what is there, the end after the last record; None if not known.
+        chain_count: how many chains of consecutive segments there are.
+        sound: logs without findings; empty unless only logs were checked.
     """
 
     head: PartitionHead
@@ -60,13 +60,13 @@ class PartitionVerdict:
 
 
 class PartitionFold:
-    """Takes in what was scanned of one partition.
+    """Takes in the scanned segments of one partition.
 
     Args:
         head: of the partition.
         layout: of the archive.
         folder: the small files of a plain copy; None in tiered storage.
-        write: takes what was rebuilt; None: nothing is.
+        write: called with each rebuilt part; None: nothing is rebuilt.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class PartitionFold:
         if self._folder is not None:
             self._folder.take(scanned)
         elif not is_partial(scanned.segment, self._head, self._layout):
-            place = self._chain_of(scanned)
-            self._chains[place].take(scanned)
-            self._ends.reach(place, scanned.end_offset)
+            chain_number = self._chain_of(scanned)
+            self._chains[chain_number].take(scanned)
+            self._ends.reach(chain_number, scanned.end_offset)
         scanned.small = {}
         if scanned.result is not None:
             scanned.result.pieces = []
@@ -104,7 +104,7 @@ class PartitionFold:
         self._findings.append(finding)
 
     def finish(self) -> PartitionVerdict:
-        """Return what was found."""
+        """Return the verdict."""
         for chain in self._chains:
             chain.finish()
         for scanned in self._scanned:
@@ -118,28 +118,34 @@ class PartitionFold:
                 verdict.batch_count += scanned.result.batch_count
         if self._scanned:
             verdict.start_offset = self._scanned[0].segment.base_offset
-            ends = [one.end_offset for one in self._scanned if one.end_offset is not None]
+            ends = [scanned.end_offset for scanned in self._scanned if scanned.end_offset is not None]
             verdict.end_offset = max(ends, default=None)
         if self._folder is not None:
             verdict.objects = self._of_folder(self._folder)
         else:
-            verdict.objects = [one for scanned in self._scanned for one in self._of_segment(scanned)]
+            verdict.objects = [
+                verdict_of_object
+                for scanned in self._scanned
+                for verdict_of_object in self._of_segment(scanned)
+            ]
         self._add_findings(verdict)
         return verdict
 
     # -- chains ----------------------------------------------------------------------------------------------
 
     def _chain_of(self, scanned: ScannedSegment) -> int:
-        """Return the place of the chain that goes on with a segment, a new one where none does."""
+        """Return the number of the chain that a segment continues, a new one if there is none."""
         base = scanned.segment.base_offset
-        place = self._ends.find(base, lambda place: self._chains[place].is_of_lineage(scanned))
-        if place is not None:
-            return place
-        found = self._ends.begin(base)
-        if found is not None:
-            scanned.findings.append(found)
-        known = (chain.snapshot_at(base) for chain in self._chains)
-        snapshot = next((data for data in known if data is not None), None)
+        chain_number = self._ends.find(
+            base, lambda chain_number: self._chains[chain_number].is_of_lineage(scanned)
+        )
+        if chain_number is not None:
+            return chain_number
+        finding = self._ends.begin(base)
+        if finding is not None:
+            scanned.findings.append(finding)
+        snapshots = (chain.snapshot_at(base) for chain in self._chains)
+        snapshot = next((data for data in snapshots if data is not None), None)
         self._chains.append(TieredChain(self._head.facts, base, snapshot, self._write))
         return len(self._chains) - 1
 
@@ -149,27 +155,27 @@ class PartitionFold:
         findings = folder.finish()
         for scanned in self._scanned:
             findings += scanned.findings
-        objects = {one.name: one for one in self._head.archived.objects}
+        objects = {stored.name: stored for stored in self._head.archived.objects}
         owners = {
-            one.key: scanned
+            stored.key: scanned
             for scanned in self._scanned
-            for one in (*scanned.segment.parts.values(), *scanned.segment.snapshots.values())
+            for stored in (*scanned.segment.parts.values(), *scanned.segment.snapshots.values())
         }
         by_file = findings_by_file(findings)
         prefix = self._head.where.prefix
         verdicts = []
         for name in sorted({*objects, *by_file}):
-            found = objects.get(name, StoredObject(key=prefix + name, size_bytes=0))
-            owner = owners.get(found.key)
+            stored = objects.get(name, StoredObject(key=prefix + name, size_bytes=0))
+            owner = owners.get(stored.key)
             kind = part_kind(name)
             verdicts.append(
                 ObjectVerdict(
                     base_offset=-1 if owner is None else owner.segment.base_offset,
                     segment_id="" if owner is None else owner.segment.segment_id,
-                    size_bytes=found.size_bytes,
-                    version=found.version,
+                    size_bytes=stored.size_bytes,
+                    version=stored.version,
                     verdict=FileVerdict(
-                        path=found.key,
+                        path=stored.key,
                         kind=kind_of(name),
                         checked_bytes=folder.checked_bytes.get(name, 0),
                         findings=tuple(by_file.get(name, ())),
@@ -183,24 +189,26 @@ class PartitionFold:
         segment, result = scanned.segment, scanned.result
         findings = [*scanned.findings, *(result.findings if result is not None else ())]
         by_kind: dict[PartKind, list[Finding]] = {}
-        for found in findings:
-            by_kind.setdefault(part_of(found.file), []).append(found)
+        for finding in findings:
+            by_kind.setdefault(part_of(finding.file), []).append(finding)
         checked = result.checked_bytes if result is not None else {}
         verdicts = []
-        for kind in sorted({*segment.parts, *by_kind, *scanned.rebuilt}, key=lambda one: one.value):
-            one = segment.parts.get(kind)
-            if one is None:
+        for kind in sorted({*segment.parts, *by_kind, *scanned.rebuilt}, key=lambda part: part.value):
+            stored = segment.parts.get(kind)
+            if stored is None:
                 key = self._head.where.prefix + self._layout.name_of(segment, kind)
-                one = StoredObject(key=key, size_bytes=0)
-            read = next((size for name, size in checked.items() if part_kind(name) is kind), one.size_bytes)
+                stored = StoredObject(key=key, size_bytes=0)
+            read = next(
+                (size for name, size in checked.items() if part_kind(name) is kind), stored.size_bytes
+            )
             verdicts.append(
                 ObjectVerdict(
                     base_offset=segment.base_offset,
                     segment_id=segment.segment_id,
-                    size_bytes=one.size_bytes,
-                    version=one.version,
+                    size_bytes=stored.size_bytes,
+                    version=stored.version,
                     verdict=FileVerdict(
-                        path=one.key,
+                        path=stored.key,
                         kind=kind.value,
                         checked_bytes=read,
                         findings=tuple(by_kind.get(kind, ())),
@@ -213,25 +221,25 @@ class PartitionFold:
     def _add_findings(self, verdict: PartitionVerdict) -> None:
         """Give the findings of the partition as a whole to the objects that they name, there or not."""
         prefix = self._head.where.prefix
-        places = {one.verdict.path: place for place, one in enumerate(verdict.objects)}
+        numbers = {judged.verdict.path: number for number, judged in enumerate(verdict.objects)}
         for file, findings in findings_by_file(self._findings).items():
-            place = places.get(prefix + file)
-            if place is None:
+            number = numbers.get(prefix + file)
+            if number is None:
                 verdict.objects.append(verdict_of_nothing(prefix + file, findings))
                 continue
-            one = verdict.objects[place]
-            both = replace(one.verdict, findings=(*one.verdict.findings, *findings))
-            verdict.objects[place] = replace(one, verdict=both)
+            judged = verdict.objects[number]
+            both = replace(judged.verdict, findings=(*judged.verdict.findings, *findings))
+            verdict.objects[number] = replace(judged, verdict=both)
 
 
 def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:
-    """Return whether a segment was never whole, so that others have its offsets, or there is a gap."""
+    """Return whether a segment was never complete, so that others have its offsets, or there is a gap."""
     is_unfinished = (segment.base_offset, segment.segment_id) in head.unfinished
     return is_unfinished and layout.last_part is not None and layout.last_part not in segment.parts
 
 
 def verdict_of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:
-    """Return the verdict of an object that nobody has seen."""
+    """Return the verdict on an object that was not listed."""
     return ObjectVerdict(
         base_offset=-1,
         segment_id="",
@@ -244,14 +252,14 @@ def verdict_of_nothing(key: str, findings: list[Finding]) -> ObjectVerdict:
 
 
 def _make_notes(scanned: ScannedSegment) -> None:
-    """Let nothing that is wrong with a segment count as damage."""
-    scanned.findings = [found.as_note() for found in scanned.findings]
+    """Turn all findings about a segment into notes, which do not count as damage."""
+    scanned.findings = [finding.as_note() for finding in scanned.findings]
     if scanned.result is not None:
-        scanned.result.findings = [found.as_note() for found in scanned.result.findings]
+        scanned.result.findings = [finding.as_note() for finding in scanned.result.findings]
 
 
 def part_of(file: str) -> PartKind:
-    """Return the part that a finding is about, by the name that the checks use."""
+    """Return the part that a finding is about, by its file name in the checks."""
     for kind in (PartKind.MANIFEST, PartKind.INDEXES):
         if file == kind.value:
             return kind

@@ -1,7 +1,7 @@
-"""What map and fold tell each other, as bytes: pickled, and read back with nothing but our own values.
+"""What map and fold exchange, as bytes: pickled, and read back with only our own classes.
 
-Some of it is kept in the output of a run, where others may be able to write. So what is read back may name only the
-classes in MODULES and what numpy needs for its arrays; anything else is refused, whatever it would do.
+Some of it is kept in the output of a run, where others may be able to write. So a pickle may name only the classes in
+MODULES and what numpy needs for its arrays; anything else is refused.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def from_pickle(data: bytes) -> Any:  # noqa: ANN401 - what was encoded
     """Return the value in *data*.
 
     Raises:
-        pickle.UnpicklingError: it names something else than our values.
+        pickle.UnpicklingError: it names something other than our classes.
     """
     return _Reader(io.BytesIO(data)).load()
 
 
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - a class
-        found = _known.get((module, name))
-        if found is None:
-            found = _known[module, name] = _checked(module, name, super().find_class)
-        return found
+        known_class = _known.get((module, name))
+        if known_class is None:
+            known_class = _known[module, name] = _checked(module, name, super().find_class)
+        return known_class
 
 
 _known: dict[tuple[str, str], Any] = {}
@@ -72,7 +72,7 @@ def _checked(module: str, name: str, find: Callable[[str, str], Any]) -> Any:  #
     if (module, name) in _OTHERS:
         return find(module, name)
     if module in MODULES and "." not in name:
-        found = find(module, name)
-        if isinstance(found, type) and found.__module__ == module:
-            return found
+        value = find(module, name)
+        if isinstance(value, type) and value.__module__ == module:
+            return value
     raise pickle.UnpicklingError(f"what was kept of a scan names {module}.{name}: it is not ours")

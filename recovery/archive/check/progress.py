@@ -1,7 +1,7 @@
-"""What a run over an archive tells its observers: the events of a verify, the archive in the place of a log dir.
+"""What a run over an archive reports to its observers: the events of a verify, with the archive as the log dir.
 
-A driver learns of whole tasks alone. So bytes and segments move as tasks finish, and a partition is finished with the
-task of its last segment: the resolution is that of tasks, and nothing is made up between them.
+A driver only learns of whole tasks. So bytes and segments advance as tasks finish, and a partition is finished with the
+task of its last segment: the resolution is that of tasks, and nothing is interpolated between them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from recovery.watch.notifier import Notifier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskShare:
-    """What one task is of the whole.
+    """The share of one task in the whole.
 
     Attributes:
         begun: prefix, segments and bytes of each partition whose first segment is in the task.
@@ -45,7 +45,7 @@ class ArchiveProgress:
     Args:
         notifier: of the observers.
         url: of the archive.
-        command: what is run over it.
+        command: the command that is run over it.
     """
 
     def __init__(self, notifier: Notifier, url: str, command: Command) -> None:
@@ -59,14 +59,14 @@ class ArchiveProgress:
         self._segment_counts: dict[str, int] = {}
 
     def start(self) -> None:
-        """A run begins; the archive is being listed. Kafka's gauge is for threads: a driver has one wave at a time."""
+        """Begin the run; the archive is being listed. Kafka's gauge is per thread: a driver has one wave at a time."""
         is_dry = self._command == "archive verify"
         self._notify(
             RunStarted(log_dirs=(self._url,), threads_per_dir=1, command=self._command, dry_run=is_dry)
         )
 
     def surveyed(self, *, partition_count: int, segment_count: int, log_bytes: int) -> None:
-        """What is to be read is known."""
+        """Report what is to be read, now that it is known."""
         self._log_count = partition_count
         self._notify(
             LogDirStarted(
@@ -79,13 +79,13 @@ class ArchiveProgress:
         )
 
     def start_wave(self, shares: Iterable[TaskShare]) -> None:
-        """A wave of tasks begins."""
+        """Begin a wave of tasks."""
         self._left = deque(shares)
         self._remaining_segments = sum(share.segment_count for share in self._left)
         self._show_remaining()
 
     def finish_tasks(self, count: int) -> None:
-        """So many more tasks are finished; which ones is not known, so they are counted in their order."""
+        """Count *count* more finished tasks; which ones is not known, so they are counted in their order."""
         for _ in range(min(count, len(self._left))):
             share = self._left.popleft()
             for prefix, segment_count, log_bytes in share.begun:
@@ -115,11 +115,11 @@ class ArchiveProgress:
             self._show_remaining()
 
     def finish_wave(self) -> None:
-        """All tasks of the wave are finished."""
+        """End the wave: all its tasks are finished."""
         self.finish_tasks(len(self._left))
 
     def finish(self, exit_code: int) -> None:
-        """The run is over."""
+        """End the run."""
         self._notify(LogDirFinished(log_dir=self._url, duration_ms=0))
         self._notify(RunFinished(exit_code=exit_code))
 
@@ -138,7 +138,7 @@ class ArchiveProgress:
         )
 
     def _show_remaining(self) -> None:
-        """Kafka's gauge for the one wave that a driver has in hand."""
+        """Set Kafka's gauge for the driver's one wave."""
         self._notify(
             SegmentsLeft(log_dir=self._url, thread_num=0, remaining_segments=self._remaining_segments)
         )

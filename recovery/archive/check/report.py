@@ -1,4 +1,4 @@
-"""What `archive verify` and `archive recover` have found: counts, the bad objects, the exit code, in text and JSON."""
+"""The results of `archive verify` and `archive recover`: counts, bad objects, exit code, as text and JSON."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class ArchiveReport:
     Attributes:
         command: verify or recover.
         tally: all counts.
-        objects: rows of objects that are not sound, or were rebuilt; not all where there are very many.
+        objects: rows of objects that are not sound, or were rebuilt; not all if there are very many.
         left_out: how many of them are not among `objects`.
-        known_segments: segments that an earlier run had read and that have not changed.
+        known_segments: segments that an earlier run has read and that have not changed.
         metadata_findings: what is wrong with the metadata topic itself.
         unlisted: prefixes that could not be listed.
-        output: where the results are; None where they were not kept.
+        output: where the results are; None if they were not kept.
         signal_number: of the signal that ended the run early, 0 without one.
-        is_logs_only: whether nothing was looked at beside the logs.
-        notes: what was ignored, or stands for something else, in the settings.
+        is_logs_only: whether only the logs were checked.
+        notes: on settings that were ignored or replaced.
     """
 
     command: str
@@ -51,19 +51,19 @@ class ArchiveReport:
 
     @property
     def exit_code(self) -> int:
-        """130 or 143, 4, 2 or 0: the first that holds; see docs/cli.md."""
+        """130 or 143, 4, 2 or 0: the first that applies; see docs/cli.md."""
         if self.signal_number:
             return 128 + self.signal_number
         if self.unlisted or self.tally.unchecked:
             return 4
-        if any(found.severity == "damage" for found in self.metadata_findings):
+        if any(finding.severity == "damage" for finding in self.metadata_findings):
             return 2
         left = self.tally.unsettled if self.command == "recover" else self.tally.damaged
         return 2 if left else 0
 
     def to_json(self) -> str:
         """Return the report as one JSON object."""
-        found = {
+        fields = {
             "version": 1,
             "command": f"archive {self.command}",
             "archive": self.url,
@@ -76,29 +76,35 @@ class ArchiveReport:
             "knownSegments": self.known_segments,
             "summary": self.tally.to_json(),
             "notes": [note.to_json() for note in self.notes],
-            "metadataFindings": [{"place": one.file} | one.to_json() for one in self.metadata_findings],
-            "unlisted": [{"prefix": one.prefix, "error": one.error} for one in self.unlisted],
+            "metadataFindings": [
+                {"place": finding.file} | finding.to_json() for finding in self.metadata_findings
+            ],
+            "unlisted": [{"prefix": unlisted.prefix, "error": unlisted.error} for unlisted in self.unlisted],
             "objects": self.objects,
             "objectsLeftOut": self.left_out,
         }
-        return json.dumps(found, indent=2, ensure_ascii=False)
+        return json.dumps(fields, indent=2, ensure_ascii=False)
 
     def to_text(self) -> str:
         """Return the report for a person."""
         tally = self.tally
         lines = [line for row in self.objects for line in lines_of(row)]
         lines += [
-            f"{printable(one.file)}: {one.rule}: {printable(one.detail)}" for one in self.metadata_findings
+            f"{printable(finding.file)}: {finding.rule}: {printable(finding.detail)}"
+            for finding in self.metadata_findings
         ]
-        lines += [f"NOT LISTED {printable(one.prefix)}: {printable(one.error)}" for one in self.unlisted]
+        lines += [
+            f"NOT LISTED {printable(unlisted.prefix)}: {printable(unlisted.error)}"
+            for unlisted in self.unlisted
+        ]
         if self.left_out:
             where = (
                 f"; all of them are in {self.output}/verdicts" if self.output else "; --output keeps them all"
             )
             lines.append(f"... and {self.left_out} more objects{where}")
-        known = f", {self.known_segments} of them known from an earlier run" if self.known_segments else ""
+        reused = f", {self.known_segments} of them known from an earlier run" if self.known_segments else ""
         lines.append(
-            f"{printable(self.url)} ({self.layout}): {tally.partitions} partitions, {tally.segments} segments{known}, "
+            f"{printable(self.url)} ({self.layout}): {tally.partitions} partitions, {tally.segments} segments{reused}, "
             f"{tally.batches} batches, {bytes_text(tally.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
         )
         rebuilt = f", {tally.rebuilt} rebuilt" if self.command == "recover" else ""

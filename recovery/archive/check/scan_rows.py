@@ -1,13 +1,12 @@
 """The rows between map and fold: one for each partition's head, one for each segment, sorted by prefix and offset.
 
-prefix, base_offset, segment_id    what rows are sorted by; the head of a partition comes first, at -1. A file beside
-                                   the segments that is read like one has its name in the place of an id
+prefix, base_offset, segment_id    the sort key; the head of a partition comes first, at -1. A file next to the
+                                   segments that is read like one has its name in place of an id
 digest                             of the segment's objects; of a head, the run that it belongs to
 log_bytes                          of the segment's log
-record                             what was found, pickled (`recovery.archive.check.pickling`)
+record                             the results, pickled (`recovery.archive.check.pickling`)
 
-Where logs alone are looked at, the sound ones among neighbours have one row: that of the first one, with the digests of
-all of them.
+If only logs are checked, neighbouring sound ones share one row: that of the first one, with the digests of all of them.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 HEAD_OFFSET = -1
 ROWS_AT_A_TIME = 256
-"""In one Arrow batch: what is found of many producers is large."""
+"""In one Arrow batch: the results of segments with many producers are large."""
 
 
 class ScanRow(NamedTuple):
@@ -90,20 +89,20 @@ def scan_task(
 
 
 def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
-    """Yield the rows of logs alone."""
+    """Yield the rows of a task that reads only logs."""
     for works in task.works:
-        for found in logs.scan(works):
-            if isinstance(found, SoundLogs):
+        for scanned in logs.scan(works):
+            if isinstance(scanned, SoundLogs):
                 yield ScanRow(
                     prefix=works.prefix,
-                    base_offset=found.segments.base_offsets[0],
-                    id_or_file=found.segments.segment_ids[0],
-                    digest=found.digests,
-                    log_bytes=int(found.log_bytes.sum()),
-                    pickled=to_pickle(found),
+                    base_offset=scanned.segments.base_offsets[0],
+                    id_or_file=scanned.segments.segment_ids[0],
+                    digest=scanned.digests,
+                    log_bytes=int(scanned.log_bytes.sum()),
+                    pickled=to_pickle(scanned),
                 )
             else:
-                yield _row(works.prefix, *found)
+                yield _row(works.prefix, *scanned)
 
 
 def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
@@ -121,7 +120,7 @@ def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
 
 
 def _tells(piece: Piece) -> bool:
-    """Return whether the fold would notice that a piece is not there: most segments have few producers, many none."""
+    """Return whether the fold needs a piece: most segments have few producers, many none."""
     return piece.is_broken or piece.snapshot_offset is not None or len(piece.scan.producers) > 0
 
 
@@ -135,8 +134,7 @@ def fold_rows(
 ) -> Iterator[PartitionVerdict]:
     """Fold sorted *rows*: yield the verdict of each partition.
 
-    Rows of other runs' heads, and of segments that are no longer there, are passed over; that a segment has no row is
-    said.
+    Rows of other runs' heads, and of segments that no longer exist, are skipped; a segment without a row is reported.
     """
     current: _Folding | None = None
     for row in rows:
@@ -171,15 +169,15 @@ class _Folding:
         if self._fold is None:
             return
         digests = _cut(row.digest)
-        known = [place for place, digest in enumerate(digests) if digest in self._wanted]
-        if not known:
+        current = [place for place, digest in enumerate(digests) if digest in self._wanted]
+        if not current:
             return
         self._wanted.difference_update(digests)
-        found: ScannedSegment | SoundLogs = from_pickle(row.pickled)
-        if isinstance(found, ScannedSegment):
-            self._fold.take(found)
+        scanned: ScannedSegment | SoundLogs = from_pickle(row.pickled)
+        if isinstance(scanned, ScannedSegment):
+            self._fold.take(scanned)
         elif isinstance(self._fold, LogFold):
-            self._fold.take_sound(found.take(known))
+            self._fold.take_sound(scanned.take(current))
 
     def _begin(self, head: PartitionHead, folder: FolderFiles | None) -> None:
         if self._is_logs_only:
@@ -190,17 +188,17 @@ class _Folding:
 
     def finish(self) -> Iterator[PartitionVerdict]:
         if self._fold is None:
-            return  # a partition that is no longer there
+            return  # a partition that no longer exists
         if self._wanted:
-            words = f"{len(self._wanted)} segments have no record: their tasks were lost"
+            detail = f"{len(self._wanted)} segments have no record: their tasks were lost"
             self._fold.add(
-                Finding(file="", position=None, rule="unreadable", detail=words, severity="unchecked")
+                Finding(file="", position=None, rule="unreadable", detail=detail, severity="unchecked")
             )
         yield self._fold.finish()
 
 
 def _cut(digests: bytes) -> list[bytes]:
-    """Return the digests that stand back to back in *digests*."""
+    """Return the digests that are back to back in *digests*."""
     return [digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)]
 
 

@@ -1,4 +1,4 @@
-"""What the map step is given of an archive, and what it gives to the fold. Values only."""
+"""What the map step reads of an archive, and what it passes to the fold. Values only."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
 VERSION = 4
-"""Of the checks and of what is kept of them; a segment of which another version is kept is scanned again."""
+"""Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionHead:
-    """A partition, in front of its segments.
+    """What precedes the segments of a partition.
 
     Attributes:
-        archived: what lies there. Its segments are told one by one, so here they are left out of tiered storage.
-        facts: what is known of it besides.
+        archived: its objects. Segments of tiered storage are left out, because each has a row of its own.
+        facts: what else is known of it.
         findings: of the inventory.
-        unfinished: base offsets and ids of segments whose copy or deletion is not finished: what is wrong with them is
-            worth a note, and no damage.
-        gone: first and last offsets, in order, of what is deleted or lies below the log start: where it is missing
-            there is no gap.
-        digests: of the segments that there are now, DIGEST_BYTES each, in their order.
+        unfinished: base offsets and ids of segments whose copy or deletion is not finished: faults in them are notes,
+            not damage.
+        gone: first and last offsets, ascending, of what is deleted or below the log start: if it is missing, that is
+            not a gap.
+        digests: of the segments that exist now, DIGEST_BYTES each, in their order.
     """
 
     archived: ArchivedPartition
@@ -58,7 +58,7 @@ class SegmentWork:
     Attributes:
         settings: of the log, which rebuilt indexes follow.
         digest: of the segment, DIGEST_BYTES.
-        remote: what the metadata topic says of it, None where that is not known.
+        remote: what the metadata topic says of it, None if that is not known.
     """
 
     segment: ArchivedSegment
@@ -70,17 +70,17 @@ class SegmentWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionWork:
-    """Segments of one partition that are to be read: their works, made where they are needed.
+    """Segments of one partition that are to be read: the work on each is made when it is needed.
 
     Attributes:
         prefix: of the partition.
         facts: what is known of it.
         settings: of the log.
-        unflushed_from: base offset of the first segment behind the recovery point; None in tiered storage, where each
-            segment is closed and stands for itself.
-        segments: of a plain copy also what is read beside its segments, with the log's name as id.
+        unflushed_from: base offset of the first segment past the recovery point; None in tiered storage, where each
+            segment is closed and independent.
+        segments: of a plain copy also other files that are read, with the log's name as id.
         digests: of the segments, DIGEST_BYTES each.
-        remote: what the metadata topic says of them, as far as it does, by id.
+        remote: what the metadata topic says of them, by id, as far as it does.
     """
 
     prefix: str
@@ -96,7 +96,7 @@ class PartitionWork:
         return len(self.segments)
 
     def __iter__(self) -> Iterator[SegmentWork]:
-        """Yield the works."""
+        """Yield the work on each segment."""
         for place, segment in enumerate(self.segments):
             yield SegmentWork(
                 segment=segment,
@@ -107,7 +107,7 @@ class PartitionWork:
             )
 
     def between(self, start: int, stop: int) -> Self:
-        """Return the work on some neighbours."""
+        """Return the work on neighbouring segments."""
         return self._of(self.segments[start:stop], self.digests[start * DIGEST_BYTES : stop * DIGEST_BYTES])
 
     def take(self, places: Sequence[int]) -> Self:
@@ -117,7 +117,7 @@ class PartitionWork:
 
     def _of(self, segments: SegmentTable, digests: bytes) -> Self:
         ids = segments.segment_ids if self.remote else ()
-        remote = {one: self.remote[one] for one in ids if one in self.remote}
+        remote = {segment_id: self.remote[segment_id] for segment_id in ids if segment_id in self.remote}
         return replace(self, segments=segments, digests=digests, remote=remote)
 
     def _task(self, segment: ArchivedSegment) -> SegmentTask:
@@ -154,12 +154,12 @@ def _offsets_inside(segment: ArchivedSegment) -> tuple[int, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class ScannedSegment:
-    """What was found in one segment.
+    """The results of scanning one segment.
 
     Attributes:
-        result: of its log and indexes; None where the log cannot be opened.
+        result: of its log and indexes; None if the log cannot be opened.
         small: the sound small files that it came with.
-        findings: of these, of its objects, and against the metadata.
+        findings: about these, about its objects, and from the comparison with the metadata.
         rebuilt: what was rebuilt and written to the output, by part: key and bytes.
         log_bytes: size of the log as a broker has it.
     """
@@ -180,13 +180,13 @@ class ScanOptions:
     Attributes:
         url: of the archive.
         layout: its name.
-        output: URL where results go; None: they stay within the run.
+        output: URL where results go; None: they are not kept after the run.
         rebuilds: whether what is missing or wrong is rebuilt.
-        is_in_place: whether that replaces what is there.
+        is_in_place: whether rebuilt parts replace the present ones.
         keys: for encrypted segments.
         is_deep: whether records are opened.
-        now_ms: by which producers expire in plain copies.
-        is_logs_only: whether nothing is looked at beside the logs.
+        now_ms: time by which producers expire in plain copies.
+        is_logs_only: whether only the logs are checked.
     """
 
     url: str
@@ -208,7 +208,7 @@ class ScanOptions:
         remote: Mapping[str, RemoteSegment],
         unflushed_from: int | None = None,
     ) -> bytes:
-        """Return DIGEST_BYTES for each of *segments*, which change with its objects and all that its scan depends on.
+        """Return DIGEST_BYTES for each of *segments*, which change with its objects and with all its scan depends on.
 
         Args:
             segments: of one partition.
@@ -219,20 +219,20 @@ class ScanOptions:
         """
         rebuilds = (self.is_in_place, settings) if self.rebuilds else ()
         depth = "logs" if self.is_logs_only else self.is_deep
-        known = facts.expiration_ms, facts.is_preallocated
-        same = f"{VERSION} {self.layout} {depth} {rebuilds} {known}\0{segments.objects.prefix}\0"
+        facts_used = facts.expiration_ms, facts.is_preallocated
+        same = f"{VERSION} {self.layout} {depth} {rebuilds} {facts_used}\0{segments.objects.prefix}\0"
         start = hashlib.blake2b(same.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
-        found = []
+        digests = []
         ids = zip(segments.base_offsets, segments.segment_ids, segments.next_base_offsets, strict=True)
         for text, (base_offset, segment_id, following) in zip(segments.identities(), ids, strict=True):
-            one = start.copy()
-            one.update(text.encode("utf-8", "surrogateescape"))
+            digest = start.copy()
+            digest.update(text.encode("utf-8", "surrogateescape"))
             if unflushed_from is not None:
                 tail, is_flushed, log_start_offset = standing_of(
                     facts, base_offset, is_last=following is None, unflushed_from=unflushed_from
                 )
-                one.update(f"\0{tail.value} {is_flushed} {log_start_offset}".encode())
+                digest.update(f"\0{tail.value} {is_flushed} {log_start_offset}".encode())
             if segment_id in remote:
-                one.update(f"\0{remote[segment_id]}".encode("utf-8", "surrogateescape"))
-            found.append(one.digest())
-        return b"".join(found)
+                digest.update(f"\0{remote[segment_id]}".encode("utf-8", "surrogateescape"))
+            digests.append(digest.digest())
+        return b"".join(digests)

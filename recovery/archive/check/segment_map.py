@@ -1,7 +1,7 @@
 """The map step over an archive: one segment, any order, any machine.
 
-The log and its indexes go through the check that `verify` makes. What tiered storage keeps beside each log, producers
-and leader epochs at its end, is checked here alone; what follows from the segments before it is the fold's.
+The log and its indexes go through the check of `verify`. What tiered storage keeps with each log, the producers and
+leader epochs at its end, is checked here by itself; what depends on earlier segments is left to the fold.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class SegmentMap:
     Args:
         store: the archive.
         layout: its layout.
-        write: takes what was rebuilt, by segment and part, and returns the object; None: nothing is rebuilt.
-        on_bytes: told how many bytes of a log were read.
-        is_logs_only: whether nothing is looked at beside the logs.
+        write: called with each rebuilt part, returns the object; None: nothing is rebuilt.
+        on_bytes: called with the number of bytes of a log that were read.
+        is_logs_only: whether only the logs are checked.
     """
 
     def __init__(
@@ -61,14 +61,14 @@ class SegmentMap:
         self._reading = Reading(limit=RateLimit(None), on_bytes=on_bytes, one_at_a_time=threading.Lock())
 
     def scan(self, work: SegmentWork) -> ScannedSegment:
-        """Return what is found in a segment; nothing that is wrong with it is an error."""
+        """Return the results for a segment; a fault in it is a finding, never an error."""
         scanned = ScannedSegment(segment=work.segment)
         self._find_missing(scanned)
         files = self._files(scanned)
         if files is None:
             return scanned
-        for kind, words in files.contradictions():
-            _find(scanned, _canonical(scanned, kind), "object-size", words)
+        for kind, detail in files.contradictions():
+            _find(scanned, _canonical(scanned, kind), "object-size", detail)
         self._check(work, files, scanned)
         if self._layout.is_tiered and not self._is_logs_only:
             self._read_small(files, scanned)
@@ -83,9 +83,9 @@ class SegmentMap:
         required = self._layout.required_parts
         if self._is_logs_only:
             required &= self._layout.objects_of(PartKind.LOG)
-        for kind in sorted(required - scanned.segment.parts.keys(), key=lambda one: one.value):
-            words = f"{self._layout.name_of(scanned.segment, kind)} is not there"
-            _find(scanned, _canonical(scanned, kind), "missing-object", words)
+        for kind in sorted(required - scanned.segment.parts.keys(), key=lambda part: part.value):
+            detail = f"{self._layout.name_of(scanned.segment, kind)} is not there"
+            _find(scanned, _canonical(scanned, kind), "missing-object", detail)
 
     def _files(self, scanned: ScannedSegment) -> ArchivedFiles | None:
         try:
@@ -93,7 +93,7 @@ class SegmentMap:
         except FormatError as error:
             _find(scanned, PartKind.MANIFEST.value, "manifest", str(error), position=error.position or None)
         except FileNotFoundError:
-            pass  # said already
+            pass  # reported already
         except OSError as error:
             _find(scanned, PartKind.MANIFEST.value, "unreadable", str(error), severity="unchecked")
         return None
@@ -131,7 +131,7 @@ class SegmentMap:
             _find(scanned, work.task.log, "empty-log", "it holds no batch: no broker archives such a segment")
 
     def _look_again(self, log: StoredObject, scanned: ScannedSegment) -> None:
-        """Say nothing against an object that was replaced while it was read."""
+        """Drop findings about an object that was replaced while it was read."""
         try:
             now = self._store.stat(log.key)
         except OSError as error:
@@ -140,10 +140,10 @@ class SegmentMap:
             )
             return
         if log.version and now.version != log.version:
-            words = f"another object since it was listed ({log.size_bytes} bytes then, {now.size_bytes} now)"
+            detail = f"another object since it was listed ({log.size_bytes} bytes then, {now.size_bytes} now)"
             scanned.result = None
             scanned.end_offset = None
-            _find(scanned, log_name(scanned.segment.base_offset), "changing", words, severity="unchecked")
+            _find(scanned, log_name(scanned.segment.base_offset), "changing", detail, severity="unchecked")
 
     # -- what tiered storage keeps of each segment -----------------------------------------------------------
 
@@ -170,13 +170,13 @@ class SegmentMap:
     # -- rebuilding ------------------------------------------------------------------------------------------
 
     def _rebuild(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
-        """Rebuild the offset and the time index where they are missing or wrong and the log is sound."""
+        """Rebuild the offset and the time index if they are missing or wrong and the log is sound."""
         assert self._write is not None
         result = scanned.result
         if result is None:
             return
         findings = [*scanned.findings, *result.findings]
-        bad = {part_kind(found.file) for found in findings if found.severity == "damage"}
+        bad = {part_kind(finding.file) for finding in findings if finding.severity == "damage"}
         wanted = {kind for kind in _REBUILT_HERE if kind in bad or not self._has(scanned.segment, kind)}
         if not wanted or not result.is_whole or PartKind.LOG in bad:
             return
@@ -186,16 +186,16 @@ class SegmentMap:
             index_interval_bytes=work.settings.index_interval_bytes,
             segment_index_bytes=work.settings.segment_index_bytes,
         )
-        for kind in sorted(wanted, key=lambda one: one.value):
+        for kind in sorted(wanted, key=lambda part: part.value):
             scanned.rebuilt[kind] = self._write(scanned.segment, kind, made[kind])
 
     def _has(self, segment: ArchivedSegment, kind: PartKind) -> bool:
-        """Return whether a segment comes with a part, in an object of its own or within another."""
+        """Return whether a segment has a part, in an object of its own or within another."""
         return segment.parts.keys() >= self._layout.objects_of(kind)
 
 
 class _GuardedFiles:
-    """Log and indexes of a segment; an index that cannot be restored is said to be damaged, and the log is read."""
+    """Log and indexes of a segment; an index that cannot be restored counts as damaged, and the log is still read."""
 
     def __init__(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
         self._files = files
@@ -234,15 +234,15 @@ def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:
         entry_bytes = byte_layout.ABORTED_TXN_DTYPE.itemsize
         if len(data) % entry_bytes:
             at = len(data) // entry_bytes * entry_bytes
-            words = f"{len(data)} bytes are no multiple of {entry_bytes}"
-            _find(scanned, txn_index_name(scanned.segment.base_offset), "index-size", words, position=at)
+            detail = f"{len(data)} bytes are no multiple of {entry_bytes}"
+            _find(scanned, txn_index_name(scanned.segment.base_offset), "index-size", detail, position=at)
         return
     entries = read_leader_epoch_checkpoint(data)
     if scanned.result is None:
         return
     runs = [(scanned.result.task.log, run) for run in scanned.result.epoch_runs]
-    found = check_epochs(runs, entries, log_end_offset=scanned.end_offset, is_clean=False)
-    scanned.findings += found
+    epoch_findings = check_epochs(runs, entries, log_end_offset=scanned.end_offset, is_clean=False)
+    scanned.findings += epoch_findings
 
 
 def _check_description(
@@ -252,8 +252,8 @@ def _check_description(
     segment, result = scanned.segment, scanned.result
     log = log_name(segment.base_offset)
 
-    def differs(words: str, *, position: int | None = None, severity: Severity = "damage") -> None:
-        _find(scanned, log, "metadata", f"{words} by the {source}", position=position, severity=severity)
+    def differs(detail: str, *, position: int | None = None, severity: Severity = "damage") -> None:
+        _find(scanned, log, "metadata", f"{detail} by the {source}", position=position, severity=severity)
 
     if (remote.start_offset, format_uuid(remote.segment_id)) != (segment.base_offset, segment.segment_id):
         differs(
@@ -264,19 +264,19 @@ def _check_description(
     if result is None or not result.is_whole:
         return
     if result.last_offset is not None and result.last_offset != remote.end_offset:
-        # A roll may leave offsets behind the last batch to the segment, so the description may say more.
+        # After a roll a segment may own offsets past its last batch, so the description may reach further.
         severity: Severity = "note" if result.last_offset < remote.end_offset else "damage"
         differs(f"ends at offset {result.last_offset}, {remote.end_offset}", severity=severity)
     if result.max_timestamp_ms != remote.max_timestamp_ms:
         differs(f"the largest timestamp is {result.max_timestamp_ms}, {remote.max_timestamp_ms}")
     if not has_epochs:
         return
-    known = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
+    epoch_starts = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
     for run in result.epoch_runs:
-        at = [epoch for epoch, start in known if start <= run.first_offset]
+        at = [epoch for epoch, start in epoch_starts if start <= run.first_offset]
         if run.epoch >= 0 and (not at or at[-1] != run.epoch):
-            words = f"offset {run.first_offset} is of epoch {run.epoch}, {at[-1] if at else 'none'}"
-            differs(words, position=run.position)
+            detail = f"offset {run.first_offset} is of epoch {run.epoch}, {at[-1] if at else 'none'}"
+            differs(detail, position=run.position)
             return
 
 

@@ -19,11 +19,11 @@ class StoredFolder:
 
     def __init__(self, store: Store, objects: list[StoredObject]) -> None:
         self._store = store
-        self._objects = {one.name: one for one in objects}
+        self._objects = {stored.name: stored for stored in objects}
 
     def list(self) -> tuple[dict[str, FileStat], dict[str, str]]:
         """Return the objects; a store has nothing else."""
-        return {name: FileStat(size_bytes=one.size_bytes) for name, one in self._objects.items()}, {}
+        return {name: FileStat(size_bytes=stored.size_bytes) for name, stored in self._objects.items()}, {}
 
     def read(self, name: str, most_bytes: int) -> bytes:
         """Return the first bytes of an object."""

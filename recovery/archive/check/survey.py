@@ -1,4 +1,4 @@
-"""What is to be read of an archive: its partitions one after the other, each with its head and its segments' work."""
+"""What is to be read of an archive: its partitions one after another, each with its head and its segments' work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNFINISHED = frozenset({SegmentStatus.COPY_STARTED, SegmentStatus.DELETE_STARTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedPartition:
-    """One partition: what is known of it in front, and what is to be read."""
+    """One partition: what is known of it beforehand, and what is to be read."""
 
     head: PartitionHead
     works: PartitionWork
@@ -43,14 +43,14 @@ def survey(
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
 ) -> Iterator[SurveyedPartition | UnlistedPrefix]:
-    """Yield what lies in *store*, partition by partition, in the order of prefixes; then what should and does not.
+    """Yield the partitions in *store* in the order of prefixes; then those that are missing.
 
     Args:
         store: the archive.
         layout: its layout.
         options: how its segments will be scanned.
         expected: what brokers know of it; None: nothing.
-        is_chosen: asked of each partition.
+        is_chosen: whether a partition is to be read.
         topic_configs: settings of topics.
 
     Raises:
@@ -59,14 +59,14 @@ def survey(
     expected = Expectations() if expected is None else expected
     parent, copy = "", LogDirCopy()
     is_first = True
-    for found in walk(store, layout, is_chosen=is_chosen):
-        if isinstance(found, UnlistedPrefix):
-            yield found
+    for walked in walk(store, layout, is_chosen=is_chosen):
+        if isinstance(walked, UnlistedPrefix):
+            yield walked
             continue
-        if is_first or found.parent != parent:
-            parent, is_first = found.parent, False
-            copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, found.siblings)
-        yield _surveyed(found, layout, options, copy, topic_configs, expected)
+        if is_first or walked.parent != parent:
+            parent, is_first = walked.parent, False
+            copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
+        yield _surveyed(walked, layout, options, copy, topic_configs, expected)
     for where, inventory in expected.unlisted(layout, is_chosen=is_chosen):
         facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
         head = PartitionHead(
@@ -78,14 +78,14 @@ def survey(
 
 
 def _surveyed(
-    found: Walked,
+    walked: Walked,
     layout: Layout,
     options: ScanOptions,
     copy: LogDirCopy,
     topic_configs: TopicConfigs,
     expected: Expectations,
 ) -> SurveyedPartition:
-    archived = found.partition
+    archived = walked.partition
     facts = copy.facts(
         archived.where, is_deep=options.is_deep, is_tiered=layout.is_tiered, now_ms=options.now_ms
     )
@@ -113,11 +113,13 @@ def _surveyed(
     head = PartitionHead(
         archived=_kept(archived, layout, options),
         facts=facts,
-        findings=tuple(found for found in inventory.findings if found.rule not in RULES_OF_READING),
+        findings=tuple(finding for finding in inventory.findings if finding.rule not in RULES_OF_READING),
         unfinished=frozenset(
-            (one.base_offset, one.segment_id) for one in inventory.entries if one.status in _UNFINISHED
+            (entry.base_offset, entry.segment_id)
+            for entry in inventory.entries
+            if entry.status in _UNFINISHED
         ),
-        gone=tuple((one.start_offset, one.end_offset) for one in inventory.gone),
+        gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in inventory.gone),
         digests=digests,
     )
     works = PartitionWork(
@@ -133,40 +135,40 @@ def _surveyed(
 
 
 def _kept(archived: ArchivedPartition, layout: Layout, options: ScanOptions) -> ArchivedPartition:
-    """Return what the fold has to know of a partition's objects in front of its segments."""
+    """Return what the fold has to know of a partition's objects before its segments."""
     if layout.is_tiered:
         return replace(archived, segments=SegmentTable())
     if not options.is_logs_only:
         return archived
-    # By the files of an offset the fold tells whether a segment is missing there.
+    # From the files of an offset the fold sees whether a segment is missing there.
     snapshots = archived.segments.further_snapshots()
-    others = (
+    other_objects = (
         ObjectTable.of(archived.where.prefix, [*archived.others, *snapshots])
         if snapshots
         else archived.others
     )
-    return replace(archived, segments=SegmentTable(), others=others)
+    return replace(archived, segments=SegmentTable(), others=other_objects)
 
 
 def _with_others(archived: ArchivedPartition, *, is_metadata_log: bool) -> SegmentTable:
-    """Return the segments of a folder, and behind them what is read like closed ones.
+    """Return the segments of a folder, and after them the files that are read like closed segments.
 
-    That is what a broker would put in place of others, and the metadata log's snapshots.
+    These are segments that a broker would put in place of others, and the metadata log's snapshots.
     """
     swaps, snapshots = [], []
-    for one in archived.others:
-        if one.name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
+    for stored in archived.others:
+        if stored.name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             try:
-                base_offset = read_offset(one.name)
+                base_offset = read_offset(stored.name)
             except FileNameError:
-                continue  # the fold says so
-            swaps.append(_other(base_offset, one))
-        elif is_metadata_log and one.name.endswith(KRAFT_SNAPSHOT_SUFFIX):
-            snapshots.append(_other(0, one))
-    others = [*swaps, *snapshots]
-    if not others:
+                continue  # the fold reports it
+            swaps.append(_other(base_offset, stored))
+        elif is_metadata_log and stored.name.endswith(KRAFT_SNAPSHOT_SUFFIX):
+            snapshots.append(_other(0, stored))
+    other_segments = [*swaps, *snapshots]
+    if not other_segments:
         return archived.segments
-    return SegmentTable.of(archived.where.prefix, [*archived.segments, *others])
+    return SegmentTable.of(archived.where.prefix, [*archived.segments, *other_segments])
 
 
 def _other(base_offset: int, log: StoredObject) -> ArchivedSegment:

@@ -1,4 +1,4 @@
-"""What was surveyed, kept on disk until it is worked on: the driver's memory does not grow with the archive."""
+"""Surveyed partitions, kept on disk until they are needed, so that the driver's memory does not grow with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SpooledPartition(NamedTuple):
     """One partition of the survey.
 
     Attributes:
-        head: its head, pickled: it goes into a task as it is.
+        head: its head, pickled, as it goes into a task.
         works: what is to be read.
     """
 
@@ -63,5 +63,5 @@ class SurveySpool:
             yield SpooledPartition(head, from_pickle(self._next()))
 
     def _next(self) -> bytes:
-        """Return the next pickle, nothing at the end."""
+        """Return the next pickle, empty at the end."""
         return self._file.read(int.from_bytes(self._file.read(_LENGTH_BYTES), "big"))

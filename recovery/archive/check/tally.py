@@ -1,4 +1,4 @@
-"""What is counted over an archive: associative, so that tasks count for themselves and the driver adds up."""
+"""Counts over an archive: associative, so that tasks count by themselves and the driver adds up."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Tally:
 
     Attributes:
         valid, damaged, unchecked: objects.
-        rebuilt: objects made anew.
-        unsettled: damaged objects that nothing was made for.
-        rules: findings by rule, notes aside.
+        rebuilt: rebuilt objects.
+        unsettled: damaged objects that were not rebuilt.
+        rules: findings by rule, without notes.
     """
 
     partitions: int = 0
@@ -55,18 +55,20 @@ class Tally:
         sound = sum(map(len, verdict.sound))
         self.objects += sound
         self.valid += sound
-        for one in verdict.objects:
-            is_valid = one.verdict.is_valid
+        for judged in verdict.objects:
+            is_valid = judged.verdict.is_valid
             self.objects += 1
             self.valid += is_valid is True
             self.damaged += is_valid is False
             self.unchecked += is_valid is None
-            self.rebuilt += one.rebuilt is not None
-            self.unsettled += is_valid is False and one.rebuilt is None
-            self.rules.update(found.rule for found in one.verdict.findings if found.severity != "note")
+            self.rebuilt += judged.rebuilt is not None
+            self.unsettled += is_valid is False and judged.rebuilt is None
+            self.rules.update(
+                finding.rule for finding in judged.verdict.findings if finding.severity != "note"
+            )
 
     def merge(self, other: Tally) -> None:
-        """Count what *other* has counted."""
+        """Add the counts of *other*."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.rules.update(other.rules)
@@ -84,5 +86,5 @@ class Tally:
 
 
 def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

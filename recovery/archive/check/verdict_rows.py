@@ -60,13 +60,13 @@ def object_row(partition: PartitionVerdict, one: ObjectVerdict) -> dict[str, Any
         "rebuilt": None if one.rebuilt is None else one.rebuilt.key,
         "findings": [
             {
-                "rule": found.rule,
-                "severity": found.severity,
-                "position": found.position,
-                "detail": found.detail,
-                "remedy": remedy(verdict.kind, found),
+                "rule": finding.rule,
+                "severity": finding.severity,
+                "position": finding.position,
+                "detail": finding.detail,
+                "remedy": remedy(verdict.kind, finding),
             }
-            for found in verdict.findings
+            for finding in verdict.findings
         ],
     }
 
@@ -74,7 +74,7 @@ def object_row(partition: PartitionVerdict, one: ObjectVerdict) -> dict[str, Any
 def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
     """Return the row of one partition."""
     where = partition.head.where
-    valid = [one.verdict.is_valid for one in partition.objects]
+    valid = [judged.verdict.is_valid for judged in partition.objects]
     return {
         "topic": where.topic,
         "partition": where.partition,
@@ -89,7 +89,7 @@ def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
         "objects": len(partition.objects) + sum(map(len, partition.sound)),
         "damaged": valid.count(False),
         "unchecked": valid.count(None),
-        "rebuilt": sum(one.rebuilt is not None for one in partition.objects),
+        "rebuilt": sum(judged.rebuilt is not None for judged in partition.objects),
     }
 
 
@@ -159,11 +159,11 @@ def partition_schema() -> pa.Schema:
 
 
 def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
-    """Return the rows of sound logs of some partitions: what `object_row` would say of each."""
+    """Return the rows of sound logs of some partitions, as `object_row` would make them."""
     import pyarrow as pa
 
     logs = [sound.segments.logs() for _, sound in found]
-    counts = np.array([len(one) for one in logs], np.int64)
+    counts = np.array([len(log_table) for log_table in logs], np.int64)
     total = int(counts.sum())
 
     def of_partitions(values: Sequence[str | int], kind: pa.DataType) -> pa.Array:
@@ -174,27 +174,29 @@ def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
 
     schema = object_schema()
     no_findings = pa.array([], schema.field("findings").type.value_type)
-    known = {
+    values_by_name = {
         "topic": of_partitions([where.topic for where, _ in found], pa.string()),
         "partition": of_partitions([where.partition for where, _ in found], pa.int32()),
         "topicId": of_partitions([where.topic_id for where, _ in found], pa.string()),
         "baseOffset": joined((sound.segments.base_offsets for _, sound in found), pa.int64()),
         "segmentId": joined((sound.segments.segment_ids for _, sound in found), pa.string()),
-        "key": joined(([one.prefix + name for name in one.names] for one in logs), pa.string()),
+        "key": joined(
+            ([log_table.prefix + name for name in log_table.names] for log_table in logs), pa.string()
+        ),
         "kind": pa.repeat(PartKind.LOG.value, total),
-        "sizeBytes": joined((one.sizes_bytes for one in logs), pa.int64()),
-        "version": joined((one.versions for one in logs), pa.string()),
+        "sizeBytes": joined((log_table.sizes_bytes for log_table in logs), pa.int64()),
+        "version": joined((log_table.versions for log_table in logs), pa.string()),
         "valid": pa.repeat(True, total),
         "bytesChecked": joined((sound.log_bytes.tolist() for _, sound in found), pa.int64()),
         "findings": pa.ListArray.from_arrays(pa.array(np.zeros(total + 1, np.int32)), no_findings),
     }
-    columns = [known.get(field.name, pa.nulls(total, field.type)) for field in schema]
+    columns = [values_by_name.get(field.name, pa.nulls(total, field.type)) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def lines_of(row: dict[str, Any]) -> list[str]:
     """Return a line for each finding of an object's row."""
-    lines = [finding_line(row["key"], found) for found in row["findings"]]
+    lines = [finding_line(row["key"], finding) for finding in row["findings"]]
     if row["rebuilt"] is not None:
         lines.append(f"rebuilt {printable(row['rebuilt'])}")
     return lines

@@ -1,1 +1,1 @@
-"""What is expected against what was listed: names and sizes alone. Begin with `run`."""
+"""What was listed compared with what is expected, by names and sizes alone. Begin with `run`."""

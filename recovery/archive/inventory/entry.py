@@ -1,4 +1,4 @@
-"""What an inventory says of a partition's segments, and what it is told of them. Values only."""
+"""What an inventory says of a partition's segments, and what it starts from. Values only."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from segfmt.checkpoint import LeaderEpochEntry
 
 
 class SegmentStatus(enum.Enum):
-    """What a segment is, by metadata and listing; the value is what reports call it."""
+    """The status of a segment by metadata and listing; the value is its name in reports."""
 
     ARCHIVED = "archived"
-    """All its objects are there, and it is finished, as far as anybody says."""
+    """All its objects are there, and nothing says that it is unfinished."""
     INCOMPLETE = "incomplete"
     """It is finished, and some of its objects are missing."""
     MISSING = "missing"
@@ -24,13 +24,13 @@ class SegmentStatus(enum.Enum):
     COPY_STARTED = "copy-started"
     DELETE_STARTED = "delete-started"
     DELETED = "deleted"
-    """Its deletion is finished, and yet objects of it are there."""
+    """Its deletion is finished, but objects of it remain."""
     ORPHAN = "orphan"
     """Objects of a segment that the metadata does not know."""
 
 
 class LineagePlace(enum.Enum):
-    """Where a finished segment stands in the log; the value is what reports call it."""
+    """The place of a finished segment in the log; the value is its name in reports."""
 
     READ = "read"
     BELOW_LOG_START = "below-log-start"
@@ -45,10 +45,10 @@ class InventoryEntry:
 
     Attributes:
         segment_id: as text; empty in plain copies.
-        end_offset: of its last record, None where nobody says.
+        end_offset: of its last record, None if not known.
         present: the objects that are there.
         size_bytes: of these.
-        leader_epochs: as the metadata says, none without it.
+        leader_epochs: by the metadata, none without it.
     """
 
     base_offset: int
@@ -66,9 +66,9 @@ class PartitionInventory:
     """All segments of one partition, by base offset, and what is wrong.
 
     Attributes:
-        lineage: of what the metadata knows; None without it.
-        gone: offsets, in order, of segments whose deletion was begun, or below the log start: what is missing of them
-            is no gap.
+        lineage: of the segments in the metadata; None without it.
+        gone: offsets, ascending, of segments whose deletion was begun, or below the log start: if they are missing,
+            that is not a gap.
     """
 
     entries: tuple[InventoryEntry, ...]
@@ -82,10 +82,11 @@ class Expectation:
     """What is known of a partition besides its objects.
 
     Attributes:
-        cache: what the metadata topic says; None where it is not at hand.
-        epochs: of the log, None where they are not known: they are then taken from the segments.
-        log_start_offset: None where it is not known.
-        hides_records: whether records of the metadata topic are missing or damaged: an orphan may be none then.
+        cache: what the metadata topic says; None if it is not available.
+        epochs: of the log, None if not known: they are then taken from the segments.
+        log_start_offset: None if not known.
+        hides_records: whether records of the metadata topic are missing or damaged, so that an apparent orphan may not
+            be one.
     """
 
     cache: RemoteLogCache | None = None

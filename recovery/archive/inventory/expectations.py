@@ -1,6 +1,6 @@
 """What brokers know of the partitions of an archive: the metadata topic, log start offsets, leader epochs.
 
-All of it from log dirs, or copies of them; any part of it may be missing.
+All of it comes from log dirs, or copies of them; any part may be missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from segfmt.remote_log_metadata import RemoteSegment
 
 
 class Expectations:
-    """What is known of an archive's partitions besides their objects. May be asked by several threads.
+    """What is known of an archive's partitions besides their objects. May be used by several threads.
 
     Args:
         metadata: what the metadata topic says; its owner closes it.
@@ -60,7 +60,7 @@ class Expectations:
         if self._metadata is None or topic_id is None:
             return {}
         cache = self._cache(topic_id, where.partition)
-        return {format_uuid(one): segment for one, segment in cache.segments.items()}
+        return {format_uuid(segment_id): segment for segment_id, segment in cache.segments.items()}
 
     def judge(self, archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
         """Return the inventory of a partition that was listed."""
@@ -73,10 +73,10 @@ class Expectations:
     def unlisted(
         self, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True
     ) -> Iterator[tuple[PartitionPrefix, PartitionInventory]]:
-        """Yield the partitions that the metadata topic knows and that `judge` was never given.
+        """Yield the partitions that are in the metadata topic but were never passed to `judge`.
 
-        Those of which all segments are deleted are left out. Their prefix is where the layout would have put them,
-        below the folder that the others are in. Plain copies are of no remote segments, so nothing is missed of them.
+        Partitions whose segments are all deleted are left out. The prefix is where the layout would have put them,
+        below the folder of the others. Plain copies do not hold remote segments, so none are expected there.
         """
         if self._metadata is None or not layout.is_tiered:
             return
@@ -90,16 +90,16 @@ class Expectations:
             )
             if (owner.topic_id, owner.partition) in self._seen or not is_chosen(where):
                 continue
-            found = self.judge(ArchivedPartition(where=where), layout)
-            if found.entries:
-                yield where, found
+            inventory = self.judge(ArchivedPartition(where=where), layout)
+            if inventory.entries:
+                yield where, inventory
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return what is wrong with the metadata topic itself, as far as its records were looked at."""
+        """Return what is wrong with the metadata topic itself, as far as its records were read."""
         return () if self._metadata is None else tuple(self._metadata.findings)
 
     def _cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
-        """Return what a broker knows of a partition; the last one is asked for twice."""
+        """Return what a broker knows of a partition; cached, because it is needed twice in a row."""
         assert self._metadata is not None
         last = self._last
         if last is None or last[0] != (topic_id, partition):
@@ -108,7 +108,7 @@ class Expectations:
 
 
 def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations:
-    """Return what the log dirs at the URLs *metadata* know of an archive; its files go when *stack* is closed.
+    """Return what the log dirs at the URLs *metadata* know of an archive; *stack* removes its temporary files.
 
     Raises:
         OSError: a log dir cannot be listed.

@@ -1,8 +1,8 @@
-"""The inventory of one partition of an archive: what is expected of it, and what lies there. Pure.
+"""The inventory of one partition of an archive: what is expected of it, and what is there. Pure.
 
-What is expected comes from the metadata topic (`remote_cache`), where it is at hand; what lies there from the listing,
-names and sizes alone. Each segment of either gets one `SegmentStatus`; finished ones that are known also get their
-place in the lineage (`lineage`). Segments on their way are no damage: a broker goes on with them.
+What is expected comes from the metadata topic (`remote_cache`), if it is available; what is there from the listing,
+by names and sizes alone. Each segment of either gets one `SegmentStatus`; finished ones in the metadata also get their
+place in the lineage (`lineage`). Unfinished copies and deletions are not damage: a broker resumes them.
 """
 
 from __future__ import annotations
@@ -38,38 +38,38 @@ from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
 
 RULES_OF_READING = frozenset({"missing-object", "object-size", "overlap"})
-"""Rules that whoever reads the segments finds broken, too."""
+"""Rules that reading the segments checks, too."""
 
 
 def take_inventory(
     archived: ArchivedPartition, layout: Layout, expected: Expectation | None = None
 ) -> PartitionInventory:
-    """Return what is to be said of a partition.
+    """Return the inventory of a partition.
 
     Args:
-        archived: what was listed; without segments, of a partition that has no prefix at all.
+        archived: what was listed; without segments for a partition that has no prefix at all.
         layout: of the archive.
-        expected: nothing is known beside the objects if it is left out.
+        expected: what is known besides the objects; nothing by default.
     """
     expected = expected or Expectation()
     if expected.cache is None:
-        found = _by_names(archived, layout)
+        inventory = _by_names(archived, layout)
     else:
-        found = _Comparison(archived, layout, expected, expected.cache).compare()
-    return replace(found, findings=(*found.findings, *_foreign(archived, layout)))
+        inventory = _Comparison(archived, layout, expected, expected.cache).compare()
+    return replace(inventory, findings=(*inventory.findings, *_foreign(archived, layout)))
 
 
 def _foreign(archived: ArchivedPartition, layout: Layout) -> tuple[Finding, ...]:
-    """Return a note of each object that no broker has put there; a broker's own folder has files of other kinds."""
-    words = "its name is not that of a segment's part"
+    """Return a note on each object that no broker has put there; a broker's own folder has files of other kinds."""
+    detail = "its name is not that of a segment's part"
     return tuple(
-        Finding(file=one.name, position=None, rule="foreign-file", detail=words, severity="note")
-        for one in (archived.others if layout.is_tiered else ())
+        Finding(file=stored.name, position=None, rule="foreign-file", detail=detail, severity="note")
+        for stored in (archived.others if layout.is_tiered else ())
     )
 
 
 class _Listed(NamedTuple):
-    """What lies there of one segment."""
+    """What is there of one segment."""
 
     base_offset: int
     segment_id: str
@@ -79,7 +79,7 @@ class _Listed(NamedTuple):
 
 
 def _listed(segments: SegmentTable) -> Iterator[_Listed]:
-    """Yield what lies there of each of *segments*."""
+    """Yield what is there of each of *segments*."""
     return map(
         _Listed,
         segments.base_offsets,
@@ -91,7 +91,7 @@ def _listed(segments: SegmentTable) -> Iterator[_Listed]:
 
 
 def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory:
-    """Return what names alone tell: parts that are missing, offsets that are there twice."""
+    """Return the inventory by names alone: parts that are missing, offsets that occur twice."""
     entries: list[InventoryEntry] = []
     findings: list[Finding] = []
     for segment in _listed(archived.segments):
@@ -100,29 +100,29 @@ def _by_names(archived: ArchivedPartition, layout: Layout) -> PartitionInventory
             status, finding = _incomplete(layout, segment)
             findings.append(finding)
         if entries and segment.segment_id and entries[-1].base_offset == segment.base_offset:
-            words = f"segment {entries[-1].segment_id} begins at the same offset"
-            findings.append(_finding(layout, segment, "duplicate", words, severity="note"))
+            detail = f"segment {entries[-1].segment_id} begins at the same offset"
+            findings.append(_finding(layout, segment, "duplicate", detail, severity="note"))
         entries.append(_entry(segment, status))
     return PartitionInventory(entries=tuple(entries), findings=tuple(findings))
 
 
 def _incomplete(layout: Layout, segment: _Listed) -> tuple[SegmentStatus, Finding]:
-    """Return what is to be said of a segment that lacks parts, as far as names tell."""
+    """Return the status of a segment that lacks parts, and a finding, as far as names tell."""
     missing = layout.required_parts - segment.present
     last = layout.last_part
     if last is None or last not in missing:
         return SegmentStatus.INCOMPLETE, _missing_parts(layout, segment, missing, "damage")
-    words = (
+    detail = (
         f"there is no {last.noun}: its upload or its deletion was not finished, or the {last.noun} is lost"
     )
     return (
         SegmentStatus.COPY_STARTED,
-        _finding(layout, segment, "interrupted-copy", words, severity="note"),
+        _finding(layout, segment, "interrupted-copy", detail, severity="note"),
     )
 
 
 class _Comparison:
-    """What is expected of a partition against what is there."""
+    """The comparison of what is expected of a partition with what is there."""
 
     def __init__(
         self, archived: ArchivedPartition, layout: Layout, expected: Expectation, cache: RemoteLogCache
@@ -134,27 +134,27 @@ class _Comparison:
         self._findings: list[Finding] = []
         self._knows_epochs = False
         # brokers before 4.0 do not say whether there are aborted transactions
-        self._says_transactions = any(one.has_no_transactions for one in cache.segments.values())
+        self._says_transactions = any(segment.has_no_transactions for segment in cache.segments.values())
 
     def compare(self) -> PartitionInventory:
         lineage = self._lineage()
         places = _places(lineage)
         entries = []
-        there: set[UUID] = set()
+        present_ids: set[UUID] = set()
         for segment in _listed(self._archived.segments):
             segment_id = _read_id(segment.segment_id)
-            known = self._known(segment_id)
-            if segment_id is None or known is None:
+            remote = self._remote_segment(segment_id)
+            if segment_id is None or remote is None:
                 entries.append(self._orphan(segment))
                 continue
-            there.add(segment_id)
-            entries.append(self._present(segment, known, places.get(segment_id, LineagePlace.UNKNOWN)))
-        for segment_id, known in self._cache.segments.items():
-            if segment_id not in there:
-                entry = self._absent(known, places.get(segment_id, LineagePlace.UNKNOWN))
+            present_ids.add(segment_id)
+            entries.append(self._present(segment, remote, places.get(segment_id, LineagePlace.UNKNOWN)))
+        for segment_id, remote in self._cache.segments.items():
+            if segment_id not in present_ids:
+                entry = self._absent(remote, places.get(segment_id, LineagePlace.UNKNOWN))
                 entries += [entry] if entry is not None else []
-        entries.sort(key=lambda one: (one.base_offset, one.segment_id))
-        self._tell_of(lineage)
+        entries.sort(key=lambda entry: (entry.base_offset, entry.segment_id))
+        self._report_lineage(lineage)
         return PartitionInventory(
             entries=tuple(entries), findings=tuple(self._findings), lineage=lineage, gone=self._gone()
         )
@@ -162,35 +162,37 @@ class _Comparison:
     def _lineage(self) -> Lineage:
         segments = self._cache.segments.values()
         epochs, start = cut_epochs(self._expected.epochs or ()), self._expected.log_start_offset
-        newest = max((one.leader_epochs[-1].epoch for one in segments if _is_finished(one)), default=-1)
+        newest = max(
+            (segment.leader_epochs[-1].epoch for segment in segments if _is_finished(segment)), default=-1
+        )
         self._knows_epochs = bool(epochs) and epochs[-1].epoch >= newest
         if not self._knows_epochs:
             epochs = derive_epochs(segments)
         elif start is not None:
-            # a broker cuts its leader epochs at once, and writes the log start down once a minute
+            # a broker cuts its leader epochs at once, but writes the log start only once a minute
             start = max(start, epochs[0].start_offset)
         return trace_lineage(self._cache, epochs, log_start_offset=start)
 
-    def _known(self, segment_id: UUID | None) -> RemoteSegment | None:
+    def _remote_segment(self, segment_id: UUID | None) -> RemoteSegment | None:
         if segment_id is None:
             return None
         return self._cache.segments.get(segment_id) or self._cache.deleted.get(segment_id)
 
     def _orphan(self, segment: _Listed) -> InventoryEntry:
-        words = "the metadata topic does not know this segment"
+        detail = "the metadata topic does not know this segment"
         if self._expected.hides_records:
-            words += ", but some of its records are missing or damaged"
-        self._find(segment, "orphan", words, severity="note")
+            detail += ", but some of its records are missing or damaged"
+        self._find(segment, "orphan", detail, severity="note")
         return _entry(segment, SegmentStatus.ORPHAN)
 
-    def _present(self, segment: _Listed, known: RemoteSegment, place: LineagePlace) -> InventoryEntry:
-        status = _STATUS[known.state]
-        missing = self._missing(segment, known)
-        if known.start_offset != segment.base_offset:
-            words = f"begins at offset {known.start_offset} by the metadata topic"
-            self._find(segment, "metadata", words)
+    def _present(self, segment: _Listed, remote: RemoteSegment, place: LineagePlace) -> InventoryEntry:
+        status = _STATUS[remote.state]
+        missing = self._missing(segment, remote)
+        if remote.start_offset != segment.base_offset:
+            detail = f"begins at offset {remote.start_offset} by the metadata topic"
+            self._find(segment, "metadata", detail)
         if status is SegmentStatus.ARCHIVED:
-            self._check_size(segment, known)
+            self._check_size(segment, remote)
             if missing:
                 status = SegmentStatus.INCOMPLETE
                 is_read = place is LineagePlace.READ
@@ -198,95 +200,98 @@ class _Comparison:
                     _missing_parts(self._layout, segment, missing, "damage" if is_read else "note")
                 )
         else:
-            rule, words = _ON_ITS_WAY[status]
-            there = "none is missing" if not missing else f"missing: {_in_words(missing)}"
-            self._find(segment, rule, f"{words}; of its objects {there}", severity="note")
-        return _entry(segment, status, known, place)
+            rule, detail = _ON_ITS_WAY[status]
+            state_of_objects = "none is missing" if not missing else f"missing: {_in_words(missing)}"
+            self._find(segment, rule, f"{detail}; of its objects {state_of_objects}", severity="note")
+        return _entry(segment, status, remote, place)
 
-    def _absent(self, known: RemoteSegment, place: LineagePlace) -> InventoryEntry | None:
-        """Return the entry of a segment of which nothing is there."""
-        segment = _named(known)
-        status = _STATUS[known.state]
+    def _absent(self, remote: RemoteSegment, place: LineagePlace) -> InventoryEntry | None:
+        """Return the entry of a segment without any objects."""
+        segment = _named(remote)
+        status = _STATUS[remote.state]
         if status is SegmentStatus.ARCHIVED:
             status = SegmentStatus.MISSING
-            words = (
-                f"offsets {known.start_offset} to {known.end_offset}: finished, and no object of it is there"
-            )
+            detail = f"offsets {remote.start_offset} to {remote.end_offset}: finished, and no object of it is there"
             self._find(
-                segment, "missing-segment", words, severity="damage" if place is LineagePlace.READ else "note"
+                segment,
+                "missing-segment",
+                detail,
+                severity="damage" if place is LineagePlace.READ else "note",
             )
         else:
-            rule, words = _ON_ITS_WAY[status]
-            self._find(segment, rule, f"{words}; none of its objects is there", severity="note")
-        return _entry(segment, status, known, place)
+            rule, detail = _ON_ITS_WAY[status]
+            self._find(segment, rule, f"{detail}; none of its objects is there", severity="note")
+        return _entry(segment, status, remote, place)
 
-    def _missing(self, segment: _Listed, known: RemoteSegment) -> frozenset[PartKind]:
+    def _missing(self, segment: _Listed, remote: RemoteSegment) -> frozenset[PartKind]:
         missing = self._layout.required_parts - segment.present
-        if self._says_transactions and not known.has_no_transactions:
+        if self._says_transactions and not remote.has_no_transactions:
             missing |= self._layout.objects_of(PartKind.TXN_INDEX) - segment.present
         return missing
 
-    def _check_size(self, segment: _Listed, known: RemoteSegment) -> None:
-        """Compare the sizes of objects with what was said of them when they were copied."""
+    def _check_size(self, segment: _Listed, remote: RemoteSegment) -> None:
+        """Compare the sizes of objects with those reported when they were copied."""
         if PartKind.LOG not in segment.present:
             return
-        if self._layout.has_plain_logs and segment.log_bytes != known.size_bytes:
-            words = f"{segment.log_bytes} bytes, the metadata topic says {known.size_bytes}"
-            self._find(segment, "object-size", words)
-        told = self._layout.told_bytes(known)
+        if self._layout.has_plain_logs and segment.log_bytes != remote.size_bytes:
+            detail = f"{segment.log_bytes} bytes, the metadata topic says {remote.size_bytes}"
+            self._find(segment, "object-size", detail)
+        reported_bytes = self._layout.told_bytes(remote)
         is_whole = segment.present >= self._layout.required_parts
-        if is_whole and told is not None and told != segment.size_bytes:
-            words = f"its objects have {segment.size_bytes} bytes, the plugin told the brokers of {told}"
-            self._find(segment, "object-size", words)
+        if is_whole and reported_bytes is not None and reported_bytes != segment.size_bytes:
+            detail = f"its objects have {segment.size_bytes} bytes, the plugin told the brokers of {reported_bytes}"
+            self._find(segment, "object-size", detail)
 
-    def _tell_of(self, lineage: Lineage) -> None:
+    def _report_lineage(self, lineage: Lineage) -> None:
         """Report what the lineage shows."""
         unread: tuple[tuple[Sequence[RemoteSegment], Rule, str], ...] = (
             (lineage.below, "below-log-start", "ends below the log start offset: a broker deletes it"),
             (lineage.outside, "outside-lineage", "is of leader epochs that were cut off: no broker reads it"),
             (lineage.superseded, "duplicate", "later copies have its offsets: no broker reads it"),
         )
-        for segments, rule, words in unread:
-            for one in segments:
+        for segments, rule, detail in unread:
+            for remote in segments:
                 self._find(
-                    _named(one),
+                    _named(remote),
                     rule,
-                    f"offsets {one.start_offset} to {one.end_offset}: {words}",
+                    f"offsets {remote.start_offset} to {remote.end_offset}: {detail}",
                     severity="note",
                 )
         for overlap, segment in zip(lineage.overlaps, lineage.second_of_overlaps, strict=True):
-            words = f"offsets {overlap.start_offset} to {overlap.end_offset} are in two segments that are both read"
-            self._find(_named(segment), "overlap", words, severity="note")
-        self._tell_of_gaps(lineage)
+            detail = f"offsets {overlap.start_offset} to {overlap.end_offset} are in two segments that are both read"
+            self._find(_named(segment), "overlap", detail, severity="note")
+        self._report_gaps(lineage)
 
-    def _tell_of_gaps(self, lineage: Lineage) -> None:
-        """A gap that a deletion has left is none: the log start was raised first, and is not known here.
+    def _report_gaps(self, lineage: Lineage) -> None:
+        """Report gaps, but for those left by a deletion: the log start was raised first, and is not known here.
 
-        Where the log's own epochs are not known, neither is which of two histories of the same offsets is the log's.
+        If the log's own epochs are not known, neither is which of two histories of the same offsets is the log's.
         """
         deleted = self._deleted()
-        others = merge_ranges(() if self._knows_epochs else (*lineage.outside, *lineage.superseded))
+        other_ranges = merge_ranges(() if self._knows_epochs else (*lineage.outside, *lineage.superseded))
         for gap, segment in zip(lineage.gaps, lineage.behind_gaps, strict=True):
             for start, end in subtract_ranges(gap, deleted):
-                words = f"offsets {start} to {end} are in no segment that is finished"
+                detail = f"offsets {start} to {end} are in no segment that is finished"
                 severity: Severity = "damage"
-                if not subtract_ranges(OffsetRange(start_offset=start, end_offset=end), others):
-                    words, severity = f"{words}, but for other leader epochs", "note"
-                self._find(_named(segment), "archive-gap", words, severity=severity)
+                if not subtract_ranges(OffsetRange(start_offset=start, end_offset=end), other_ranges):
+                    detail, severity = f"{detail}, but for other leader epochs", "note"
+                self._find(_named(segment), "archive-gap", detail, severity=severity)
 
     def _deleted(self) -> list[OffsetRange]:
         """Return the offsets of segments whose deletion was begun."""
-        known = [*self._cache.segments.values(), *self._cache.deleted.values()]
-        return merge_ranges(one for one in known if one.state >= RemoteSegmentState.DELETE_SEGMENT_STARTED)
+        segments = [*self._cache.segments.values(), *self._cache.deleted.values()]
+        return merge_ranges(
+            segment for segment in segments if segment.state >= RemoteSegmentState.DELETE_SEGMENT_STARTED
+        )
 
     def _gone(self) -> tuple[OffsetRange, ...]:
-        """Return these, and what lies below the log start."""
+        """Return the deleted offsets, and those below the log start."""
         start = self._expected.log_start_offset
         below = [OffsetRange(start_offset=0, end_offset=start - 1)] if start else []
         return tuple(merge_ranges([*self._deleted(), *below]))
 
-    def _find(self, segment: _Listed, rule: Rule, words: str, *, severity: Severity = "damage") -> None:
-        self._findings.append(_finding(self._layout, segment, rule, words, severity=severity))
+    def _find(self, segment: _Listed, rule: Rule, detail: str, *, severity: Severity = "damage") -> None:
+        self._findings.append(_finding(self._layout, segment, rule, detail, severity=severity))
 
 
 _STATUS = {
@@ -309,13 +314,13 @@ def _places(lineage: Lineage) -> dict[UUID, LineagePlace]:
         LineagePlace.OUTSIDE: lineage.outside,
         LineagePlace.SUPERSEDED: lineage.superseded,
     }
-    return {one.segment_id: place for place, segments in lists.items() for one in segments}
+    return {segment.segment_id: place for place, segments in lists.items() for segment in segments}
 
 
 def _entry(
     segment: _Listed,
     status: SegmentStatus,
-    known: RemoteSegment | None = None,
+    remote: RemoteSegment | None = None,
     place: LineagePlace = LineagePlace.UNKNOWN,
 ) -> InventoryEntry:
     return InventoryEntry(
@@ -323,15 +328,15 @@ def _entry(
         segment_id=segment.segment_id,
         status=status,
         place=place,
-        end_offset=None if known is None else known.end_offset,
+        end_offset=None if remote is None else remote.end_offset,
         present=segment.present,
         size_bytes=segment.size_bytes,
-        leader_epochs=() if known is None else known.leader_epochs,
+        leader_epochs=() if remote is None else remote.leader_epochs,
     )
 
 
 def _named(segment: RemoteSegment) -> _Listed:
-    """Return a segment with the names of *segment*, and no objects."""
+    """Return a segment with the names of *segment* but without objects."""
     return _Listed(segment.start_offset, format_uuid(segment.segment_id))
 
 
@@ -343,22 +348,22 @@ def _name(layout: Layout, segment: _Listed, kind: PartKind) -> str:
 def _missing_parts(
     layout: Layout, segment: _Listed, missing: frozenset[PartKind], severity: Severity
 ) -> Finding:
-    kind = min(missing, key=lambda one: list(PartKind).index(one))
-    words = f"there is no {_in_words(missing)} of a segment that is finished"
+    kind = min(missing, key=lambda kind: list(PartKind).index(kind))
+    detail = f"there is no {_in_words(missing)} of a segment that is finished"
     return Finding(
         file=_name(layout, segment, kind),
         position=None,
         rule="missing-object",
-        detail=words,
+        detail=detail,
         severity=severity,
     )
 
 
 def _finding(
-    layout: Layout, segment: _Listed, rule: Rule, words: str, *, severity: Severity = "damage"
+    layout: Layout, segment: _Listed, rule: Rule, detail: str, *, severity: Severity = "damage"
 ) -> Finding:
     name = _name(layout, segment, PartKind.LOG)
-    return Finding(file=name, position=None, rule=rule, detail=words, severity=severity)
+    return Finding(file=name, position=None, rule=rule, detail=detail, severity=severity)
 
 
 def _in_words(kinds: Iterable[PartKind]) -> str:

@@ -1,4 +1,4 @@
-"""What `archive inventory` has found: segments by status and topic, what is wrong, as text, JSON and rows."""
+"""The results of `archive inventory`: segments by status and topic, and what is wrong, as text, JSON and rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MOST_FINDINGS = 10_000
-"""In a report; the others are counted."""
+"""In a report; further ones are only counted."""
 
 
 _MOST_NOTES = 20
@@ -43,9 +43,9 @@ class TopicInventory:
         """Count one partition."""
         self.partitions += 1
         self.segments += len(inventory.entries)
-        self.size_bytes += sum(one.size_bytes for one in inventory.entries)
-        self.statuses.update(one.status.value for one in inventory.entries)
-        self.places.update(one.place.value for one in inventory.entries)
+        self.size_bytes += sum(entry.size_bytes for entry in inventory.entries)
+        self.statuses.update(entry.status.value for entry in inventory.entries)
+        self.places.update(entry.place.value for entry in inventory.entries)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
@@ -63,12 +63,12 @@ class InventoryReport:
     """The result of an inventory.
 
     Attributes:
-        has_metadata: whether a metadata topic was at hand.
+        has_metadata: whether a metadata topic was available.
         topics: counts by topic and its id.
-        findings: prefix and finding; not all where there are very many.
+        findings: prefix and finding; not all if there are very many.
         left_out: how many findings are not among them.
         rules: findings by rule and severity.
-        output: where the rows of segments are; None where they were not kept.
+        output: where the rows of segments are; None if they were not kept.
     """
 
     url: str
@@ -89,23 +89,23 @@ class InventoryReport:
 
     def add_findings(self, prefix: str, findings: tuple[Finding, ...]) -> None:
         """Count what is wrong below a prefix."""
-        for found in findings:
-            self.rules[found.severity, found.rule] += 1
+        for finding in findings:
+            self.rules[finding.severity, finding.rule] += 1
             if len(self.findings) < MOST_FINDINGS:
-                self.findings.append((prefix, found))
+                self.findings.append((prefix, finding))
             else:
                 self.left_out += 1
 
     @property
     def exit_code(self) -> int:
-        """4, 2 or 0: the first that holds; see docs/cli.md."""
+        """4, 2 or 0: the first that applies; see docs/cli.md."""
         if self.unlisted or any(severity == "unchecked" for severity, _ in self.rules):
             return 4
         return 2 if any(severity == "damage" for severity, _ in self.rules) else 0
 
     def to_json(self) -> str:
         """Return the report as one JSON object."""
-        found = {
+        fields = {
             "version": 1,
             "command": "archive inventory",
             "archive": self.url,
@@ -115,59 +115,71 @@ class InventoryReport:
             "metadata": self.has_metadata,
             "output": self.output,
             "topics": [
-                {"topic": topic, "topicId": topic_id} | one.to_json()
-                for (topic, topic_id), one in sorted(self.topics.items())
+                {"topic": topic, "topicId": topic_id} | topic_inventory.to_json()
+                for (topic, topic_id), topic_inventory in sorted(self.topics.items())
             ],
             "rules": [
                 {"rule": rule, "severity": severity, "count": count}
                 for (severity, rule), count in sorted(self.rules.items())
             ],
-            "unlisted": [{"prefix": one.prefix, "error": one.error} for one in self.unlisted],
+            "unlisted": [{"prefix": unlisted.prefix, "error": unlisted.error} for unlisted in self.unlisted],
             "findings": [
                 {
-                    "key": prefix + found.file,
-                    "rule": found.rule,
-                    "severity": found.severity,
-                    "detail": found.detail,
-                    "remedy": found.remedy,
+                    "key": prefix + finding.file,
+                    "rule": finding.rule,
+                    "severity": finding.severity,
+                    "detail": finding.detail,
+                    "remedy": finding.remedy,
                 }
-                for prefix, found in self.findings
+                for prefix, finding in self.findings
             ],
             "findingsLeftOut": self.left_out,
         }
-        return json.dumps(found, indent=2, ensure_ascii=False)
+        return json.dumps(fields, indent=2, ensure_ascii=False)
 
     def to_text(self) -> str:
         """Return the report for a person."""
-        words = {"damage": "WRONG", "unchecked": "NOT CHECKED", "note": "note"}
-        notes = [one for one in self.findings if one[1].severity == "note"]
-        shown = [one for one in self.findings if one[1].severity != "note"] + notes[:_MOST_NOTES]
+        labels = {"damage": "WRONG", "unchecked": "NOT CHECKED", "note": "note"}
+        notes = [
+            prefix_and_finding
+            for prefix_and_finding in self.findings
+            if prefix_and_finding[1].severity == "note"
+        ]
+        shown = [
+            prefix_and_finding
+            for prefix_and_finding in self.findings
+            if prefix_and_finding[1].severity != "note"
+        ] + notes[:_MOST_NOTES]
         lines = [
-            f"{words[found.severity]} {printable(prefix + found.file)}: {found.rule}: {printable(found.detail)}."
-            + (f" Remedy: {found.remedy}." if found.severity == "damage" else "")
-            for prefix, found in shown
+            f"{labels[finding.severity]} {printable(prefix + finding.file)}: {finding.rule}: "
+            f"{printable(finding.detail)}."
+            + (f" Remedy: {finding.remedy}." if finding.severity == "damage" else "")
+            for prefix, finding in shown
         ]
         if len(notes) > _MOST_NOTES:
             lines.append(f"... and {len(notes) - _MOST_NOTES} more notes (--format json has them)")
-        lines += [f"NOT LISTED {printable(one.prefix)}: {printable(one.error)}" for one in self.unlisted]
+        lines += [
+            f"NOT LISTED {printable(unlisted.prefix)}: {printable(unlisted.error)}"
+            for unlisted in self.unlisted
+        ]
         if self.left_out:
             lines.append(f"... and {self.left_out} more findings")
-        for (topic, topic_id), one in sorted(self.topics.items()):
-            statuses = ", ".join(f"{count} {status}" for status, count in sorted(one.statuses.items()))
+        for (topic, topic_id), inventory in sorted(self.topics.items()):
+            statuses = ", ".join(f"{count} {status}" for status, count in sorted(inventory.statuses.items()))
             name = f"{printable(topic)} {topic_id}".rstrip()
             lines.append(
-                f"{name}: {one.partitions} partitions, {one.segments} segments ({statuses or 'none'}), "
-                f"{bytes_text(one.size_bytes)}"
+                f"{name}: {inventory.partitions} partitions, {inventory.segments} segments ({statuses or 'none'}), "
+                f"{bytes_text(inventory.size_bytes)}"
             )
-        total = sum(one.segments for one in self.topics.values())
-        size = sum(one.size_bytes for one in self.topics.values())
-        known = (
+        total = sum(inventory.segments for inventory in self.topics.values())
+        size = sum(inventory.size_bytes for inventory in self.topics.values())
+        basis = (
             "compared with the metadata topic"
             if self.has_metadata
             else "by names alone (--metadata knows more)"
         )
         lines.append(
-            f"{printable(self.url)} ({self.layout}): {total} segments, {bytes_text(size)}, {known}, "
+            f"{printable(self.url)} ({self.layout}): {total} segments, {bytes_text(size)}, {basis}, "
             f"in {self.duration_ms / 1000:.1f} s"
         )
         if self.output is not None:
@@ -190,7 +202,7 @@ def segment_row(where: PartitionPrefix, entry: InventoryEntry) -> dict[str, Any]
         "objects": sorted(kind.value for kind in entry.present),
         "sizeBytes": entry.size_bytes,
         "leaderEpochs": [
-            {"epoch": one.epoch, "startOffset": one.start_offset} for one in entry.leader_epochs
+            {"epoch": line.epoch, "startOffset": line.start_offset} for line in entry.leader_epochs
         ],
     }
 

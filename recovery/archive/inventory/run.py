@@ -1,7 +1,7 @@
 """The inventory of an archive: listed here, partition by partition, and compared with what brokers know of it.
 
-Nothing but names and sizes is looked at, so no Spark is needed: listing is what takes the time, and it goes on in many
-requests at once.
+Only names and sizes are examined, so no Spark is needed: listing takes the time, and it is done in many concurrent
+requests.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class SegmentRows:
         self._files = 0
 
     def add(self, where: PartitionPrefix, inventory: PartitionInventory) -> None:
-        """Take the rows of one partition."""
+        """Add the rows of one partition."""
         self._rows += [segment_row(where, entry) for entry in inventory.entries]
         if len(self._rows) >= _ROWS_IN_A_FILE:
             self.write()
 
     def write(self) -> None:
-        """Write what there is."""
+        """Write the rows that are pending."""
         if self._rows:
             data = to_parquet(self._rows, segment_schema())
             self._output.create(f"{self._prefix}part-{self._files:05d}.parquet", data)
@@ -57,14 +57,14 @@ class SegmentRows:
 
 
 def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> InventoryReport:
-    """Return what lies in an archive, and what should; with an output a row for each segment goes there, as Parquet.
+    """Return what an archive holds, and what it should hold; to an output goes a row for each segment, as Parquet.
 
     Args:
-        options: which archive, and what of it.
-        stop: lets somebody else end it.
+        options: which archive, and which part of it.
+        stop: lets another thread end the run.
 
     Raises:
-        UsageError: the archive has no layout that is known, nothing in it, or nothing of what is chosen; a package is
+        UsageError: the archive has no known layout, is empty, or has nothing of what is chosen; or a package is
             missing.
         OSError: the archive, or a log dir, cannot be listed.
         InterruptedRecoveryError: *stop* was asked for.
@@ -85,13 +85,13 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
     with ExitStack() as stack:
         expectations = open_expectations(options.metadata, stack)
         report.has_metadata = bool(options.metadata)
-        for found in walk(store, layout, is_chosen=is_chosen):
+        for walked in walk(store, layout, is_chosen=is_chosen):
             if stop is not None:
                 stop.check()
-            if isinstance(found, UnlistedPrefix):
-                report.unlisted.append(found)
+            if isinstance(walked, UnlistedPrefix):
+                report.unlisted.append(walked)
                 continue
-            _take(report, rows, found.partition.where, expectations.judge(found.partition, layout))
+            _take(report, rows, walked.partition.where, expectations.judge(walked.partition, layout))
         for where, missing in expectations.unlisted(layout, is_chosen=is_chosen):
             _take(report, rows, where, missing)
         if not report.unlisted:
@@ -109,8 +109,8 @@ def _take(
     report: InventoryReport,
     rows: SegmentRows | None,
     where: PartitionPrefix,
-    found: PartitionInventory,
+    inventory: PartitionInventory,
 ) -> None:
-    report.add(where, found)
+    report.add(where, inventory)
     if rows is not None:
-        rows.add(where, found)
+        rows.add(where, inventory)

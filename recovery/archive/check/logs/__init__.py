@@ -1,1 +1,1 @@
-"""Logs alone: many small segments read and checked together, as columns. Begin with `log_scan`."""
+"""Logs only: many small segments read and checked together, as columns. Begin with `log_scan`."""

@@ -1,4 +1,4 @@
-"""The logs of one partition as columns, for the fold: the sound ones, part by part, and behind them the others."""
+"""The logs of one partition as columns, for the fold: the sound ones, part by part, then the others."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class LogColumns:
     """The logs of one partition.
 
     Args:
-        sound: those that nothing is wrong with.
+        sound: those without faults.
         scanned: the others.
 
     Attributes:
         base_offsets: of the segments; int64, shape (n,), as the following ones.
-        first_offsets: base offset of the first batch, UNKNOWN without one or where it is not in the header.
-        end_offsets: behind the last batch, UNKNOWN where that is not known.
+        first_offsets: base offset of the first batch, UNKNOWN without one or if it is not in the header.
+        end_offsets: after the last batch, UNKNOWN if that is not known.
         has_compacted: whether a batch holds fewer records than offsets; bool, shape (n,).
         was_read: whether anything is known of the log; bool, shape (n,).
     """
@@ -36,20 +36,23 @@ class LogColumns:
         self._sound = sound
         self._scanned = scanned
         self._starts: list[int] = np.cumsum([0, *map(len, sound)]).tolist()
-        results = [one.result for one in scanned]
+        results = [scanned_log.result for scanned_log in scanned]
         self.base_offsets = _joined(
-            [np.array(one.segments.base_offsets, np.int64) for one in sound],
-            [one.segment.base_offset for one in scanned],
+            [np.array(sound_logs.segments.base_offsets, np.int64) for sound_logs in sound],
+            [scanned_log.segment.base_offset for scanned_log in scanned],
         )
         self.first_offsets = _joined(
-            [one.first_offsets for one in sound],
+            [sound_logs.first_offsets for sound_logs in sound],
             [None if result is None else result.first_offset for result in results],
         )
-        self.end_offsets = _joined([one.last_offsets for one in sound], [one.end_offset for one in scanned])
+        self.end_offsets = _joined(
+            [sound_logs.last_offsets for sound_logs in sound],
+            [scanned_log.end_offset for scanned_log in scanned],
+        )
         ends = self.end_offsets[: self._starts[-1]]
         ends[:] = np.where(ends < 0, self.base_offsets[: len(ends)], ends + 1)
         compacted = np.array([result is not None and result.has_compacted for result in results], np.bool_)
-        self.has_compacted = np.concatenate([*(one.has_compacted for one in sound), compacted])
+        self.has_compacted = np.concatenate([*(sound_logs.has_compacted for sound_logs in sound), compacted])
         read = np.array([result is not None for result in results], np.bool_)
         self.was_read = np.concatenate([np.ones(len(ends), np.bool_), read])
 
@@ -58,9 +61,9 @@ class LogColumns:
         return len(self.base_offsets)
 
     def in_order(self) -> npt.NDArray[np.int64]:
-        """Return the places of all logs by base offset, then by id."""
-        ids = [segment_id for one in self._sound for segment_id in one.segments.segment_ids]
-        ids += [one.segment.segment_id for one in self._scanned]
+        """Return the numbers of all logs, sorted by base offset, then by id."""
+        ids = [segment_id for sound_logs in self._sound for segment_id in sound_logs.segments.segment_ids]
+        ids += [scanned_log.segment.segment_id for scanned_log in self._scanned]
         if not any(ids):
             return np.argsort(self.base_offsets, kind="stable")
         return np.lexsort((np.array(ids), self.base_offsets))
@@ -79,7 +82,7 @@ class LogColumns:
         return self._sound[part].segments[place - self._starts[part]]
 
     def result_at(self, place: int, task: SegmentTask) -> SegmentResult:
-        """Return of a log that was read what the checks of neighbours look at; *task* is that of a sound one."""
+        """Return what the checks of neighbours need of a log that was read; *task* is used for a sound one."""
         scanned = self.scanned_at(place)
         if scanned is not None:
             assert scanned.result is not None
@@ -95,5 +98,5 @@ class LogColumns:
 
 
 def _joined(columns: Sequence[_Offsets], rest: Sequence[int | None]) -> _Offsets:
-    last = np.array([UNKNOWN if one is None else one for one in rest], np.int64)
+    last = np.array([UNKNOWN if offset is None else offset for offset in rest], np.int64)
     return np.concatenate([*columns, last])

@@ -1,4 +1,4 @@
-"""The fold over the logs of one partition, and nothing else of it: sound ones stay columns to the end."""
+"""The fold over the logs of one partition, and only these: sound ones stay columns to the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from recovery.check.finding import FileVerdict, Finding
 
 
 class LogFold:
-    """Takes in what was scanned of one partition's logs, in any order.
+    """Takes in the scanned logs of one partition, in any order.
 
     Args:
         head: of the partition.
@@ -38,11 +38,11 @@ class LogFold:
         self._sound: list[SoundLogs] = []
         self._scanned: list[ScannedSegment] = []
         self._findings: dict[str, list[Finding]] = defaultdict(list)
-        for found in head.findings:
-            self.add(found)
+        for finding in head.findings:
+            self.add(finding)
 
     def take(self, scanned: ScannedSegment) -> None:
-        """Take in a log of which there is something to say."""
+        """Take in a log with findings."""
         self._scanned.append(scanned)
 
     def take_sound(self, sound: SoundLogs) -> None:
@@ -54,25 +54,31 @@ class LogFold:
         self._findings[finding.file].append(finding)
 
     def finish(self) -> PartitionVerdict:
-        """Return what was found."""
-        others = [one for one in self._scanned if one.segment.other_file]
-        scanned = [one for one in self._scanned if not one.segment.other_file]
+        """Return the verdict."""
+        other_files = [scanned_log for scanned_log in self._scanned if scanned_log.segment.other_file]
+        scanned = [scanned_log for scanned_log in self._scanned if not scanned_log.segment.other_file]
         logs = LogColumns(self._sound, scanned)
-        verdict = PartitionVerdict(head=self._head, chain_count=1, segment_count=len(logs) + len(others))
+        verdict = PartitionVerdict(head=self._head, chain_count=1, segment_count=len(logs) + len(other_files))
         if self._layout.is_tiered:
             partial = np.zeros(len(logs), np.bool_)
             partial[len(logs) - len(scanned) :] = [
-                is_partial(one.segment, self._head, self._layout) for one in scanned
+                is_partial(scanned_log.segment, self._head, self._layout) for scanned_log in scanned
             ]
             verdict.chain_count, findings = judge_chains(self._head, logs, partial)
         else:
-            findings = list(judge_folder(self._head, logs, others))
-        for name, found in findings:
-            self._findings[name].append(found)
-        starts = [*logs.base_offsets.tolist(), *(one.segment.base_offset for one in others)]
+            findings = list(judge_folder(self._head, logs, other_files))
+        for name, finding in findings:
+            self._findings[name].append(finding)
+        starts = [
+            *logs.base_offsets.tolist(),
+            *(scanned_log.segment.base_offset for scanned_log in other_files),
+        ]
         ends = [
             *logs.end_offsets.tolist(),
-            *(-1 if one.end_offset is None else one.end_offset for one in others),
+            *(
+                -1 if scanned_log.end_offset is None else scanned_log.end_offset
+                for scanned_log in other_files
+            ),
         ]
         verdict.start_offset = min(starts, default=None)
         verdict.end_offset = None if max(ends, default=-1) < 0 else max(ends)
@@ -80,62 +86,62 @@ class LogFold:
         return verdict
 
     def _give_out(self, verdict: PartitionVerdict) -> None:
-        """Enter objects and counts: sound logs of which nothing is found as columns, each other one by itself."""
+        """Enter objects and counts: sound logs without findings as columns, the others one by one."""
         for sound in self._sound:
             verdict.batch_count += int(sound.batch_counts.sum())
             verdict.log_bytes += int(sound.log_bytes.sum())
             names = sound.segments.logs().names
-            told = (
+            with_findings = (
                 [place for place, name in enumerate(names) if name in self._findings]
                 if self._findings
                 else []
             )
-            for place in told:
+            for place in with_findings:
                 findings = self._findings.pop(names[place])
                 verdict.objects += self._objects(sound.segments[place], int(sound.log_bytes[place]), findings)
-            kept = set(range(len(sound))).difference(told)
-            verdict.sound.append(sound.take(sorted(kept)) if told else sound)
-        for one in self._scanned:
-            verdict.log_bytes += one.log_bytes
-            findings = list(one.findings)
-            read_bytes = one.log_bytes
-            if one.result is not None:
-                verdict.batch_count += one.result.batch_count
-                findings += one.result.findings
-                read_bytes = sum(one.result.checked_bytes.values())
-            log = one.segment.parts.get(PartKind.LOG)
+            kept = set(range(len(sound))).difference(with_findings)
+            verdict.sound.append(sound.take(sorted(kept)) if with_findings else sound)
+        for scanned in self._scanned:
+            verdict.log_bytes += scanned.log_bytes
+            findings = list(scanned.findings)
+            read_bytes = scanned.log_bytes
+            if scanned.result is not None:
+                verdict.batch_count += scanned.result.batch_count
+                findings += scanned.result.findings
+                read_bytes = sum(scanned.result.checked_bytes.values())
+            log = scanned.segment.parts.get(PartKind.LOG)
             findings += self._findings.pop(log.name, []) if log is not None else []
-            verdict.objects += self._objects(one.segment, read_bytes, findings)
+            verdict.objects += self._objects(scanned.segment, read_bytes, findings)
         prefix = self._head.where.prefix
         verdict.objects += [
-            verdict_of_nothing(prefix + name, found) for name, found in self._findings.items()
+            verdict_of_nothing(prefix + name, findings) for name, findings in self._findings.items()
         ]
 
     def _objects(
         self, segment: ArchivedSegment, read_bytes: int, findings: Sequence[Finding]
     ) -> Iterator[ObjectVerdict]:
-        """Yield the verdict of a segment's log, and of what else of it there are findings about."""
+        """Yield the verdict of a segment's log, and of its other parts that have findings."""
         if (segment.base_offset, segment.segment_id) in self._head.unfinished:
-            findings = [found.as_note() for found in findings]
+            findings = [finding.as_note() for finding in findings]
         is_tiered = self._layout.is_tiered
         by_kind: dict[PartKind, list[Finding]] = {}
-        for found in findings:
-            by_kind.setdefault(part_of(found.file), []).append(found)
-        for kind in sorted({*by_kind, *({PartKind.LOG} & segment.parts.keys())}, key=lambda one: one.value):
-            one = segment.parts.get(kind)
-            if one is None:
-                one = StoredObject(
+        for finding in findings:
+            by_kind.setdefault(part_of(finding.file), []).append(finding)
+        for kind in sorted({*by_kind, *({PartKind.LOG} & segment.parts.keys())}, key=lambda part: part.value):
+            stored = segment.parts.get(kind)
+            if stored is None:
+                stored = StoredObject(
                     key=self._head.where.prefix + self._layout.name_of(segment, kind), size_bytes=0
                 )
             yield ObjectVerdict(
                 base_offset=segment.base_offset,
                 segment_id=segment.segment_id,
-                size_bytes=one.size_bytes,
-                version=one.version,
+                size_bytes=stored.size_bytes,
+                version=stored.version,
                 verdict=FileVerdict(
-                    path=one.key,
-                    kind=kind.value if is_tiered else kind_of(one.name),
-                    checked_bytes=read_bytes if kind is PartKind.LOG else one.size_bytes,
+                    path=stored.key,
+                    kind=kind.value if is_tiered else kind_of(stored.name),
+                    checked_bytes=read_bytes if kind is PartKind.LOG else stored.size_bytes,
                     findings=tuple(by_kind.get(kind, ())),
                 ),
             )

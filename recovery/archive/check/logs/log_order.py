@@ -1,7 +1,7 @@
-"""The order of one partition's logs: that each begins where the one before ends.
+"""The order of one partition's logs: each must begin where the one before ends.
 
-Rules and words are those of the whole fold (`recovery.check.rules.neighbours`, `recovery.archive.check.chain_ends`):
-they are asked where the columns say that there is something to say.
+Rules and messages are those of the whole fold (`recovery.check.rules.neighbours`, `recovery.archive.check.chain_ends`),
+which are called only if the columns show something unusual.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from recovery.check.tasks import segment_task, unflushed_from
 from segfmt.filenames import LOG_SUFFIX, SWAP_SUFFIX, FileKind, file_kind, log_name
 
 NamedFinding = tuple[str, Finding]
-"""The name of an object, there or not, and what is found of it."""
+"""The name of an object, there or not, and a finding about it."""
 
 
 def judge_folder(
     head: PartitionHead, logs: LogColumns, others: Sequence[ScannedSegment]
 ) -> Iterator[NamedFinding]:
-    """Yield what is found of the logs in a plain copy's folder.
+    """Yield the findings about the logs in a plain copy's folder.
 
     Args:
         head: of the partition.
         logs: of its segments.
-        others: what was read beside them: `.log.swap` files, snapshots of the metadata log.
+        others: what was read besides them: `.log.swap` files, snapshots of the metadata log.
     """
-    results = [one.result for one in others if one.result is not None]
-    swaps = [one for one in results if one.task.log.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    results = [scanned.result for scanned in others if scanned.result is not None]
+    swaps = [swap for swap in results if swap.task.log.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if head.facts.is_contiguous:
         folder = _Folder(head, logs)
         if not logs.has_compacted.any():
-            for found in folder.gaps(swaps):
-                yield found.file, found
+            for finding in folder.gaps(swaps):
+                yield finding.file, finding
         if swaps:
-            for found in find_lossy_swaps(folder.results_of(swaps), swaps):
-                yield found.file, found
+            for finding in find_lossy_swaps(folder.results_of(swaps), swaps):
+                yield finding.file, finding
     is_all_there = len(head.digests) == DIGEST_BYTES * len(others)
     if is_all_there and not len(logs) and not swaps:
         facts = head.facts
-        kinds = {file_kind(one.name) for one in head.archived.others}
+        kinds = {file_kind(stored.name) for stored in head.archived.others}
         has_traces = bool(facts.recovery_point or kinds - {FileKind.OTHER})
-        found = find_no_segment(max(0, facts.log_start_offset or 0), has_traces=has_traces)
-        yield found.file, found
+        finding = find_no_segment(max(0, facts.log_start_offset or 0), has_traces=has_traces)
+        yield finding.file, finding
 
 
 class _Folder:
@@ -65,12 +65,12 @@ class _Folder:
         self._read = order[logs.was_read[order]]
 
     def gaps(self, swaps: Sequence[SegmentResult]) -> Iterator[Finding]:
-        """Yield the offsets that no batch has."""
+        """Yield a finding for each range of offsets that no batch has."""
         logs, read = self._logs, self._read
         base, end = logs.base_offsets[read], logs.end_offsets[read]
         is_suspect = logs.first_offsets[read] > base
         is_suspect[1:] |= (end[:-1] != UNKNOWN) & (end[:-1] < base[1:])
-        names = {one.name for one in self._head.archived.others}
+        names = {stored.name for stored in self._head.archived.others}
         for at in np.flatnonzero(is_suspect).tolist():
             before = self._result(int(read[at - 1])) if at else None
             yield from find_gaps_before(self._result(int(read[at])), before, swaps, names)
@@ -80,7 +80,7 @@ class _Folder:
                 yield from scanned.result.gaps
 
     def results_of(self, swaps: Sequence[SegmentResult]) -> list[SegmentResult]:
-        """Return the segments in whose place a broker would put *swaps*."""
+        """Return the segments that a broker would replace by *swaps*."""
         wanted = [swap.task.base_offset for swap in swaps]
         is_wanted = np.isin(self._logs.base_offsets[self._read], wanted)
         return [self._result(place) for place in self._read[is_wanted].tolist()]
@@ -101,12 +101,12 @@ class _Folder:
 def judge_chains(
     head: PartitionHead, logs: LogColumns, is_partial: npt.NDArray[np.bool_]
 ) -> tuple[int, list[NamedFinding]]:
-    """Return how many chains the segments of tiered storage make up, and what is found of their logs.
+    """Return how many chains the segments of tiered storage make up, and the findings about their logs.
 
     Args:
         head: of the partition.
         logs: of its segments.
-        is_partial: whether a segment was never whole, so that others have its offsets; bool, shape (n,).
+        is_partial: whether a segment was never complete, so that others have its offsets; bool, shape (n,).
     """
     order = logs.in_order()
     order = order[~is_partial[order]]
@@ -118,10 +118,10 @@ def judge_chains(
         for at, (base_offset, end_offset) in enumerate(zip(base.tolist(), end.tolist(), strict=True)):
             chain = ends.find(base_offset)
             if chain is None:
-                found = ends.begin(base_offset)
+                finding = ends.begin(base_offset)
                 chain = len(ends.offsets) - 1
-                if found is not None:
-                    findings.append((_name_at(logs, int(order[at])), found))
+                if finding is not None:
+                    findings.append((_name_at(logs, int(order[at])), finding))
             ends.reach(chain, None if end_offset == UNKNOWN else end_offset)
             chains[at] = chain
     compacted = np.unique(chains[logs.has_compacted[order]])
@@ -132,16 +132,16 @@ def judge_chains(
             folder=head.facts.path, base_offset=base_offset, log=log_name(base_offset), next_base_offset=None
         )
         gaps = find_gaps_before(logs.result_at(place, task), None, (), ())
-        findings += [(_name_at(logs, place), found) for found in gaps]
+        findings += [(_name_at(logs, place), finding) for finding in gaps]
     for place in order[is_closed].tolist():
         scanned = logs.scanned_at(place)
         if scanned is not None and scanned.result is not None:
-            findings += [(_name_at(logs, place), found) for found in scanned.result.gaps]
+            findings += [(_name_at(logs, place), finding) for finding in scanned.result.gaps]
     return int(chains.max(initial=0)) + 1, findings
 
 
 def _name_at(logs: LogColumns, place: int) -> str:
-    """Return the name of the object of a log that there is, else the one that a broker gives it."""
+    """Return the name of a log's object if there is one, else the name that a broker gives it."""
     segment = logs.segment_at(place)
     log = segment.parts.get(PartKind.LOG)
     return log_name(segment.base_offset) if log is None else log.name

@@ -1,7 +1,7 @@
-"""The map step over logs alone: small ones together, many in one call of a kernel, and one row for all that are sound.
+"""The map step over logs only: many small ones in one call of a kernel, and one row for all that are sound.
 
-The kernel says of a log that it is sound, or nothing. What it does not call sound, and what is large or stored in
-another form than the broker's, goes through the check that `verify` makes, which alone says what is wrong.
+The kernel only says which logs are sound. All others, and those that are large or not stored in the broker's form, go
+through the check of `verify`, which alone says what is wrong.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from recovery.read.windows import SLACK_BYTES, WINDOW_BYTES, thread_buffer
 from segfmt.remote_log_metadata import RemoteSegment
 
 MOST_SMALL_BYTES = 1 << 20
-"""A larger log is read in windows: its bytes cost more than it does itself."""
+"""A larger log is read in windows: reading its bytes costs more than handling it singly."""
 _BUFFER_BYTES = WINDOW_BYTES
 _SEGMENTS_TOGETHER = 512
 
 
 class LogScan:
-    """Reads logs, and nothing beside them.
+    """Reads logs and no other objects.
 
     Args:
         store: the archive.
@@ -42,7 +42,7 @@ class LogScan:
         self._closely = SegmentMap(store, layout, is_logs_only=True)
 
     def scan(self, works: PartitionWork) -> Iterator[SoundLogs | tuple[ScannedSegment, bytes]]:
-        """Yield what is found in the logs of *works*: those that are sound together, each other one with its digest."""
+        """Yield the results for the logs of *works*: sound ones together, each other one with its digest."""
         for start in range(0, len(works), _SEGMENTS_TOGETHER):
             yield from self._scan(works.between(start, min(start + _SEGMENTS_TOGETHER, len(works))))
 
@@ -54,7 +54,7 @@ class LogScan:
             (work,) = works.between(place, place + 1)
             scanned = self._closely.scan(work)
             if scanned.result is not None:
-                scanned.result.pieces = []  # of producers: nobody asks
+                scanned.result.pieces = []  # of producers, which are not needed
             if work.segment.other_file or not _is_sound(scanned):
                 yield scanned, work.digest
             else:
@@ -63,12 +63,12 @@ class LogScan:
             yield _sound_logs(works, rows)
 
     def _rows(self, works: PartitionWork) -> LogRows:
-        """Return a row for each segment; those that may be sound are called so until they were read."""
+        """Return a row for each segment; those that may be sound are marked so until they are read."""
         segments = works.segments
         rows = np.zeros(len(segments), LOG_ROW_DTYPE)
         rows["size_bytes"] = segments.part_bytes(PartKind.LOG)
         rows["base_offset"] = segments.base_offsets
-        rows["next_base_offset"] = [-1 if one is None else one for one in segments.next_base_offsets]
+        rows["next_base_offset"] = [-1 if offset is None else offset for offset in segments.next_base_offsets]
         if self._layout.has_plain_logs:
             log = LETTERS[PartKind.LOG]
             rows["is_sound"] = [
@@ -79,7 +79,7 @@ class LogScan:
         return rows
 
     def _check(self, works: PartitionWork, rows: LogRows, group: Sequence[int]) -> None:
-        """Read the logs at the places in *group* one behind the other, and enter which are sound."""
+        """Read the logs in the rows *group* one after another, and enter which are sound."""
         buffer = thread_buffer().memory(_BUFFER_BYTES + 1)  # a log may have one byte more than it should
         names, prefix = works.segments.objects.names, works.segments.objects.prefix
         firsts = [end - 1 for end in works.segments.ends]  # of one object each
@@ -91,7 +91,7 @@ class LogScan:
             try:
                 count = self._store.read_into(prefix + names[firsts[place]], target)
             except OSError:
-                continue  # who looks more closely says so
+                continue  # the closer check reports it
             if count == size_bytes:
                 read.append(place)
                 starts.append(position)
@@ -110,20 +110,20 @@ class LogScan:
 
 
 def _sound_logs(works: PartitionWork, rows: LogRows) -> SoundLogs:
-    taken, found = works.take(np.flatnonzero(rows["is_sound"]).tolist()), rows[rows["is_sound"]]
+    taken, sound_rows = works.take(np.flatnonzero(rows["is_sound"]).tolist()), rows[rows["is_sound"]]
     return SoundLogs(
         segments=taken.segments,
         digests=taken.digests,
-        log_bytes=found["size_bytes"].copy(),
-        first_offsets=found["first_offset"].copy(),
-        last_offsets=found["last_offset"].copy(),
-        batch_counts=found["batch_count"].copy(),
-        has_compacted=found["has_compacted"].copy(),
+        log_bytes=sound_rows["size_bytes"].copy(),
+        first_offsets=sound_rows["first_offset"].copy(),
+        last_offsets=sound_rows["last_offset"].copy(),
+        batch_counts=sound_rows["batch_count"].copy(),
+        has_compacted=sound_rows["has_compacted"].copy(),
     )
 
 
 def _groups(rows: LogRows, places: Sequence[int]) -> Iterator[list[int]]:
-    """Yield *places*, as many at a time as go into the buffer."""
+    """Yield *places*, as many at a time as fit into the buffer."""
     group: list[int] = []
     size = 0
     for place in places:
@@ -138,7 +138,7 @@ def _groups(rows: LogRows, places: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _is_as_told(row: np.void, remote: RemoteSegment) -> bool:
-    """Return whether a log is what the metadata topic says of it."""
+    """Return whether a log agrees with what the metadata topic says of it."""
     return (row["base_offset"], row["size_bytes"], row["last_offset"], row["max_timestamp_ms"]) == (
         remote.start_offset,
         remote.size_bytes,
@@ -148,7 +148,7 @@ def _is_as_told(row: np.void, remote: RemoteSegment) -> bool:
 
 
 def _is_sound(scanned: ScannedSegment) -> bool:
-    """Return whether nothing is to be said of a log that was looked at closely."""
+    """Return whether a log that was checked closely has no findings."""
     result = scanned.result
     if result is None or scanned.findings or result.findings or not result.is_whole:
         return False
@@ -156,7 +156,7 @@ def _is_sound(scanned: ScannedSegment) -> bool:
 
 
 def _enter(scanned: ScannedSegment, row: np.void) -> None:
-    """Enter what was found in a sound log."""
+    """Enter the results for a sound log."""
     result = scanned.result
     assert result is not None
     row["is_sound"] = True

@@ -1,6 +1,6 @@
-"""Logs that nothing is wrong with, as columns: a segment of a few kilobytes costs less to read than a row to write.
+"""Sound logs as columns: a segment of a few kilobytes costs less to read than a row to write.
 
-What the fold needs of a sound log to check that the next one goes on with it, and no more.
+Only what the fold needs of a sound log to check that the next one continues it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SoundLogs:
         segments: as they were listed.
         digests: of the segments, DIGEST_BYTES each.
         log_bytes: of each log as a broker has it; int64, shape (n,), as the following ones.
-        first_offsets: base offset of the first batch; -1 without one, or where it is not in the header.
+        first_offsets: base offset of the first batch; -1 without one, or if it is not in the header.
         last_offsets: of the last batch, -1 without one.
         batch_counts: of each log.
         has_compacted: whether a batch holds fewer records than offsets; bool, shape (n,).
