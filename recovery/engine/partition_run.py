@@ -4,49 +4,34 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-from native.raw_scan import RawScan
 from recovery.engine.context import RunContext
-from recovery.engine.forecast import bytes_to_scan, is_kept, recovery_request
+from recovery.engine.forecast import bytes_to_scan
 from recovery.engine.groups import CommitGroup, may_share
 from recovery.engine.job import LogDirJob
 from recovery.engine.outcomes import PartitionResult
 from recovery.engine.partition_report import report_of, report_of_refused
+from recovery.engine.partition_scans import PartitionScans, is_left_alone, refusal_for_memory
 from recovery.engine.resume import RunJournal
-from recovery.engine.shared_scans import SharedScans
 from recovery.errors import PartitionRefusedError
-from recovery.load.fold import unflushed_segments
 from recovery.load.model import (
-    BatchSpan,
-    Blob,
-    Original,
     PartitionOutcome,
     PartitionTask,
-    ScanMode,
-    ScanRequest,
 )
 from recovery.load.preflight import fold_checked
-from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
 from recovery.plan.actions import TEMPORARY_SUFFIX, PartitionPlan
 from recovery.plan.plan import plan_partition
 from recovery.problem import Problem
-from recovery.read.partition_files import PartitionFiles
 from recovery.watch.events import (
-    BytesScanned,
-    CorruptionFound,
     IndexFileProblem,
     PartitionStarted,
     Remark,
-    SegmentRecovered,
-    SegmentRecoveryStarted,
     SegmentsDeleted,
 )
 from recovery.write.apply import apply_partition, publish, unstage
 from recovery.write.quarantine import Quarantine
-
-_KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are read up to three times
 
 
 class PartitionRun:
@@ -82,127 +67,12 @@ class PartitionRun:
         self._thread_num_of = thread_num_of
         self._reserve = reserve
         self._path = os.path.join(task.log_dir, task.folder)
-        self._unflushed = [] if journal.is_committed(task.folder) else unflushed_segments(task)
-        self._files = PartitionFiles(
-            self._path,
-            task.settings,
-            limit=context.limit,
-            drops_cache=self._options.drop_cache,
-            spool_dir=None if self._options.dry_run else task.log_dir,
-            mappable={file for file, _, _ in self._unflushed[:-1]} if may_map else (),
-            on_bytes=self._on_bytes,
-        )
-        self._small_files: dict[str, bytes] = {}
-        self._owner = 0
-        requests = [recovery_request(file, base, size) for file, base, size in self._unflushed if size]
-        self.scans = SharedScans(self._scan, requests if len(requests) > 1 else [])
+        self.scans = PartitionScans(task, job, journal, context, may_map=may_map, thread_num_of=thread_num_of)
 
     @property
     def path(self) -> str:
         """The path of the folder."""
         return self._path
-
-    # -- PartitionSource ------------------------------------------------------------------------------------
-
-    def read(self, file: str) -> bytes:
-        """Return all bytes of a small file."""
-        data = self._small_files.get(file)
-        if data is None:
-            data = self._files.read(file)
-            if len(data) <= _KEPT_FILE_BYTES:
-                self._small_files[file] = data
-        return data
-
-    def batches(
-        self, part: Original, start_position: int, *, opens_message_sets: bool = True
-    ) -> Iterator[BatchSpan]:
-        """Yield the batches of a part by their headers."""
-        return self._files.batches(part, start_position, opens_message_sets=opens_message_sets)
-
-    def read_part(self, part: Original) -> bytes:
-        """Return the bytes of a part."""
-        self._context.stop.check()
-        return self._files.read_part(part)
-
-    def is_zero(self, part: Original) -> bool:
-        """Return whether a part is all zeros."""
-        return self._files.is_zero(part)
-
-    def keep(self, data: bytes) -> Blob:
-        """Return *data*, or a handle to it on disk, valid until the run is over."""
-        return self._files.keep(data)
-
-    def scan(self, request: ScanRequest) -> RawScan:
-        """Return the scan of a segment, and notify observers if it is part of a recovery."""
-        if request.mode is not ScanMode.RECOVER or self._is_left_alone():
-            return self.scans.scan(request)
-        log_dir, partition = self._task.log_dir, self._task.folder
-        if request.count:
-            self._notify(
-                SegmentRecoveryStarted(
-                    log_dir=log_dir,
-                    partition=partition,
-                    thread_num=self._owner,
-                    base_offset=request.base_offset,
-                    size_bytes=request.part.size_bytes,
-                    ordinal=request.ordinal - 1,
-                    count=request.count,
-                )
-            )
-        scan = self.scans.scan(request)
-        is_cut = (
-            scan.valid_bytes < request.part.size_bytes and scan.stop in CUTTING_STOPS | OUT_OF_ORDER_STOPS
-        )
-        if is_cut:
-            self._notify(
-                CorruptionFound(
-                    log_dir=log_dir,
-                    partition=partition,
-                    base_offset=request.base_offset,
-                    truncate_position=scan.valid_bytes,
-                    truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
-                    reason=cut_reason(scan),
-                    found_invalid_messages=scan.stop.name not in ("END", "TORN"),
-                    found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
-                )
-            )
-        if request.count:
-            self._notify(
-                SegmentRecovered(
-                    log_dir=log_dir,
-                    partition=partition,
-                    thread_num=self._owner,
-                    base_offset=request.base_offset,
-                    size_bytes=request.part.size_bytes,
-                    valid_bytes=scan.valid_bytes,
-                    remaining_segments=0 if is_cut else request.count - request.ordinal,
-                )
-            )
-        return scan
-
-    def _scan(self, request: ScanRequest) -> RawScan:
-        """Scan a segment; one that an interrupted run has scanned and found sound is not read again.
-
-        A damaged one is: the damage may have been mended since, and no run cuts what it has not read itself.
-        """
-        stat = self._task.files.get(request.part.file)
-        if not is_kept(request, stat):
-            return self._read(request)
-        scan = self._journal.scan_of(self._task.folder, request, stat)
-        if scan is None:
-            scan = self._read(request)
-            if scan.valid_bytes == request.part.size_bytes:
-                self._journal.add_scan(self._task.folder, request, stat, scan)
-        return scan
-
-    def _read(self, request: ScanRequest) -> RawScan:
-        try:
-            with self._context.phases.during("scan"):
-                return self._files.scan(request)
-        except MemoryError as error:  # the fold would not know which file it was
-            raise _refusal_for_memory(request.part.file) from error
-
-    # -- the run --------------------------------------------------------------------------------------------
 
     def run(
         self,
@@ -223,19 +93,20 @@ class PartitionRun:
         try:
             return self._run(quarantine, before_change, group)
         finally:
-            self._files.close()
+            self.scans.close()
 
     def _run(
         self, quarantine: Quarantine | None, before_change: Callable[[], None], group: CommitGroup
     ) -> PartitionResult | None:
         started_s = time.monotonic()
-        self._owner = self._thread_num_of()
+        thread_num = self._thread_num_of()
+        self.scans.start(thread_num)
         self._notify(
             PartitionStarted(
                 log_dir=self._task.log_dir,
                 partition=self._task.folder,
-                thread_num=self._owner,
-                unflushed_segment_count=len(self._unflushed) if self._is_recovered() else None,
+                thread_num=thread_num,
+                unflushed_segment_count=self.scans.unflushed_count if self._is_recovered() else None,
                 recover_bytes=bytes_to_scan(self._task, self._journal),
             )
         )
@@ -243,13 +114,13 @@ class PartitionRun:
             return self._finish_committed(quarantine)
         try:
             with self._context.phases.during("fold"):
-                outcome = self._as_left(fold_checked(self._task, self, peek=self.scans.scan))
+                outcome = self._as_left(fold_checked(self._task, self.scans, peek=self.scans.peek))
         except PartitionRefusedError as refusal:
             return self._refused(refusal, started_s)
         except PermissionError as error:  # nothing was written so far
             return self._refused(_refusal_of(error), started_s)
         except MemoryError:
-            return self._refused(_refusal_for_memory(self._task.folder), started_s)
+            return self._refused(refusal_for_memory(self._task.folder), started_s)
         finally:
             self.scans.cancel()
         with self._context.phases.during("plan"):
@@ -303,21 +174,13 @@ class PartitionRun:
 
     def _plan(self, outcome: PartitionOutcome) -> PartitionPlan:
         """Return what to do in the folder."""
-        if self._is_left_alone():
+        if is_left_alone(self._task):
             return PartitionPlan(folder=self._task.folder, saves=(), actions=())
-        return plan_partition(self._task, outcome, self.read, keep_deleted=self._options.keep_deleted)
-
-    def _is_left_alone(self) -> bool:
-        """Whether the folder awaits deletion (`-delete`) in a log dir that was shut down cleanly.
-
-        Differs: the broker drops its snapshots and leader epochs, recovers segments without an index, and drops the
-        folder itself a minute later. Here it is loaded, to see whether a broker can, and left as it is.
-        """
-        return self._task.had_clean_shutdown and self._task.is_delete_folder
+        return plan_partition(self._task, outcome, self.scans.read, keep_deleted=self._options.keep_deleted)
 
     def _as_left(self, outcome: PartitionOutcome) -> PartitionOutcome:
         """Return *outcome*, for a folder that is left alone without what is not done there."""
-        if not self._is_left_alone():
+        if not is_left_alone(self._task):
             return outcome
         return replace(
             outcome,
@@ -358,18 +221,6 @@ class PartitionRun:
         for warning in (*outcome.warnings, *map(str, outcome.holes)):
             self._notify(Remark(text=warning, level="warning", log_dir=log_dir, partition=partition))
 
-    def _on_bytes(self, scanned_bytes: int) -> None:
-        self._context.stop.check()
-        if scanned_bytes:
-            self._notify(
-                BytesScanned(
-                    log_dir=self._task.log_dir,
-                    partition=self._task.folder,
-                    thread_num=self._thread_num_of(),
-                    scanned_bytes=scanned_bytes,
-                )
-            )
-
     def _refused(self, refusal: PartitionRefusedError, started_s: float) -> PartitionResult:
         report = report_of_refused(self._task, refusal, duration_ms=_elapsed_ms(started_s))
         return PartitionResult(task=self._task, bounds=None, report=report, is_changed=False)
@@ -382,16 +233,6 @@ def _refusal_of(error: PermissionError) -> PartitionRefusedError:
         position=None,
         rule=f"{error.strerror} (IOException takes the log dir offline)",
         remedy="find out what keeps it closed: access lists, a security module, an exported file system",
-    )
-
-
-def _refusal_for_memory(file: str) -> PartitionRefusedError:
-    """Return the refusal of a partition that needs more memory than there is."""
-    return PartitionRefusedError(
-        file=file,
-        position=None,
-        rule="there is too little memory to read it",
-        remedy="give the run more memory, or fewer --threads",
     )
 
 
