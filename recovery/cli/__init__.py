@@ -1,1 +1,1 @@
-"""The command line: one module for each command. Only here are argv and the environment read."""
+"""The command line: one module for each command. Argv and the environment are read only here."""

@@ -34,7 +34,7 @@ exit codes:
   1  usage error, the archive cannot be listed, or Spark gave up
   2  damage was found
   4  some objects could not be read; the others were checked
-  130, 143  interrupted; with --output the next run goes on
+  130, 143  interrupted; with --output the next run resumes
 """
 _RECOVER_EPILOG = """\
 exit codes:
@@ -42,7 +42,7 @@ exit codes:
   1  usage error, the archive cannot be listed, or Spark gave up
   2  something is damaged that cannot be rebuilt from the logs
   4  some objects could not be read
-  130, 143  interrupted; the next run with the same --output goes on
+  130, 143  interrupted; the next run with the same --output resumes
 """
 
 
@@ -51,15 +51,15 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     parser = commands.add_parser(
         "archive",
         help="verify and recover archived and tiered logs, on Spark",
-        description="Go through archived logs: copies of log dirs, tiered storage. Spark does the work: an embedded "
-        "one on all cores of this machine where nothing else is said.",
+        description="Verify and recover archived logs: copies of log dirs, tiered storage. Spark does the work: unless "
+        "another is given, an embedded one on all cores of this machine.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser(
         "inventory",
-        help="what lies in an archive, and what should",
+        help="show what lies in an archive, and what should",
         description="List an archive: segments by topic and partition; with --metadata what is missing, orphaned, "
-        "interrupted, there twice. Names and sizes are looked at alone, so no Spark is needed.",
+        "interrupted or duplicated. Only names and sizes are read, so Spark is not needed.",
         epilog=_INVENTORY_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -81,21 +81,21 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     verifying.add_argument(
         "--output",
         metavar="URL",
-        help="keep verdicts here as Parquet; the next run reads what is new or changed alone",
+        help="keep verdicts here as Parquet; the next run reads only what is new or changed",
     )
     depth = verifying.add_mutually_exclusive_group()
     _add_deep(depth)
     depth.add_argument(
         "--logs-only",
         action="store_true",
-        help="check the batches and offsets of the logs, and nothing beside them: for very many small segments",
+        help="check only the batches and offsets of the logs: for very many small segments",
     )
     verifying.set_defaults(run=run_verify)
     recovering = actions.add_parser(
         "recover",
         help="rebuild indexes, snapshots and leader epochs that are missing or wrong",
-        description="Check an archive as verify does, and rebuild what its logs tell: offset, time and transaction "
-        "indexes, producer snapshots, leader epochs.",
+        description="Check an archive as verify does, and rebuild what derives from its logs: offset, time and "
+        "transaction indexes, producer snapshots, leader epochs.",
         epilog=_RECOVER_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -107,7 +107,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     recovering.add_argument(
         "--in-place",
         action="store_true",
-        help="write what was rebuilt into the archive; what was there goes to the output's quarantine first",
+        help="write what was rebuilt into the archive; what it replaces goes to the output's quarantine first",
     )
     recovering.set_defaults(run=run_recover)
 
@@ -118,7 +118,7 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
         "--layout",
         choices=(AUTO, *LAYOUTS),
         default=AUTO,
-        help="how the archive names things; auto looks at it",
+        help="how the archive names things; auto detects it",
     )
     parser.add_argument("--topic", metavar="NAME", action="append", default=[], help="only this topic")
     parser.add_argument(
@@ -133,7 +133,7 @@ def _add_source_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--files-from",
         metavar="LIST",
-        help="a list of the archive's objects, or the manifest.json of an S3 Inventory: nothing is listed then",
+        help="a list of the archive's objects, or the manifest.json of an S3 Inventory, in place of a listing",
     )
 
 
@@ -152,11 +152,11 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_setting_arguments(parser)
     where = parser.add_argument_group("where the work is done")
-    place = where.add_mutually_exclusive_group()
-    place.add_argument("--master", metavar="URL", help="a Spark master (default: all cores of this machine)")
-    place.add_argument("--remote", metavar="URL", help="a Spark Connect server: sc://host:port")
+    spark = where.add_mutually_exclusive_group()
+    spark.add_argument("--master", metavar="URL", help="a Spark master (default: all cores of this machine)")
+    spark.add_argument("--remote", metavar="URL", help="a Spark Connect server: sc://host:port")
     where.add_argument(
-        "--cores", metavar="N", type=int, help="tasks at a time (default: what Spark says; 8 with --remote)"
+        "--cores", metavar="N", type=int, help="tasks at a time (default: Spark's own; 8 with --remote)"
     )
     add_watching_arguments(parser, served="progress")
 
@@ -192,7 +192,7 @@ def _run(arguments: argparse.Namespace) -> int:
         except InterruptedRecoveryError as error:
             print("kafka-log-recovery: interrupted before anything was read", file=sys.stderr)  # noqa: T201 - what a command line says
             if arguments.remote is not None:
-                atexit._clear()  # Spark's client would tell its server, which may be the reason of the wait
+                atexit._clear()  # Spark's client would call its server, which may be the reason for the wait
             return error.signal_exit_code
         print_result(report.to_json() if arguments.format == "json" else report.to_text(), signals)
     return report.exit_code
@@ -210,7 +210,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
     with open_observers(arguments.progress, arguments.metrics_port) as observers:
         with signals.raising():
             spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
-        signals.install()  # pyspark has put its own handler in its place
+        signals.install()  # pyspark has replaced our handler with its own
         try:
             return archive.check(options, spark=spark, observers=observers, stop=stop)
         finally:
@@ -218,7 +218,7 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
 
 
 def _source(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what all commands are asked, by the names of `ArchiveOptions`."""
+    """Return the options that all commands have, by the names of `ArchiveOptions`."""
     metadata = (part.strip() for part in arguments.metadata.split(","))
     return {
         "url": arguments.archive,
@@ -251,9 +251,9 @@ def _check_options(arguments: argparse.Namespace) -> CheckOptions:
     )
 
 
-def _pairs(given: list[str], option: str, form: str) -> dict[str, str]:
+def _pairs(items: list[str], option: str, form: str) -> dict[str, str]:
     pairs = {}
-    for item in given:
+    for item in items:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise UsageError(f"{option} {item}: expected {form}")

@@ -1,6 +1,6 @@
-"""Options that commands share: which log dirs, and with which settings.
+"""Options that commands share: which log dirs, and which settings.
 
-They are declared here once, so that every command spells them alike, and read here once.
+They are declared and read here once, so that every command spells them alike.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def add_log_dir_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def add_setting_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Declare `--property` and `--topic-config` in a group, and return the group for more."""
+    """Declare `--property` and `--topic-config` in a group, and return the group for more options."""
     settings = parser.add_argument_group("settings")
     settings.add_argument(
         "--property", metavar="K=V", action="append", default=[], help="a broker property; wins over FILE"
@@ -44,7 +44,7 @@ def add_thread_argument(settings: argparse._ArgumentGroup) -> None:
         "--threads",
         metavar="N",
         type=thread_count,
-        help="threads a log dir (default: num.recovery.threads.per.data.dir, or 2)",
+        help="threads per log dir (default: num.recovery.threads.per.data.dir, or 2)",
     )
 
 
@@ -54,17 +54,17 @@ def add_reading_arguments(settings: argparse._ArgumentGroup) -> None:
         "--max-bytes-per-second",
         metavar="N",
         type=byte_rate,
-        help="read no more than so many bytes a second, all threads together; k, M, G are 1024's powers",
+        help="read at most this many bytes a second, over all threads; k, M and G are powers of 1024",
     )
     settings.add_argument(
         "--drop-cache",
         action="store_true",
-        help="let what was read from disk leave the page cache again, for the sake of others on this machine",
+        help="drop what was read from disk from the page cache again, for the sake of others on this machine",
     )
 
 
 def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> None:
-    """Declare `--progress`, `--metrics-port`, which serves what *served* says, and `--format`."""
+    """Declare `--progress`, `--metrics-port`, which serves *served*, and `--format`."""
     watching = parser.add_argument_group("watching")
     watching.add_argument(
         "--progress",
@@ -81,10 +81,10 @@ def add_watching_arguments(parser: argparse.ArgumentParser, *, served: str) -> N
 
 
 def log_dirs_of(arguments: argparse.Namespace) -> list[str] | None:
-    """Return the dirs of `--log-dirs`; None where the configuration names them.
+    """Return the dirs of `--log-dirs`; None if the configuration names them.
 
     Raises:
-        UsageError: neither option is there.
+        UsageError: neither option is given.
     """
     if arguments.log_dirs is None:
         if arguments.config is None:
@@ -98,7 +98,7 @@ class GivenProperties(NamedTuple):
 
     Attributes:
         values: text by key.
-        notes: what is to be said of the places they are from.
+        notes: remarks about where they come from.
     """
 
     values: dict[str, str]
@@ -106,7 +106,7 @@ class GivenProperties(NamedTuple):
 
 
 def properties_of(arguments: argparse.Namespace) -> GivenProperties:
-    """Return the properties file with `--property`, where the command has it, on top.
+    """Return the properties file, overridden by `--property` if the command has it.
 
     Raises:
         UsageError: the file or a property cannot be read.
@@ -116,17 +116,17 @@ def properties_of(arguments: argparse.Namespace) -> GivenProperties:
 
     file = getattr(arguments, "config", None)
     properties, notes = ({}, []) if file is None else _read_properties(file)
-    given: dict[str, str] = {}
+    last_values: dict[str, str] = {}
     for item in getattr(arguments, "property", ()):
         key, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not key:
             raise UsageError(f"--property {item}: expected KEY=VALUE")
-        if given.get(key, value) != value:
+        if last_values.get(key, value) != value:
             notes.append(f"--property {key} is given more than once; the last value, {value}, counts")
-        given[key] = value
-    # Looked at here, where it is still known which of them a wrong value comes from.
-    BrokerConfig.from_layers((Layer("--property", given), Layer(f"{file}", properties)))
-    return GivenProperties(properties | given, tuple(notes))
+        last_values[key] = value
+    # Checked here, where it is still known which of them a wrong value comes from.
+    BrokerConfig.from_layers((Layer("--property", last_values), Layer(f"{file}", properties)))
+    return GivenProperties(properties | last_values, tuple(notes))
 
 
 def _read_properties(path: str) -> tuple[dict[str, str], list[str]]:
@@ -149,7 +149,7 @@ def _read_properties(path: str) -> tuple[dict[str, str], list[str]]:
 
 
 def topic_configs_of(arguments: argparse.Namespace) -> dict[str, dict[str, str]] | None:
-    """Return the overrides of `--topic-config`: its JSON, or that in the file of that name.
+    """Return the overrides of `--topic-config`: its JSON, or the JSON in the file of that name.
 
     Raises:
         UsageError: it is neither.
@@ -187,7 +187,7 @@ def byte_rate(text: str) -> int:
     match = _SIZE.fullmatch(text)
     if match is None or not int(match[1]):
         raise argparse.ArgumentTypeError(
-            f"{text}: expected an integer above 0, with k, M or G behind it or without"
+            f"{text}: expected an integer above 0, optionally followed by k, M or G"
         )
     return int(match[1]) * _UNITS[match[2].lower()]
 

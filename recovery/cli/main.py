@@ -1,7 +1,7 @@
 """`kafka-log-recovery`: what every command shares, and the way errors reach the user.
 
-Standard output is the result and nothing else. No traceback reaches a user: an error says what, where and
-what to do. Heavy modules are imported by the command that needs them, so `--help` is quick.
+Standard output is the result and nothing else. No traceback reaches a user: an error says what is wrong, where,
+and what to do. Heavy modules are imported by the command that needs them, so `--help` is quick.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from recovery.printable import printable
 from recovery.version import VERSION
 
 TRACEBACK_VARIABLE = "KAFKA_LOG_RECOVERY_TRACEBACK"
-"""Set to anything, it adds the traceback to the line about an error in the tool itself."""
+"""If set, the line about an error in the tool itself is followed by the traceback."""
 
 _COMMANDS = (recover, undo, verify, quarantine, archive)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Exits with 1 on a usage error, as Kafka's own tools do, and takes options by their full names only."""
+    """Exits with 1 on a usage error, as Kafka's own tools do, and accepts only the full names of options."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
         super().__init__(**(options | {"allow_abbrev": False}))
@@ -40,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    A signal that comes when all is done and said changes nothing about it: the interpreter takes a while to end.
+    A signal that comes when everything is done and printed changes nothing: the interpreter takes a while to end.
     """
     code = _run(argv)
     if argv is None:
@@ -65,13 +65,13 @@ def _run(argv: Sequence[str] | None) -> int:
         _complain(f"kafka-log-recovery: {error}")
         return 1
     except Exception as error:
-        from native.errors import NativeError  # not before: --help needs no kernels
+        from native.errors import NativeError  # not earlier: --help needs no kernels
 
         if isinstance(error, NativeError):
             _complain(f"kafka-log-recovery: {error}")
             return 1
         if os.environ.get(TRACEBACK_VARIABLE):
-            import traceback  # takes a while, and hardly ever needed
+            import traceback  # slow to import, and hardly ever needed
 
             traceback.print_exc()
         _complain(
@@ -82,7 +82,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _complain(text: str) -> None:
-    """Print one line to standard error, which may be gone, or not able to show every character."""
+    """Print one line to standard error, which may be gone, or unable to show every character."""
     line = printable(text) + "\n"
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line)
@@ -90,11 +90,11 @@ def _complain(text: str) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Put the null device where a caller has closed a standard stream (`2>&-`).
+    """Open the null device in place of each standard stream that a caller has closed (`2>&-`).
 
-    Otherwise the next file that is opened gets the descriptor, and a message ends up in a log. The device is not
-    opened where nobody needs it: in some containers a user may not write to it. For standard output it is opened to
-    be read, so that it shows that nobody gets a report.
+    Otherwise the next file that is opened gets the descriptor, and a message ends up in a log. The device is opened
+    only if needed: in some containers a user may not write to it. For standard output it is opened read-only, so that
+    writing a report fails, which shows that nobody gets it.
     """
     while (lowest := _lowest_free_descriptor()) <= 2:
         mode = os.O_WRONLY if lowest == 2 else os.O_RDONLY
@@ -106,7 +106,7 @@ def _open_closed_streams() -> None:
 
 
 def _lowest_free_descriptor() -> int:
-    """Return the descriptor that the next file to be opened gets, if it is one of the standard streams'; else 3."""
+    """Return the descriptor that the next file to be opened gets, if it is that of a standard stream; else 3."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""`kafka-log-recovery quarantine list` and `purge`: what lies in quarantine, and its end."""
+"""`kafka-log-recovery quarantine list` and `purge`: what lies in quarantine, and its removal."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser(
         "list",
-        help="what lies in quarantine",
-        description="Tell what lies in quarantine: when, how much, of which partitions, why. Changes nothing.",
+        help="show what lies in quarantine",
+        description="Show what lies in quarantine: since when, how much, of which partitions, why. Changes nothing.",
         epilog=_LIST_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -73,14 +73,14 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     )
     which.add_argument("--run", metavar="NAME", dest="run_name", help="the run of this name, as list has it")
     which.add_argument("--all", action="store_true", help="all runs")
-    purging.add_argument("--dry-run", action="store_true", help="change nothing, list what would go")
+    purging.add_argument("--dry-run", action="store_true", help="change nothing, list what would be removed")
     purging.set_defaults(run=run_purge)
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     add_log_dir_arguments(parser, verb)
     parser.add_argument(
-        "--quarantine-dir", metavar="DIR", help="the place that was given to recover, if one was"
+        "--quarantine-dir", metavar="DIR", help="the folder that was given to recover, if any"
     )
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="form of the result on standard output"
@@ -109,11 +109,11 @@ def run_purge(arguments: argparse.Namespace) -> int:
             return bool(run.name == arguments.run_name)
         return bool(arguments.all) or run.started_ms < latest_ms
 
-    log_dirs, place = _paths(arguments)
+    log_dirs, quarantine_dir = _paths(arguments)
     for log_dir in log_dirs:
-        _refuse_missing(log_dir, place)
-    purged = purge(log_dirs, place, is_chosen, dry_run=arguments.dry_run)
-    if arguments.run_name is not None and not any(one.runs for one in purged):
+        _refuse_missing(log_dir, quarantine_dir)
+    purged = purge(log_dirs, quarantine_dir, is_chosen, dry_run=arguments.dry_run)
+    if arguments.run_name is not None and not any(log_dir_purge.runs for log_dir_purge in purged):
         raise UsageError(f"--run {arguments.run_name}: there is no such run. Remedy: see quarantine list")
     report = PurgeReport(dry_run=arguments.dry_run, log_dirs=purged)
     print_result(report.to_json() if arguments.format == "json" else report.to_text())
@@ -123,43 +123,43 @@ def run_purge(arguments: argparse.Namespace) -> int:
 def _listing(arguments: argparse.Namespace) -> QuarantineListing:
     from recovery.saved.report import QuarantineListing
 
-    log_dirs, place = _paths(arguments)
+    log_dirs, quarantine_dir = _paths(arguments)
     return QuarantineListing(
         now_ms=_now_ms(),
         log_dirs=tuple(
-            _log_dir_listing(log_dir, place, is_verified=arguments.verify) for log_dir in log_dirs
+            _log_dir_listing(log_dir, quarantine_dir, is_verified=arguments.verify) for log_dir in log_dirs
         ),
     )
 
 
-def _log_dir_listing(log_dir: str, place: str | None, *, is_verified: bool) -> LogDirListing:
+def _log_dir_listing(log_dir: str, quarantine_dir: str | None, *, is_verified: bool) -> LogDirListing:
     from recovery.logdir.quarantine_place import possible_roots
     from recovery.saved.purge import runs_of, unfinished
     from recovery.saved.report import ListedRun, LogDirListing
     from recovery.saved.runs import check_run
 
-    places = possible_roots(log_dir, place)
+    roots = possible_roots(log_dir, quarantine_dir)
     try:
-        _refuse_missing(log_dir, place)
+        _refuse_missing(log_dir, quarantine_dir)
         return LogDirListing(
             log_dir=log_dir,
-            places=places,
-            unfinished=tuple(unfinished(log_dir, place)),
+            places=roots,
+            unfinished=tuple(unfinished(log_dir, quarantine_dir)),
             runs=tuple(
                 ListedRun(run=run, problems=tuple(check_run(run)) if is_verified else None)
-                for run in runs_of(log_dir, place)
+                for run in runs_of(log_dir, quarantine_dir)
             ),
         )
-    except OSError as error:  # one disk may be gone: what lies on the others is to be seen
-        return LogDirListing(log_dir=log_dir, places=places, error=str(error))
+    except OSError as error:  # one disk may be gone: what lies on the others is still listed
+        return LogDirListing(log_dir=log_dir, places=roots, error=str(error))
 
 
-def _refuse_missing(log_dir: str, place: str | None) -> None:
-    """Raise UsageError where neither *log_dir* nor anything in quarantine from it is there: it may be gone itself."""
+def _refuse_missing(log_dir: str, quarantine_dir: str | None) -> None:
+    """Raise UsageError if neither *log_dir* nor a quarantine of it exists: the dir alone may be gone."""
     from recovery.logdir.quarantine_place import quarantine_roots
     from recovery.read.file_system import is_folder
 
-    if not any(is_folder(one) for one in (log_dir, *quarantine_roots(log_dir, place))):
+    if not any(is_folder(path) for path in (log_dir, *quarantine_roots(log_dir, quarantine_dir))):
         raise UsageError(f"{log_dir}: no such log dir, and nothing in quarantine from it")
 
 

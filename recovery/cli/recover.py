@@ -53,8 +53,8 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "--processes",
         choices=("auto", "always", "never"),
         default="auto",
-        help="a process for each log dir: where there are so many logs that it pays (auto, the default), always, or "
-        "never; threads of one process otherwise",
+        help="a process for each log dir: if there are so many logs that it pays (auto, the default), always, or "
+        "never; else threads of one process",
     )
     settings.add_argument(
         "--now",
@@ -77,7 +77,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome.add_argument(
         "--repair",
         action="store_true",
-        help="first move to quarantine what would stop the broker, where that costs no data: foreign files and "
+        help="first move to quarantine what would stop the broker, if that costs no data: foreign files and "
         "folders, indexes that cannot be used, malformed checkpoints",
     )
     outcome.add_argument(
@@ -100,7 +100,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     outcome.add_argument(
         "--exit-zero-on-truncation",
         action="store_true",
-        help="exit with 0 where the only thing to tell is a cut",
+        help="exit with 0 if cuts are all there is to report",
     )
     add_watching_arguments(parser, served="the KIP-831 gauges and more")
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""What a command that works for a while shares with others: signals that end it, and its result on standard output."""
+"""What longer commands share: signals that end them, and their result on standard output."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
-"""Of fsync(2) on a pipe, a terminal, a device."""
+"""Errors of fsync(2) on a pipe, a terminal or a device."""
 
 
 def print_result(text: str, signals: Signals | None = None) -> bool:
-    """Print the result, and return whether it was taken whole: by a reader, or by the disk if it goes to a file.
+    """Print the result, and return whether all of it was taken: by a reader, or by the disk if it goes to a file.
 
-    The work is done: a reader who has gone (`| head`), or never was (`>&-`), changes nothing about it.
+    The work is done: a reader that has gone (`| head`), or never existed (`>&-`), changes nothing about it.
 
     Args:
         signals: end the wait for a slow reader at once.
 
     Raises:
         OSError: it could not be written.
-        InterruptedRecoveryError: by a signal while it was.
+        InterruptedRecoveryError: a signal came while it was being written.
     """
     try:
         with nullcontext() if signals is None else signals.raising():
@@ -49,30 +49,30 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
         raise OSError(error.errno, f"the report could not be written: {error.strerror}") from error
     except InterruptedRecoveryError as error:
         _discard_output()
-        raise InterruptedRecoveryError(error.signal_number, "the report was not written whole") from error
+        raise InterruptedRecoveryError(error.signal_number, "the report was only written in part") from error
     return True
 
 
 def _write(text: str) -> None:
-    """Write *text* to standard output, however often that takes: Python's own does not, where it has no buffer.
+    """Write *text* to standard output, in as many writes as needed: Python's own makes only one if it has no buffer.
 
-    Names in it may be no UTF-8. A report in a file must outlive the machine, for what it tells is told once.
+    Names in it need not be UTF-8. A report in a file must survive a crash, as losses are reported only once.
 
     Raises:
-        OSError: it was not written, or did not come to the disk.
+        OSError: it was not written, or did not reach the disk.
     """
     stream = sys.stdout
     try:
         descriptor = stream.fileno()
-    except io.UnsupportedOperation:  # a caller's own
+    except io.UnsupportedOperation:  # a stream of the caller's
         print(text, flush=True)  # noqa: T201 - what a command line says
         return
     stream.flush()
-    left = memoryview(f"{text}\n".encode(stream.encoding, "backslashreplace"))
-    while left:
+    unwritten = memoryview(f"{text}\n".encode(stream.encoding, "backslashreplace"))
+    while unwritten:
         try:
-            left = left[os.write(descriptor, left) :]
-        except BlockingIOError:  # a full pipe that somebody else has opened
+            unwritten = unwritten[os.write(descriptor, unwritten) :]
+        except BlockingIOError:  # a full pipe that another process has made non-blocking
             select.select((), (descriptor,), ())
     try:
         os.fsync(descriptor)
@@ -82,7 +82,7 @@ def _write(text: str) -> None:
 
 
 def _discard_output() -> None:
-    """Let the interpreter's last flush succeed."""
+    """Redirect standard output so that the interpreter's last flush succeeds."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -96,7 +96,7 @@ class Signals:
         self._raises = False
 
     def receive(self, number: int, _frame: FrameType | None) -> None:
-        """Take a signal, in the main thread, at any moment."""
+        """Handle a signal, in the main thread, at any moment."""
         self._number = number
         if self._stop is not None:
             self._stop.request(number)
@@ -105,7 +105,7 @@ class Signals:
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """Let a signal end at once what is done within: it may wait for long, and leaves nothing half done."""
+        """Let a signal end the block at once: it may wait for long, and leaves nothing half done."""
         self._raises = True
         try:
             yield
@@ -113,15 +113,15 @@ class Signals:
             self._raises = False
 
     def install(self) -> None:
-        """Take SIGTERM and SIGINT again, after somebody else has."""
+        """Install our handlers for SIGTERM and SIGINT again, after a library has replaced them."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.receive)
 
     def forward_to(self, stop: StopRequest) -> None:
-        """Let *stop* know of signals from now on.
+        """Pass signals on to *stop* from now on.
 
         Raises:
-            InterruptedRecoveryError: there was one already.
+            InterruptedRecoveryError: there has been one already.
         """
         self._stop = stop
         if self._number:
@@ -130,7 +130,7 @@ class Signals:
 
 @contextmanager
 def watched_signals() -> Iterator[Signals]:
-    """Let SIGTERM and SIGINT end the run at the next safe place; from before the slow imports on."""
+    """Let SIGTERM and SIGINT end the run at the next safe place; entered before the slow imports."""
     signals = Signals()
     previous = {number: signal.signal(number, signals.receive) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -30,12 +30,14 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
         "undo",
         help="take the newest recovery of each log dir back",
         description="Put every log, epoch file, checkpoint and name back as it was before recover. Nothing is "
-        "touched where anything has changed since: a broker was started, or appended.",
+        "touched if anything has changed since, for instance because a broker was started.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_log_dir_arguments(parser, "undo")
-    parser.add_argument("--quarantine-dir", metavar="DIR", help="as it was given to recover")
+    parser.add_argument(
+        "--quarantine-dir", metavar="DIR", help="the folder that was given to recover, if any"
+    )
     parser.add_argument(
         "--run",
         metavar="NAME",
@@ -91,15 +93,15 @@ def _to_json(undone: Iterable[LogDirUndo], *, dry_run: bool) -> str:
         "exitCode": 0,
         "logDirs": [
             {
-                "logDir": one.log_dir,
-                "run": one.run,
-                "left": one.is_left,
-                "partitions": list(one.partitions),
-                "restoredBytes": one.restored_bytes,
-                "movedBack": list(one.moved_back),
-                "actions": [f"{folder}: {action_words(action)}" for folder, action in one.actions],
+                "logDir": undoing.log_dir,
+                "run": undoing.run,
+                "left": undoing.is_left,
+                "partitions": list(undoing.partitions),
+                "restoredBytes": undoing.restored_bytes,
+                "movedBack": list(undoing.moved_back),
+                "actions": [f"{folder}: {action_words(action)}" for folder, action in undoing.actions],
             }
-            for one in undone
+            for undoing in undone
         ],
     }
     return json.dumps(document, indent=2)
@@ -110,21 +112,22 @@ def _lines(undone: Iterable[LogDirUndo], *, quarantine_dir: str | None) -> Itera
     from recovery.printable import printable
 
     looked = (
-        "beside it and inside it; a recovery with --quarantine-dir needs the same here"
+        "next to it and inside it; a recovery with --quarantine-dir needs the same option here"
         if quarantine_dir is None
-        else f"in {quarantine_dir} alone"
+        else f"only in {quarantine_dir}"
     )
-    for one in undone:
-        if one.is_left:
+    for undoing in undone:
+        if undoing.is_left:
             yield printable(
-                f"{one.log_dir}: left as it is: this undo went on with one that was interrupted elsewhere"
+                f"{undoing.log_dir}: left as it is: this undo resumed one that was interrupted elsewhere"
             )
             continue
-        if one.run is None:
-            yield printable(f"{one.log_dir}: nothing to take back (looked {looked})")
+        if undoing.run is None:
+            yield printable(f"{undoing.log_dir}: nothing to take back (looked {looked})")
             continue
         yield printable(
-            f"{one.log_dir}: run {one.run}, {len(one.partitions)} partitions, {one.restored_bytes} bytes restored"
+            f"{undoing.log_dir}: run {undoing.run}, {len(undoing.partitions)} partitions, "
+            f"{undoing.restored_bytes} bytes restored"
         )
-        yield from (printable(f"  {folder}: {action_words(action)}") for folder, action in one.actions)
-        yield from (printable(f"  {moved}: moved back") for moved in one.moved_back)
+        yield from (printable(f"  {folder}: {action_words(action)}") for folder, action in undoing.actions)
+        yield from (printable(f"  {moved}: moved back") for moved in undoing.moved_back)

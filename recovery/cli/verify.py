@@ -1,4 +1,4 @@
-"""`kafka-log-recovery verify`: check every file of log dirs, and change nothing."""
+"""`kafka-log-recovery verify`: check every file of log dirs, changing nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ exit codes:
   1  usage error, or no log dir could be listed
   2  damage was found
   4  some files could not be read; the others were checked
-  130, 143  interrupted; what is reported is what was checked
+  130, 143  interrupted; the report covers what was checked
 """
 
 
@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
         "verify",
-        help="check every file of log dirs, beside a live broker as well",
+        help="check every file of log dirs, even while a broker runs",
         description="Check all segments, flushed ones too, their indexes, snapshots and checkpoints. Nothing is "
         "written, locked or created.",
         epilog=_EPILOG,

@@ -1,7 +1,7 @@
-"""What a run tells those who watch it: one union of events; `recovery/watch/notifier.py` hands them on.
+"""What a run reports to its observers: one union of events; `recovery/watch/notifier.py` hands them on.
 
 A driver makes events; observers (gauges, log lines, the terminal, HTTP, Spark's driver) take them. The
-algorithm knows neither. An event is a value: replaying the same events gives the same gauges and lines.
+algorithm knows nothing of either. An event is a value: replaying the same events gives the same gauges and lines.
 
 The order a driver keeps:
 
@@ -11,16 +11,16 @@ The order a driver keeps:
         PartitionStarted       one for each log, from the thread that owns it
           SegmentRecoveryStarted, BytesScanned*, SegmentRecovered      in fold order
           CorruptionFound, SegmentsDeleted, IndexFileProblem           when there is damage
-          SegmentsLeft           where only whole tasks are heard of
+          SegmentsLeft           if only whole tasks are reported
         PartitionFinished      one for each log, after its plan is applied, also when refused or failed;
                                PartitionChecked from the commands that recover nothing
-      CutByEarlierRun*         what earlier runs have cut, or found missing, and not told
+      CutByEarlierRun*         what earlier runs have cut, or found missing, and not reported
       LogDirHandedOver         checkpoints and marker are written
       LogDirFinished | LogDirOffline
     RunFinished
 
-Every byte read is told once by `BytesScanned`, by whichever thread read it: at the end of a segment, and
-some times a second inside a big one. Progress by bytes, the rate and the ETA come from there.
+Every byte read is reported once by `BytesScanned`, by whichever thread read it: at the end of a segment, and
+several times a second inside a big one. Progress by bytes, the rate and the ETA come from there.
 
 Offsets are record offsets (int64), positions are bytes from the start of a file, log dirs are absolute paths
 as configured, partitions are folder names ("orders-3", also "orders-3.<hex>-future").
@@ -58,12 +58,12 @@ class RunStarted(Timed):
 
     Attributes:
         log_dirs: absolute paths, in the order configured; of an archive its URL.
-        command: what runs. Only `recover` sends `PartitionFinished` and what belongs to it, the others
+        command: the command that runs. Only `recover` sends `PartitionFinished` and what belongs to it, the others
             `PartitionChecked`.
-        threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers are 0 to this less one.
+        threads_per_dir: `num.recovery.threads.per.data.dir`; thread numbers go from 0 to one less.
         dry_run: whether the run writes nothing.
         cpu_path: how checksums are computed: portable, sse42-pclmul or avx512-vpclmul.
-        kernel_origin: where the kernels are from: cache, compiled (and put there), memory (of this process).
+        kernel_origin: where the kernels come from: cache, compiled (and kept there), memory (of this process).
     """
 
     log_dirs: tuple[str, ...]
@@ -137,7 +137,7 @@ class BytesScanned(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecovered(Timed):
-    """The fold is done with a segment.
+    """The fold has finished a segment.
 
     Attributes:
         thread_num: the thread that owns the log, whoever scanned the segment.
@@ -156,7 +156,7 @@ class SegmentRecovered(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsLeft(Timed):
-    """So many segments are left of what a thread has in hand, a task of an archive."""
+    """This many segments are left of what a thread is working on, a task of an archive."""
 
     log_dir: str
     thread_num: int
@@ -170,10 +170,10 @@ class CorruptionFound(Timed):
     Attributes:
         truncate_position: size in bytes that the `.log` file is cut to.
         truncate_offset: the next offset of the segment after the cut, the one Kafka's line names.
-        reason: why the scan stopped, in words.
-        found_invalid_messages: False where the bytes merely end early (a torn tail): Kafka says nothing of
-            messages then.
-        found_invalid_offset: True where Kafka empties the segment for an offset that an index refuses.
+        reason: why the scan stopped, as text.
+        found_invalid_messages: False if the bytes merely end early (a torn tail), for which Kafka does not mention
+            messages.
+        found_invalid_offset: True if Kafka empties the segment because of an offset that an index refuses.
     """
 
     log_dir: str
@@ -188,11 +188,11 @@ class CorruptionFound(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsDeleted(Timed):
-    """Segments behind a cut, or all segments of a log that ends before its log start offset, go.
+    """Segments after a cut, or all segments of a log that ends before its log start offset, are removed.
 
     Attributes:
-        base_offsets: of the segments, ascending.
-        log_end_offset: given with `log_start_offset` where the log ends before its start.
+        base_offsets: those of the segments, ascending.
+        log_end_offset: given together with `log_start_offset` if the log ends before its start.
         log_start_offset: the checkpointed log start offset.
     """
 
@@ -224,17 +224,17 @@ class PartitionFinished(Timed):
     """A log is done: applied, found in order, refused or failed.
 
     Attributes:
-        status: "refused" where the broker would die or this version must not guess (nothing touched),
+        status: "refused" if the broker would halt or this version must not guess (nothing touched),
             "failed" for an I/O error.
-        log_start_offset: of the log as left; for a refused or failed one what is known, else 0.
+        log_start_offset: that of the log as left; for a refused or failed one what is known, else 0.
         log_end_offset: likewise.
         segment_count: segments of the log as left.
         truncated_bytes: bytes of `.log` files cut off, deleted segments included.
-        truncated_batches: record batches among them, as far as they could be told apart.
+        truncated_batches: record batches among them, as far as they could be counted.
         duration_ms: from `PartitionStarted`.
         finished_count: i of "(i/N completed in D)", this log included.
         log_count: N of the same.
-        local_log_start_offset: base of what is on disk of a tiered log; None: `log_start_offset`.
+        local_log_start_offset: where the local part of a tiered log begins; None: at `log_start_offset`.
         topic_id: as in `partition.metadata` (22 characters), None when there is none.
         reason: why it was refused or failed, with the remedy; empty otherwise.
     """
@@ -262,7 +262,7 @@ class PartitionChecked(Timed):
 
     Attributes:
         segment_count: segments that were read.
-        finding_count: of damage, and of what could not be read; None where it is known at the end alone.
+        finding_count: findings of damage, and of what could not be read; None if it is known only at the end.
         finished_count: i of "(i/N completed in D)", this log included.
         log_count: N of the same.
     """
@@ -278,12 +278,12 @@ class PartitionChecked(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutByEarlierRun(Timed):
-    """An earlier run has cut a log, or missed offsets in it, and was killed before it told, or nobody got its report.
+    """An earlier run has cut a log, or missed offsets in it, but was killed before its report, or nobody got that.
 
     Attributes:
         truncated_bytes: bytes of `.log` files cut off.
         truncated_batches: record batches among them.
-        text: when that was, and where it is kept, or what is missing.
+        text: when that was, and where the cut bytes are kept, or what is missing.
     """
 
     log_dir: str
@@ -295,10 +295,10 @@ class CutByEarlierRun(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirHandedOver(Timed):
-    """Checkpoints, and the marker where there is one, are written for the broker.
+    """Checkpoints, and the marker if there is one, are written for the broker.
 
     Attributes:
-        handoff: what was asked for.
+        handoff: the requested hand-off.
         wrote_marker: whether `.kafka_cleanshutdown` is there now; False for a dir with a refused log.
     """
 
@@ -317,7 +317,7 @@ class LogDirFinished(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirOffline(Timed):
-    """An I/O error ends the work in a log dir; the others go on. `error` names file and errno."""
+    """An I/O error ends the work in a log dir; the others continue. `error` names file and errno."""
 
     log_dir: str
     error: str
@@ -325,11 +325,11 @@ class LogDirOffline(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark(Timed):
-    """Something the operator should read that has no event of its own.
+    """Something that the operator should read and that has no event of its own.
 
     Attributes:
-        log_dir: None where it concerns the whole run.
-        partition: None where it concerns the whole log dir.
+        log_dir: None if it concerns the whole run.
+        partition: None if it concerns the whole log dir.
         text: one sentence.
     """
 

@@ -8,10 +8,10 @@ from recovery.watch.events import Command, PartitionStatus
 RunState = Literal[
     "waiting", "listing", "recovering", "verifying", "complete", "incomplete", "interrupted", "failed"
 ]
-"""waiting for RunStarted; listing the log dirs; recovering or verifying; then how it ended, by the exit code."""
+"""Waiting for RunStarted; listing the log dirs; recovering or verifying; then how it ended, by the exit code."""
 
 LogStatus = PartitionStatus | Literal["checked", "damaged"]
-"""How a log ended: as `PartitionFinished` has it; of `PartitionChecked`, whether anything was found."""
+"""How a log ended: the status of `PartitionFinished`; for `PartitionChecked`, whether anything was found."""
 
 DOING: dict[Command, str] = {
     "recover": "Recovering",
@@ -34,14 +34,14 @@ class LogDirValues:
     """The figures of one log dir at one moment.
 
     Attributes:
-        remaining_logs: Kafka's remainingLogsToRecover; None when that gauge is not there (any more).
-        remaining_segments: Kafka's remainingSegmentsToRecover by thread number; empty when not there.
+        remaining_logs: Kafka's remainingLogsToRecover; None when that gauge does not exist (any more).
+        remaining_segments: Kafka's remainingSegmentsToRecover by thread number; empty when the gauges do not exist.
         log_count: logs in the dir.
-        finished_logs: of these, done, in whatever way.
+        finished_logs: those that are done, in whatever way.
         segment_count: segments to recover, as known at the start.
-        finished_segments: of these, recovered or dropped by a cut.
+        finished_segments: those that are recovered, or dropped by a cut.
         bytes_total: bytes to scan, as known at the start.
-        remaining_bytes: bytes that nobody has to read any more taken off `bytes_total`.
+        remaining_bytes: `bytes_total` less the bytes that need not be read any more.
         scanned_bytes: bytes read.
         recovered_bytes: bytes found valid and kept, of recovered segments.
         truncated_bytes: bytes of `.log` files cut off.
@@ -49,7 +49,7 @@ class LogDirValues:
         partitions: how many logs ended in each status.
         bytes_per_second: over the last half minute; None before there is anything to divide.
         eta_seconds: None while it would be a guess; 0 when the dir is finished.
-        threads: the log that each thread has in hand, by thread number.
+        threads: the log that each thread is working on, by thread number.
         is_finished: whether nothing is left to do.
         is_offline: whether an I/O error ended it.
     """
@@ -83,7 +83,7 @@ class GaugeValues:
     Attributes:
         log_dirs: in the order configured.
         bytes_per_second: of all log dirs together; None before there is anything to divide.
-        eta_seconds: of the last dir to end; None while that of any unfinished dir would be a guess.
+        eta_seconds: that of the last dir to end; None while that of any unfinished dir would be a guess.
         last_progress_ms: wall clock of the last byte scanned or log finished; None before the first.
         elapsed_seconds: since RunStarted.
         exit_code: None before the end.

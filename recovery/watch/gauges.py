@@ -3,9 +3,9 @@
 Kafka's two gauges, one line for each log dir, and one for each log dir and thread number:
 
     remainingLogsToRecover      logs of the dir not finished yet; clean and failed ones count too
-    remainingSegmentsToRecover  unflushed segments left of the log that the thread has in hand
+    remainingSegmentsToRecover  unflushed segments left of the log that the thread is working on
 
-Their life: a dir's gauges are there from `LogDirStarted` (or from `LogDirOffline`, at 0), fall to 0, and go
+Their life: a dir's gauges exist from `LogDirStarted` (or from `LogDirOffline`, at 0), fall to 0, and disappear
 with `RunFinished`. Our own figures stay after that, so that an alert reads a value and not "no data".
 
 Differs: a thread that has not recovered anything yet has null in Kafka; here it has 0, which can be scraped.
@@ -54,7 +54,7 @@ _END_STATES: dict[int, RunState] = {
 
 
 class Gauges:
-    """An observer that keeps the figures; `values` may be asked for from another thread at any time."""
+    """An observer that keeps the figures; `values` may be called from another thread at any time."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -128,7 +128,7 @@ class Gauges:
                 | IndexFileProblem()
                 | Remark()
             ):
-                pass  # what they change is counted when the segment or the log is finished
+                pass  # the changes are counted when the segment or the log is finished
             case _:
                 assert_never(event)
 
@@ -170,7 +170,7 @@ class Gauges:
 
 
 def _last_to_end(log_dirs: tuple[LogDirValues, ...]) -> float | None:
-    """Each dir has threads of its own, so the run takes as long as its slowest dir."""
+    """Return the ETA of the run. Each dir has threads of its own, so it is that of the slowest dir."""
     etas = [values.eta_seconds for values in log_dirs]
-    known = [eta for eta in etas if eta is not None]
-    return max(known) if known and len(known) == len(etas) else None
+    known_etas = [eta for eta in etas if eta is not None]
+    return max(known_etas) if known_etas and len(known_etas) == len(etas) else None

@@ -2,8 +2,8 @@ r"""Events as JSON, one object a line: what `--progress json` writes, as docs/pr
 
     {"version":1,"event":"PartitionFinished","now_ms":1795267859045,"log_dir":"/d","partition":"t-0",...}
 
-`event` is the name of the class in `observer`, the other keys are its fields. In place of `BytesScanned`, of
-which there are many, comes "Progress", at most once a second: the figures of the run and of each log dir.
+`event` is the name of the class in `events`, the other keys are its fields. "Progress" takes the place of
+`BytesScanned`, of which there are many, at most once a second: the figures of the run and of each log dir.
 "Message" is for words that belong to no event. A byte that is not UTF-8 in a name is \udc80 to \udcff, as
 Python has it.
 """
@@ -64,7 +64,7 @@ class JsonLines:
     def __call__(self, event: Event) -> None:
         """Print *event*, and the progress when it is time for it."""
         if isinstance(event, RunFinished):
-            self._print_progress(event)  # the last figures, so that RunFinished is the last line
+            self._print_progress(event)  # the final figures come first, so that RunFinished is the last line
         if not isinstance(event, BytesScanned):
             self._print(event_fields(event))
         if isinstance(event, (BytesScanned, PartitionFinished, PartitionChecked)) and self._is_time(

@@ -59,7 +59,7 @@ class Line:
 
 
 def topic_and_partition(folder: str) -> tuple[str, str]:
-    """Split the name of a partition folder, its "-future", "-stray" or "-delete" mark taken off.
+    """Split the name of a partition folder, without its "-future", "-stray" or "-delete" mark.
 
     Names that Kafka would refuse come back whole as the topic: a log line must not fail on them.
 
@@ -91,7 +91,7 @@ class KafkaLines:
         self._unclean_log_dirs: list[str] = []
 
     def lines(self, event: Event) -> Iterator[Line]:
-        """Yield the lines of *event*; most have one, the finer ones none."""
+        """Yield the lines of *event*: one for most, none for the finer events."""
         match event:
             case RunStarted():
                 self._command = event.command
@@ -127,7 +127,7 @@ class KafkaLines:
             case RunFinished():
                 yield self._run_finished(event)
             case PartitionStarted() | BytesScanned() | SegmentRecovered() | SegmentsLeft() | LogDirFinished():
-                pass  # Kafka has no words for these
+                pass  # Kafka has no lines for these
 
     def _run_finished(self, event: RunFinished) -> Line:
         """Kafka says nothing after a fatal error or a kill; we say how it ended."""

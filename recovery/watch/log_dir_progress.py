@@ -1,4 +1,4 @@
-"""The progress of one log dir, moved by events: counts that end where they should, whatever path leads there.
+"""The progress of one log dir, moved by events: counts that end up right, whatever the order of events.
 
 `Gauges` keeps one for each log dir and gives each event to the one it names.
 """
@@ -26,7 +26,7 @@ An ETA by bytes alone would promise the end of 10,000 nearly empty logs at once.
 
 @dataclass(slots=True)
 class _Log:
-    """A log in hand: what of its share is scanned and recovered."""
+    """A log being worked on: how much of its share is scanned and recovered."""
 
     recover_bytes: int
     segment_count: int
@@ -42,7 +42,7 @@ class _Log:
 
 @dataclass(slots=True, kw_only=True)
 class LogDirProgress:
-    """The moving parts of one log dir. Not for use by two threads at a time."""
+    """The counts of one log dir. Not thread-safe."""
 
     log_dir: str
     threads_per_dir: int
@@ -67,7 +67,7 @@ class LogDirProgress:
     work: Pace = field(default_factory=Pace)
 
     def start(self, event: LogDirStarted) -> None:
-        """Take the counts of the inventory; from now on the gauges are there."""
+        """Take the counts of the inventory; from now on the gauges exist."""
         self.is_registered = True
         self.had_clean_shutdown = event.had_clean_shutdown
         self.log_count = event.log_count
@@ -99,17 +99,17 @@ class LogDirProgress:
             log.recovered_segments += 1
 
     def finish_log(self, event: PartitionFinished) -> None:
-        """Count a log off, and what was cut off it."""
+        """Count a log as done, and what was cut from it."""
         self._finish_log(event, event.status)
         self.truncated_bytes += event.truncated_bytes
         self.truncated_batches += event.truncated_batches
 
     def finish_check(self, event: PartitionChecked) -> None:
-        """Count a log off."""
+        """Count a log as done."""
         self._finish_log(event, "damaged" if event.finding_count else "checked")
 
     def _finish_log(self, event: PartitionFinished | PartitionChecked, status: LogStatus) -> None:
-        """Count a log off with all of its share: what a cut or a refusal leaves out is not waited for."""
+        """Count a log as done with its whole share: what a cut or a refusal leaves out is not waited for."""
         log = self.logs.pop(event.partition, None)
         if log is not None:
             self.finished_bytes += log.recover_bytes
@@ -117,7 +117,7 @@ class LogDirProgress:
         if self.threads.get(event.thread_num) in (
             None,
             event.partition,
-        ):  # else its thread has the next one in hand
+        ):  # else its thread is working on the next one
             self.remaining_segments[event.thread_num] = 0
             self.threads.pop(event.thread_num, None)
         self.finished_logs += 1
@@ -125,7 +125,7 @@ class LogDirProgress:
         self.work.add(LOG_WORK_BYTES, event.monotonic_s)
 
     def count_earlier_cut(self, event: CutByEarlierRun) -> None:
-        """Count what an earlier run has cut: its own figures are gone with it."""
+        """Count what an earlier run has cut, whose own figures are gone."""
         self.truncated_bytes += event.truncated_bytes
         self.truncated_batches += event.truncated_batches
 
@@ -133,13 +133,13 @@ class LogDirProgress:
         """Let the gauges fall to 0: nothing is left to do."""
         self.is_finished = True
         self._let_go()
-        # The count of the inventory is an expectation: a log may turn out to need fewer.
+        # The inventory's count is only expected: a log may turn out to need fewer segments.
         self.finished_segments = self.segment_count
 
     def go_offline(self) -> None:
         """Let the gauges fall to 0: nothing more will be done.
 
-        Kafka: LogManager.loadLogs counts failed logs off too; a dir offline from the start shows 0.
+        Kafka: LogManager.loadLogs counts failed logs as done, too; a dir offline from the start shows 0.
         """
         self.is_registered = True
         self.is_offline = True

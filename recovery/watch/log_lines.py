@@ -1,9 +1,9 @@
-"""Log lines on a stream: Kafka's words, laid out as its log4j pattern lays them out, fields behind.
+"""Log lines on a stream: Kafka's words in the layout of its log4j pattern, followed by fields.
 
     [2026-11-21 13:19:00,123] WARN [LogLoader partition=t-0, dir=/d] Corruption found ... reason="CRC wrong"
 
 Every ten seconds of work a line of our own says how far the run is. The time of a line is its event's, in the
-local time zone as a broker prints it. Fields are logfmt. Control characters in file names come out escaped.
+local time zone as a broker prints it. Fields are logfmt. Control characters in file names are escaped.
 
 This is for a person or a log shipper; programs read `json_lines`.
 """
@@ -31,7 +31,7 @@ class LogLines:
     """An observer that prints.
 
     Args:
-        stream: text stream; each line is flushed, as whoever tails it wants it now.
+        stream: text stream; each line is flushed, for whoever tails it.
         gauges: where the progress lines get their figures; it must see each event before this observer.
     """
 

@@ -1,7 +1,7 @@
 """The figures over HTTP in Prometheus' text format, at any path, usually /metrics.
 
 The two KIP-831 gauges have the names that the usual jmx_exporter rules give them and live as long as Kafka's
-(see `gauges`); the rest is `kafka_log_recovery_*`, with units, and is there to the end of the process.
+(see `gauges`); the rest is `kafka_log_recovery_*`, with units, and stays to the end of the process.
 
 The server is up before the first byte is read, so a scrape at any time finds it. It listens on loopback
 unless told otherwise, in threads of its own, and reads a consistent set of figures at each scrape.
@@ -38,7 +38,7 @@ _DIR_GAUGES: tuple[tuple[str, str, Callable[[LogDirValues], float | None]], ...]
 _DIR_COUNTERS: tuple[tuple[str, str, Callable[[LogDirValues], float]], ...] = (
     ("scanned_bytes", "Bytes read and checked.", lambda d: d.scanned_bytes),
     ("recovered_bytes", "Bytes of recovered segments found valid and kept.", lambda d: d.recovered_bytes),
-    ("recovered_segments", "Segments recovered, or dropped behind a cut.", lambda d: d.finished_segments),
+    ("recovered_segments", "Segments recovered, or dropped after a cut.", lambda d: d.finished_segments),
     ("truncated_bytes", "Bytes of log files cut off.", lambda d: d.truncated_bytes),
     ("truncated_batches", "Record batches cut off.", lambda d: d.truncated_batches),
 )
@@ -63,7 +63,7 @@ class GaugeCollector(Collector):
 
 
 def families(values: GaugeValues) -> Iterator[Metric]:
-    """Yield the metric families of *values*; those without samples too."""
+    """Yield the metric families of *values*, including those without samples."""
     yield from _kafka_families(values)
     for name, text, value_of in _DIR_GAUGES:
         gauge = GaugeMetricFamily(PREFIX + name, text, labels=["dir"])
@@ -143,12 +143,12 @@ def _remaining_segments(values: LogDirValues) -> int:
 
 
 def _label(log_dir: str) -> str:
-    """The text format is UTF-8; a path need not be."""
+    """Return *path* as valid UTF-8, as the text format demands; a path need not be."""
     return log_dir.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _pass_over(request: object, client_address: object) -> None:
-    """Say nothing: the traceback of a connection that breaks, or gets no thread, is no line of the log."""
+    """Print nothing: the traceback of a connection that breaks, or gets no thread, does not belong in the log."""
 
 
 @contextmanager
@@ -156,7 +156,7 @@ def serve_metrics(gauges: Gauges, port: int, address: str = LOOPBACK) -> Iterato
     """Serve the figures while the context is open; gives the port, which is a free one for *port* 0.
 
     Raises:
-        UsageError: the port is in use, or not ours to take.
+        UsageError: the port is in use, or may not be used.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(GaugeCollector(gauges))
@@ -171,7 +171,7 @@ def serve_metrics(gauges: Gauges, port: int, address: str = LOOPBACK) -> Iterato
             f"Cannot serve metrics: {error}. Remedy: allow more threads (ulimit -u, pids.max), or leave out "
             "--metrics-port"
         ) from error
-    server.handle_error = _pass_over  # type: ignore[method-assign]  # a scrape that fails is the scraper's to tell
+    server.handle_error = _pass_over  # type: ignore[method-assign]  # a scrape that fails is reported by the scraper
     try:
         yield server.server_port
     finally:

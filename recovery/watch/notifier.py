@@ -1,4 +1,4 @@
-"""Hands events on to those who watch a run, one at a time; one that fails is switched off, and the run goes on."""
+"""Hands events on to observers, one at a time; an observer that fails is switched off, and the run continues."""
 
 import logging
 import time
@@ -16,10 +16,10 @@ def _wall_clock_ms() -> int:
 
 
 class Notifier:
-    """Hands each event to every observer; one that raises is switched off and the run goes on.
+    """Hands each event to every observer; one that raises is switched off and the run continues.
 
-    Call it from any thread. Observers are called one event at a time under a lock, so they need none of their
-    own against each other. Without observers a call costs next to nothing. A notifier is an observer itself.
+    Call it from any thread. Observers are called one event at a time under a lock, so they need no locks of their
+    own among themselves. Without observers a call costs next to nothing. A notifier is an observer itself.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Notifier:
         self._observers = tuple(other for other in self._observers if other is not observer)
         name = getattr(observer, "__qualname__", type(observer).__qualname__)
         _logger.warning(
-            "Switched off observer %s: it raised %s: %s on %s; the run goes on.",
+            "Switched off observer %s: it raised %s: %s on %s; the run continues.",
             name,
             type(error).__name__,
             error,

@@ -1,4 +1,4 @@
-"""Which observers a run gets: the one place where `--progress` and `--metrics-port` are understood.
+"""Which observers a run gets: the only place that interprets `--progress` and `--metrics-port`.
 
     auto   bar if the stream is a terminal that can draw, log otherwise
     bar    the view of `terminal`
@@ -8,7 +8,7 @@
 
 The gauges come first in the list, so that everything that reads them sees each event counted.
 
-Everything heavy (rich, structlog, prometheus_client) is imported when it is chosen: `--help` stays quick.
+Heavy modules (rich, structlog, prometheus_client) are imported when they are chosen: `--help` stays quick.
 """
 
 import logging
@@ -52,7 +52,7 @@ def open_observers(
         metrics_address: address to listen on.
 
     Raises:
-        UsageError: an unknown *progress*, or a port that cannot be had.
+        UsageError: an unknown *progress*, or a port that cannot be opened.
     """
     if progress not in PROGRESS_CHOICES:
         raise UsageError(f"--progress {progress}: expected one of {', '.join(PROGRESS_CHOICES)}")
@@ -81,7 +81,7 @@ def _open_printer(progress: str, stream: TextIO, gauges: Gauges, stack: ExitStac
     if progress == "bar":
         from recovery.watch.terminal import Terminal
 
-        with suppress(RuntimeError):  # no thread can be started to draw it
+        with suppress(RuntimeError):  # no thread can be started to draw the view
             return stack.enter_context(Terminal(stream, gauges))
         progress = "log"
     if progress == "log":
@@ -100,14 +100,14 @@ def _can_draw(stream: TextIO) -> bool:
 
 
 class _PrinterHandler(logging.Handler):
-    """Gives what this package logs by the standard library (observers switched off) to the printer."""
+    """Passes what this package logs with the standard library (observers switched off) to the printer."""
 
     def __init__(self, printer: _Printer) -> None:
         super().__init__(logging.WARNING)
         self._printer = printer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print *record*; a stream that is gone cannot say so."""
+        """Print *record*; if the stream is gone, do nothing."""
         with suppress(OSError, ValueError):
             self._printer.say(record.getMessage(), "error" if record.levelno >= logging.ERROR else "warning")
 

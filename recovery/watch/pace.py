@@ -13,7 +13,7 @@ MIN_RATE_S = 1.0
 MIN_ETA_S = 5.0
 MIN_DONE_SHARE = 0.01
 MAX_SWING = 1.5
-"""How many times faster or slower than the whole window its newer half may be before the ETA is hidden."""
+"""How many times faster or slower than the whole window its newer half may be before the ETA is withheld."""
 
 
 class Pace:
@@ -30,7 +30,7 @@ class Pace:
         self._samples: deque[tuple[float, int]] = deque()
 
     def start(self, monotonic_s: float) -> None:
-        """Begin to count the time at *monotonic_s*, with nothing done; once begun, it goes on."""
+        """Begin to count the time at *monotonic_s*, with nothing done; later calls do nothing."""
         if self._start_s is not None:
             return
         self._start_s = monotonic_s
@@ -62,7 +62,7 @@ class Pace:
         return remaining / rate
 
     def _is_settled(self, remaining: int, rate: float, monotonic_s: float) -> bool:
-        assert self._start_s is not None  # there is a rate, so there is a start
+        assert self._start_s is not None  # a rate implies a start
         if monotonic_s - self._start_s < MIN_ETA_S:
             return False
         if self.amount < MIN_DONE_SHARE * (self.amount + remaining):

@@ -1,6 +1,6 @@
 """Where the time of a run goes: kept by the driver around its calls, so that the core knows no clock.
 
-A thread is in one phase at a time, the innermost that it has entered: what it does there does not count to the others.
+A thread is in one phase at a time, the innermost that it has entered: its time there does not count for the others.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Phase = Literal["inventory", "scan", "fold", "plan", "write", "hand-over"]
-"""What a thread does: list what is there; read segments; load a log as a broker would, but for the reading; find out
-what is to be changed; change it; hand the log dir back."""
+"""What a thread does: list what is there; read segments; load a log as a broker would, without the reading; find out
+what to change; change it; hand the log dir back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class PhaseTime:
 
     Attributes:
         thread_ms: by the clock, waiting included: for a disk, for another thread.
-        cpu_ms: of it on a CPU.
+        cpu_ms: the part of it spent on a CPU.
     """
 
     phase: Phase
@@ -44,7 +44,7 @@ class Phases:
         self._thread = _Thread()
 
     def during(self, phase: Phase) -> AbstractContextManager[None]:
-        """Count the block, but for what it spends in other phases, to *phase*."""
+        """Count the time of the block for *phase*, except what it spends in other phases."""
         return _Stay(self, phase)
 
     def spent_ns(self) -> dict[Phase, tuple[int, int]]:
@@ -53,7 +53,7 @@ class Phases:
             return dict(self._spent_ns)
 
     def add(self, spent_ns: Mapping[Phase, tuple[int, int]]) -> None:
-        """Count what another process has counted."""
+        """Add what another process has counted."""
         with self._lock:
             for phase, (wall_ns, cpu_ns) in spent_ns.items():
                 before = self._spent_ns.get(phase, (0, 0))
@@ -69,7 +69,7 @@ class Phases:
         )
 
     def _turn(self, phase: Phase | None) -> Phase | None:
-        """Let the calling thread leave the phase that it is in for *phase*; return the one that it was in."""
+        """Move the calling thread from its phase to *phase*; return the phase that it was in."""
         thread, outer = self._thread, self._thread.phase
         wall_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
         if outer is not None:
@@ -84,7 +84,7 @@ class Phases:
 
 
 class _Stay:
-    """A block that counts to a phase. Not a generator: each segment has one."""
+    """A block that counts for a phase. Not a generator, which would be slower: each segment has one."""
 
     __slots__ = ("_outer", "_phase", "_phases")
 
@@ -101,7 +101,7 @@ class _Stay:
 
 
 class _Thread(threading.local):
-    """What a thread is at, and since when."""
+    """The phase that a thread is in, and since when."""
 
     phase: Phase | None = None
     since_ns = 0

@@ -1,15 +1,15 @@
-"""The view of a run on a terminal: a line for each log dir, one for all of them, and what went wrong above.
+"""The view of a run on a terminal: a line for each log dir, one for all of them, and above them what went wrong.
 
     Recovering 2 log dirs, 2 threads each                                              12s
     log dir     share                            logs       segments   bytes             rate        left
     /d/data-0   ━━━━━━━━━━━━━━━╸━━━━━━━━  62 %   1,204/2,000   45/80   12.3 of 19.8 GiB  1.20 GiB/s  6s
       0 orders-3, 3 segments left   1 payments-0, 12 segments left
 
-It draws on its own timer, some times a second, from the gauges; an event never draws. The first warnings and
+It draws on its own timer, several times a second, from the gauges; an event never draws. The first warnings and
 errors are printed above the view, a line each; the rest are counted, and the report has them all.
 
 If the terminal goes away, drawing stops, and the next event finds out and raises, so that the notifier
-switches this observer off and the run goes on.
+switches this observer off and the run continues.
 """
 
 import os.path
@@ -121,7 +121,7 @@ class Terminal:
     def _try(self, act: Callable[[], None]) -> bool:
         try:
             act()
-        except Exception as error:  # a terminal that is gone (EIO) must not end the run
+        except Exception as error:  # a terminal that has gone (EIO) must not end the run
             self._error = error
             return False
         return True
@@ -134,9 +134,9 @@ class Terminal:
 
 
 def notice_of(event: Event) -> Line | None:
-    """Return the line to print above the view for *event*, in plain words; None for what the figures show.
+    """Return the line to print above the view for *event*, in plain words; None if the figures show it.
 
-    Kafka's words for the same, of which there are more, are in `kafka_lines`.
+    Kafka's words for the same events, and for more, are in `kafka_lines`.
     """
     match event:
         case CorruptionFound():
@@ -160,8 +160,8 @@ def notice_of(event: Event) -> Line | None:
         case LogDirOffline():
             return Line(f"{event.log_dir}: offline: {event.error}", "error")
         case Remark() if event.level != "info":
-            place = os.path.join(event.log_dir or "", event.partition or "")
-            return Line(f"{place}: {event.text}" if place else event.text, event.level)
+            source = os.path.join(event.log_dir or "", event.partition or "")
+            return Line(f"{source}: {event.text}" if source else event.text, event.level)
         case _:
             return None
 

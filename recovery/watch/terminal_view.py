@@ -1,6 +1,6 @@
-"""What the terminal shows for given figures: a function of values and the size of the screen, nothing else.
+"""What the terminal shows for given figures: a function only of values and the size of the screen.
 
-Narrow screens lose columns from the least needed on; low screens lose the lines of the threads first, then
+Narrow screens lose columns, the least needed first; low screens lose the lines of the threads first, then
 those of log dirs that are done. The line of all dirs is always there.
 """
 
@@ -21,7 +21,7 @@ BYTES_MIN_WIDTH = 92
 RATE_MIN_WIDTH = 60
 _HEADINGS_AND_TOTALS = 6
 
-_STARTING = "Starting; the first run on a machine compiles its kernels, for some seconds"
+_STARTING = "Starting; the first run on a machine compiles its kernels, which takes some seconds"
 _STYLES: dict[RunState, str] = {
     "waiting": "dim",
     "listing": "bold",
@@ -95,24 +95,24 @@ def _heading(values: GaugeValues, *, is_dry: bool) -> str:
     """Return what the run does, or how it ended, and to how many log dirs."""
     match values.state:
         case "waiting":
-            words = _STARTING
+            heading = _STARTING
         case "listing":
-            words = "Listing"
+            heading = "Listing"
         case "recovering" | "verifying":
-            words = DOING[values.command]
+            heading = DOING[values.command]
         case "complete":
-            words = "Checked" if is_dry else DONE[values.command]
+            heading = "Checked" if is_dry else DONE[values.command]
         case "incomplete":
-            words = f"{DONE[values.command]} in part:"
+            heading = f"{DONE[values.command]} in part:"
         case "interrupted":
-            words = f"Interrupted{' (start again to resume)' if values.command == 'recover' else ''}:"
+            heading = f"Interrupted{' (start again to resume)' if values.command == 'recover' else ''}:"
         case "failed":
-            words = "Failed:"
+            heading = "Failed:"
     count = len(values.log_dirs)
     if not count:
-        return words
+        return heading
     noun = "archive" if values.command.startswith("archive") else "log dir"
-    return f"{words} {_counted(count, noun)}"
+    return f"{heading} {_counted(count, noun)}"
 
 
 def _table(width: int) -> Table:
@@ -149,7 +149,7 @@ def _add(table: Table, row: _Row, width: int) -> None:
 
 
 def _share(row: _Row) -> float:
-    """By bytes, else by logs; full only when all is done: the last log may still be written."""
+    """Return the share done, by bytes, else by logs; full only when all is done: the last log may still be written."""
     if row.has_ended:
         return 1.0
     done, total = (row.done_bytes, row.bytes_total) if row.bytes_total else (row.finished_logs, row.log_count)
@@ -202,7 +202,7 @@ def _eta(eta_seconds: float | None) -> Text:
 
 
 def _threads(name: str, values: LogDirValues) -> Text:
-    """Say what the threads of a dir have in hand; a line that is too long ends at the edge of the screen."""
+    """Return what the threads of a dir are working on; a line that is too long ends at the edge of the screen."""
     text = Text(name, style="dim", no_wrap=True, overflow="ellipsis")
     for thread_num, partition in sorted(values.threads.items()):
         text.append(f"  {thread_num}: {printable(partition)}")
@@ -255,7 +255,7 @@ def _fitting(log_dirs: tuple[LogDirValues, ...], line_count: int) -> tuple[list[
 
 
 def short_names(log_dirs: Sequence[str], max_chars: int) -> list[str]:
-    """Return names of at most *max_chars*: the ends of the paths, or, where these are the same, both ends."""
+    """Return names of at most *max_chars*: the ends of the paths, or both ends if these are the same."""
     names = [printable(log_dir) for log_dir in log_dirs]
     ends = [name if len(name) <= max_chars else "…" + name[1 - max_chars :] for name in names]
     if len(set(ends)) == len(set(names)):

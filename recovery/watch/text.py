@@ -1,4 +1,4 @@
-"""One sentence on how far a run is, for logs and for the end of the terminal view."""
+"""One line on how far a run is, for logs and for the end of the terminal view."""
 
 from recovery.quantity import bytes_text, duration_text, rate_text
 from recovery.watch.figures import GaugeValues

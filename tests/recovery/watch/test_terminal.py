@@ -106,7 +106,9 @@ def test_eta_that_would_be_a_guess_is_a_dash():
 
 
 def test_before_the_inventory_there_are_no_bars():
-    assert picture() == ["Starting; the first run on a machine compiles its kernels, for some seconds"]
+    assert picture() == [
+        "Starting; the first run on a machine compiles its kernels, which takes some seconds"
+    ]
     assert squeezed(picture(run_started(log_dirs=(A,))))[0] == "Listing 1 log dir, 0s so far"
 
 
