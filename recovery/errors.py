@@ -120,8 +120,8 @@ class DamagedSegmentError(RecoveryError):
 class InterruptedRecoveryError(RecoveryError):
     """SIGTERM or SIGINT: what was begun is finished, the rest is left to the next run."""
 
-    def __init__(self, signal_number: int, words: str = "start again to resume") -> None:
-        super().__init__(f"interrupted by signal {signal_number}: {words}")
+    def __init__(self, signal_number: int, next_step: str = "start again to resume") -> None:
+        super().__init__(f"interrupted by signal {signal_number}: {next_step}")
         self.signal_number = signal_number
 
     @property

@@ -53,6 +53,6 @@ def _is_absent(error: ImportError) -> bool:
 def _remedy(extras: str) -> str:
     wheel = f"./kafka_log_recovery-{VERSION}-py3-none-any.whl"
     return (
-        f"pip install '.[{extras}]' in the project's folder, or, where there is only its wheel, "
+        f"pip install '.[{extras}]' in the project's folder, or, if there is only its wheel, "
         f"pip install '{wheel}[{extras}]'"
     )

@@ -89,7 +89,7 @@ def _wrong_settings(configs: TopicConfigs, topics: Iterable[str]) -> Iterator[Re
         except UsageError as error:
             if topic in configs.overrides:
                 raise
-            yield Remark(text=f"nothing is known of the settings of {topic}: {error}", level="warning")
+            yield Remark(text=f"the settings of {topic} are unknown: {error}", level="warning")
 
 
 def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | None) -> TopicFacts:
@@ -110,17 +110,17 @@ def _topic_facts(topic: str, configs: TopicConfigs, metadata: ClusterMetadata | 
 
 def _metadata(dirs: Sequence[str], remarks: list[Remark]) -> ClusterMetadata | None:
     """Return what the metadata log says of topics, None if there is none or it cannot be read."""
-    words = "no __cluster_metadata-0 in the log dirs"
+    source = "no __cluster_metadata-0 in the log dirs"
     try:
         folder = find_metadata_folder(dirs)
         if folder is not None:
-            words = folder
+            source = folder
             return load_cluster_metadata(folder)
     except (FormatError, OSError) as error:
-        words = f"{words}: {error}"
+        source = f"{source}: {error}"
     remarks.append(
         Remark(
-            text=f"{words}: which topics are compacted is not known, so gaps in the offsets are not judged",
+            text=f"{source}: which topics are compacted is not known, so gaps in the offsets are not judged",
             level="warning",
         )
     )

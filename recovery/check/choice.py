@@ -55,18 +55,18 @@ class SeenPartitions:
             existing = f"topic {match[1]} has partitions from {lowest} to {highest}"
         else:
             existing = self._near(name if match is None else match[1])
-        raise UsageError(f"{option}: there is no such thing in {place}; {existing}")
+        raise UsageError(f"{option}: not found in {place}; {existing}")
 
     def _near(self, topic: str) -> str:
         """Return text that names topics similar to *topic*, or those that exist."""
         if not self._ranges:
-            return "there is no partition at all"
+            return "there are no partitions"
         near = get_close_matches(topic, self._ranges, n=_NAMED)
         if near:
             return f"topics with similar names: {', '.join(near)}"
         names = sorted(self._ranges)
         and_more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return f"topics there are: {', '.join(names[:_NAMED])}{and_more}"
+        return f"existing topics: {', '.join(names[:_NAMED])}{and_more}"
 
 
 class SelectedPartitions:
@@ -133,7 +133,7 @@ class PartitionChoice:
         return partition.topic in self._topics or name in self._partitions
 
     def refuse_missing(self, place: str) -> None:
-        """Refuse a choice of what does not exist: nobody should take nothing for sound.
+        """Refuse a choice of what does not exist: finding nothing must not look like finding no damage.
 
         Args:
             place: where the partitions were looked for.

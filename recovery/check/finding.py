@@ -119,7 +119,7 @@ REMEDIES: dict[Rule, str] = {
     "record": _RESTORE,
     "compression": _RESTORE,
     "too-large": "none: the batch was not opened, so that memory stays bounded",
-    # files beside them
+    # the files next to them
     "missing-index": "run `recover` with the broker stopped, or let the broker rebuild it at its next start",
     "orphan-index": "look for its .log first; a broker removes the file at its next start",
     "index-size": _REBUILD,
@@ -141,16 +141,16 @@ REMEDIES: dict[Rule, str] = {
     "missing-object": "run `archive recover` to rebuild what the log tells; else copy the object from a backup",
     "metadata": "compare with the brokers' view; what the log itself says was checked separately",
     "manifest": "restore the object from a backup: without it the segment cannot be read",
-    "missing-key": "give the RSA key by --aiven-key",
+    "missing-key": "give the RSA key with --aiven-key",
     "object-size": _RESTORE,
     "chunk": "restore the segment from a backup",
     "empty-log": _RESTORE,
     "missing-segment": "restore its objects from a backup: a consumer gets an error at these offsets",
     "archive-gap": "copy these offsets from a replica that has them, or from a backup",
-    "orphan": "none reads it: compare with the brokers, then delete its objects by hand",
+    "orphan": "no broker reads it: compare with the brokers, then delete its objects by hand",
     "interrupted-copy": "none: brokers copy the segment again under another id, and retention deletes what is left",
     "unfinished-delete": "none: a broker resumes it",
-    "undeleted": "none reads it: delete its objects by hand",
+    "undeleted": "no broker reads it: delete its objects by hand",
     "below-log-start": "none: a broker deletes it",
     "outside-lineage": "none: a broker deletes it once its epochs are below the log's",
     "duplicate": "none: after a change of leader two brokers may archive the same offsets",
@@ -180,9 +180,9 @@ class Finding:
 
     Attributes:
         file: name in the partition's folder, or in the log dir.
-        position: byte position in the file, None where the whole file is meant.
+        position: byte position in the file, None for the whole file.
         detail: what is wrong, as text.
-        severity: damage; unchecked (could not be looked at); note (worth knowing, no damage).
+        severity: damage; unchecked (could not be read); note (worth knowing, no damage).
         is_flushed: False for what lies past the recovery point of a log dir that was not shut down cleanly.
     """
 

@@ -107,7 +107,7 @@ class VerifyReport:
     def to_json(self) -> str:
         """Return the report as JSON."""
         rules = Counter(
-            found.rule for file in self.files for found in file.findings if found.severity == "damage"
+            finding.rule for file in self.files for finding in file.findings if finding.severity == "damage"
         )
         report = {
             "version": 1,
@@ -134,8 +134,8 @@ class VerifyReport:
             if log_dir.error is not None:
                 lines.append(f"NOT CHECKED {printable(log_dir.log_dir)}: {printable(log_dir.error)}")
             for file in log_dir.files:
-                for found, line in zip(file.findings, file.lines(), strict=True):
-                    (notes if found.severity == "note" else lines).append(line)
+                for finding, line in zip(file.findings, file.lines(), strict=True):
+                    (notes if finding.severity == "note" else lines).append(line)
         if len(notes) > _MOST_NOTES:
             notes = [*notes[:_MOST_NOTES], f"... {len(notes) - _MOST_NOTES} more notes"]
         notes += [f"note: {printable(note.text)}" for note in self.notes]
@@ -144,7 +144,7 @@ class VerifyReport:
     def _summary(self) -> list[str]:
         lines = []
         for log_dir in self.log_dirs:
-            state = "locked: a broker runs on it, or a recovery" if log_dir.is_live else "stopped"
+            state = "locked by a broker or a recovery" if log_dir.is_live else "stopped"
             if not log_dir.is_live:
                 state += " cleanly" if log_dir.had_clean_shutdown else ", not cleanly"
             lines.append(
@@ -152,8 +152,10 @@ class VerifyReport:
                 f"{log_dir.segment_count} segments, {log_dir.batch_count} batches"
             )
         count = sum(1 for _ in self.files)
-        words = f"{count} files, {bytes_text(self.checked_bytes)} checked{' deeply' if self.is_deep else ''}"
-        found = f"{len(self.damaged)} damaged, {len(self.unchecked)} not checked"
-        end = "interrupted" if self.signal_number else found
-        lines.append(f"{words} in {self.duration_ms / 1000:.1f} s: {end}")
+        checked = (
+            f"{count} files, {bytes_text(self.checked_bytes)} checked{' deeply' if self.is_deep else ''}"
+        )
+        outcome = f"{len(self.damaged)} damaged, {len(self.unchecked)} not checked"
+        end = "interrupted" if self.signal_number else outcome
+        lines.append(f"{checked} in {self.duration_ms / 1000:.1f} s: {end}")
         return lines

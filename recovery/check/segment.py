@@ -156,8 +156,8 @@ class _SegmentCheck:
             and task.tail is Tail.CLOSED
             and name in result.checked_bytes
         ):
-            words = "the index has no entry, although batches have timestamps"
-            self._find(None, "index-sparse", words, file=name, is_note=True)
+            detail = "the index has no entry, although batches have timestamps"
+            self._find(None, "index-sparse", detail, file=name, is_note=True)
 
     # -- the log ---------------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class _SegmentCheck:
                 continue
             self._check(window, good)
             self._end_piece(is_broken=True)
-            return self._pass_over(scan.stop_position, _stop_words(scan), "checksum", part[len(good) :])
+            return self._pass_over(scan.stop_position, _stop_text(scan), "checksum", part[len(good) :])
         return None
 
     def _check(self, window: Window, good: HeaderRows) -> None:
@@ -243,7 +243,7 @@ class _SegmentCheck:
     def _find_skipped(self, scan: RawScan) -> None:
         if scan.stop is Stop.OFFSET_OVERFLOW:
             return  # that its offsets are out of range is reported already
-        rule, detail = _skipped_words(scan)
+        rule, detail = _skipped_text(scan)
         self._find(scan.stop_position, rule, detail)
 
     # -- pieces ----------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ class _SegmentCheck:
         )
 
 
-def _stop_words(scan: RawScan) -> str:
+def _stop_text(scan: RawScan) -> str:
     """Return why a scan stopped, as text."""
     first, second = scan.stop_detail
     if scan.stop is Stop.CRC_MISMATCH:
@@ -374,7 +374,7 @@ def _stop_words(scan: RawScan) -> str:
     return f"{scan.stop.name.lower().replace('_', ' ')} ({first}, {second})"
 
 
-def _skipped_words(scan: RawScan) -> tuple[Rule, str]:
+def _skipped_text(scan: RawScan) -> tuple[Rule, str]:
     """Return rule and text for a batch that is read but skipped: INVALID_TXN, INVALID_CONTROL or CONTROL_FATAL."""
     rule: Rule = "transaction-state" if scan.stop is Stop.INVALID_TXN else "control-record"
     detail = {

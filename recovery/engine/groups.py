@@ -29,7 +29,7 @@ _MOST_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
-class _Ready:
+class _Staged:
     """Staged partitions, by path of the folder, and what must be on disk before they are committed."""
 
     commits: dict[str, tuple[Commit, PartitionResult]] = field(default_factory=dict)
@@ -45,31 +45,31 @@ class CommitGroup:
     def __init__(self, quarantine: Quarantine, journal: RunJournal) -> None:
         self._quarantine = quarantine
         self._journal = journal
-        self._ready = _Ready()
+        self._staged = _Staged()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The paths of the folders that wait."""
-        return tuple(self._ready.commits)
+        return tuple(self._staged.commits)
 
     @property
     def is_full(self) -> bool:
         """Whether enough waits to be committed."""
-        ready = self._ready
-        return bool(ready.commits) and (
-            len(ready.commits) >= _MOST_PARTITIONS
-            or ready.read_bytes >= _MOST_READ_BYTES
-            or ready.made_bytes >= _MOST_MADE_BYTES
-            or time.monotonic() - ready.begun_s >= _MOST_S
+        staged = self._staged
+        return bool(staged.commits) and (
+            len(staged.commits) >= _MOST_PARTITIONS
+            or staged.read_bytes >= _MOST_READ_BYTES
+            or staged.made_bytes >= _MOST_MADE_BYTES
+            or time.monotonic() - staged.begun_s >= _MOST_S
         )
 
     def split_off(self) -> CommitGroup:
         """Return a new group with all that waits, which another thread may finish; nothing waits here then.
 
-        A partition in hand is still staged in this one, whatever is committed meanwhile to make room for it.
+        A partition in progress is still staged in this one, whatever is committed meanwhile to make room for it.
         """
         group = CommitGroup(self._quarantine, self._journal)
-        group._ready, self._ready = self._ready, group._ready
+        group._staged, self._staged = self._staged, group._staged
         return group
 
     def stage(
@@ -85,8 +85,8 @@ class CommitGroup:
             files: what lies there, without what an earlier run has staged.
             result: returns how the partition ended, given the paths that hold what was cut from the log.
         """
-        if not self._ready.commits:
-            self._ready = _Ready()
+        if not self._staged.commits:
+            self._staged = _Staged()
         if plan.is_empty:
             commit, saved = Commit(folder=plan.folder, before=files, staged={}, actions=()), []
         else:
@@ -96,13 +96,13 @@ class CommitGroup:
                 plan.folder,
                 files,
                 plan.actions,
-                bring_to_disk=self._ready.unsynced.extend,
+                bring_to_disk=self._staged.unsynced.extend,
                 is_tidy=True,
             )
         partition_result = result(saved)
-        self._ready.commits[path] = commit, partition_result
-        self._ready.read_bytes += partition_result.report.scanned_bytes
-        self._ready.made_bytes += sum(
+        self._staged.commits[path] = commit, partition_result
+        self._staged.read_bytes += partition_result.report.scanned_bytes
+        self._staged.made_bytes += sum(
             len(action.data) for action in plan.actions if isinstance(action, WriteFile)
         )
 
@@ -112,19 +112,19 @@ class CommitGroup:
         Raises:
             OSError: up to the commit everything is as it was; after it, the next run finishes the rest.
         """
-        ready, self._ready = self._ready, _Ready()
-        changed = {path: commit for path, (commit, _) in ready.commits.items() if commit.actions}
+        staged, self._staged = self._staged, _Staged()
+        changed = {path: commit for path, (commit, _) in staged.commits.items() if commit.actions}
         try:
             if changed:
-                self._quarantine.sync(ready.unsynced)
+                self._quarantine.sync(staged.unsynced)
         except BaseException:
             _unstage_all(changed)
             raise
-        if ready.commits:
-            self._journal.commit(ready.commits.values())  # even if it fails, it may count
+        if staged.commits:
+            self._journal.commit(staged.commits.values())  # even if it fails, it may count
         files_by_path = publish_staged(changed)
         self._quarantine.note_changes((commit, files_by_path[path]) for path, commit in changed.items())
-        return [result for _, result in ready.commits.values()]
+        return [result for _, result in staged.commits.values()]
 
 
 def may_share(plan: PartitionPlan) -> bool:

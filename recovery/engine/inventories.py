@@ -75,10 +75,10 @@ def list_log_dirs(
     return inventories
 
 
-def _with_known(listing: Listing, known: Mapping[str, tuple[Problem, ...]]) -> Listing:
+def _with_known(listing: Listing, known_problems: Mapping[str, tuple[Problem, ...]]) -> Listing:
     def listed(log_dir: str, **options: Any) -> LogDirInventory:  # noqa: ANN401 - handed on
         inventory = listing(log_dir, **options)
-        return replace(inventory, problems=(*known.get(log_dir, ()), *inventory.problems))
+        return replace(inventory, problems=(*known_problems.get(log_dir, ()), *inventory.problems))
 
     return listed
 

@@ -110,7 +110,7 @@ class LogDirRun:
     def join(self) -> LogDirReport:
         """Wait for the threads, hand the dir over, and return what became of it.
 
-        After a signal nothing is handed over, not even where all partitions are done.
+        After a signal nothing is handed over, not even if all partitions are done.
         """
         self.wait()
         error = self._queue.error
@@ -352,13 +352,16 @@ class LogDirRun:
         return self._ended_early("offline", str(error), failed)
 
     def _ended_early(
-        self, status: Literal["offline", "interrupted"], error: str, others: Iterable[PartitionReport] = ()
+        self,
+        status: Literal["offline", "interrupted"],
+        error: str,
+        unfinished: Iterable[PartitionReport] = (),
     ) -> LogDirReport:
-        """Return the report of a dir that is not handed over: the finished partitions, and *others*."""
+        """Return the report of a dir that is not handed over: the finished partitions, and *unfinished*."""
         return self._report(
             status=status,
             marker=reported_marker(self._inventory.log_dir),
-            partitions=self._partition_reports(others),
+            partitions=self._partition_reports(unfinished),
             actions=self._job.repairs,
             error=error,
             earlier_cuts=self._untold_cuts(),
@@ -376,22 +379,22 @@ class LogDirRun:
             **fields,
         )
 
-    def _partition_reports(self, others: Iterable[PartitionReport] = ()) -> tuple[PartitionReport, ...]:
+    def _partition_reports(self, unfinished: Iterable[PartitionReport] = ()) -> tuple[PartitionReport, ...]:
         finished = (result.report for result in self._queue.results.values())
-        reports = [*refused_reports(self._inventory), *finished, *others]
+        reports = [*refused_reports(self._inventory), *finished, *unfinished]
         return tuple(sorted(reports, key=lambda report: report.folder))
 
 
-def _refuse_lost(inventory: LogDirInventory, done: Collection[str]) -> None:
+def _refuse_lost(inventory: LogDirInventory, finished: Collection[str]) -> None:
     """Make sure that each partition has a result: none may silently be missing from the report.
 
     Args:
-        done: the folders of those that have one.
+        finished: the folders of those that have one.
 
     Raises:
         OSError: one has none. The dir is not handed over then.
     """
-    lost_folders = [task.folder for task in inventory.tasks if task.folder not in done]
+    lost_folders = [task.folder for task in inventory.tasks if task.folder not in finished]
     if lost_folders:
         and_more = f" ({len(lost_folders) - 1} more as well)" if lost_folders[1:] else ""
         raise OSError(

@@ -93,11 +93,11 @@ def refused_reports(inventory: LogDirInventory) -> list[PartitionReport]:
 
 
 def failed_reports(
-    inventory: LogDirInventory, done: Collection[str], error: OSError
+    inventory: LogDirInventory, finished: Collection[str], error: OSError
 ) -> Iterator[PartitionReport]:
-    """Yield the reports of the partitions that are not in *done* when a log dir goes offline for *error*."""
+    """Yield the reports of the partitions that are not in *finished* when a log dir goes offline for *error*."""
     for task in inventory.tasks:
-        if task.folder not in done:
+        if task.folder not in finished:
             yield PartitionReport(
                 log_dir=task.log_dir,
                 folder=task.folder,

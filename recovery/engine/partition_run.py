@@ -129,7 +129,7 @@ class PartitionRun:
         is_passed_over = plan.is_empty and not self._is_recovered()
         if not is_passed_over and (problems := self._reserve(plan)):
             return self._refused(PartitionRefusedError.of(problems), started_s)
-        self._tell(outcome)
+        self._notify_outcome(outcome)
 
         def result(saved: list[str]) -> PartitionResult:
             return PartitionResult(
@@ -179,7 +179,7 @@ class PartitionRun:
         return plan_partition(self._task, outcome, self.scans.read, keep_deleted=self._options.keep_deleted)
 
     def _as_left(self, outcome: PartitionOutcome) -> PartitionOutcome:
-        """Return *outcome*, for a folder that is left alone without what is not done there."""
+        """Return *outcome*; for a folder that is left alone, without the changes, which are not made there."""
         if not is_left_alone(self._task):
             return outcome
         return replace(
@@ -195,7 +195,7 @@ class PartitionRun:
     def _is_recovered(self) -> bool:
         return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
 
-    def _tell(self, outcome: PartitionOutcome) -> None:
+    def _notify_outcome(self, outcome: PartitionOutcome) -> None:
         log_dir, partition, deleted = self._task.log_dir, self._task.folder, outcome.deleted_base_offsets
         for problem in outcome.index_problems:
             self._notify(

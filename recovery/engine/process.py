@@ -142,12 +142,12 @@ class LogDirProcess:
                 while self._result is None:
                     if self._connection.poll(_POLL_S):
                         self._take(self._connection.recv())
-                    self._tell_stop()
+                    self._send_stop()
         finally:
             self._process.wait()  # the connection is broken: if the worker has not ended, it does now
             self._share.clear(self._number)
 
-    def _tell_stop(self) -> None:
+    def _send_stop(self) -> None:
         if self._stop.is_made and not self._is_stop_told:
             self._is_stop_told = True
             with suppress(OSError):  # it has ended meanwhile; its result may still be in the pipe

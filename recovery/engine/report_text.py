@@ -17,7 +17,7 @@ def text_lines(report: RecoveryReport) -> Iterable[str]:
     """Yield the lines of *report*, without line ends; names in them are not escaped."""
     verb = "would be" if report.dry_run else "are"
     for log_dir in report.log_dirs:
-        yield f"{log_dir.log_dir}: {_dir_words(log_dir, dry_run=report.dry_run)}"
+        yield f"{log_dir.log_dir}: {_dir_text(log_dir, dry_run=report.dry_run)}"
         if log_dir.error and not log_dir.problems:
             yield f"  {log_dir.error}"
         yield from (f"  {problem}" for problem in log_dir.problems)
@@ -25,7 +25,7 @@ def text_lines(report: RecoveryReport) -> Iterable[str]:
             yield f"  needs at most {log_dir.needed_bytes} bytes here, {log_dir.free_bytes} free"
         for earlier in log_dir.earlier_cuts:
             yield f"  {earlier}"
-            yield from (f"    {_cut_words(cut)}" for cut in earlier.cuts)
+            yield from (f"    {_cut_text(cut)}" for cut in earlier.cuts)
         yield from _partitions_lines(log_dir.partitions, with_actions=report.dry_run)
         for folder in log_dir.passed_over:
             yield f"  {folder}: left alone"
@@ -80,7 +80,7 @@ def _partitions_count(count: int) -> str:
     return f"{count} partition{'s' if count > 1 else ''}"
 
 
-def _dir_words(log_dir: LogDirReport, *, dry_run: bool) -> str:
+def _dir_text(log_dir: LogDirReport, *, dry_run: bool) -> str:
     if log_dir.status == "offline":
         return "offline; what was not reached is as it was"
     if log_dir.status == "interrupted":
@@ -124,7 +124,7 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
     if partition.pending_deletion_count:
         line += f", {partition.pending_deletion_count} .deleted files ({partition.pending_deletion_bytes} bytes) gone"
     yield line
-    yield from (f"    {_cut_words(cut)}" for cut in partition.cuts)
+    yield from (f"    {_cut_text(cut)}" for cut in partition.cuts)
     yield from (f"    {hole}" for hole in partition.holes)
     for reason in partition.reasons if not partition.cuts else ():
         yield f"    {reason}"
@@ -135,7 +135,7 @@ def _partition_lines(partition: PartitionReport, *, with_actions: bool) -> Itera
         yield f"    note: {warning}"
 
 
-def _cut_words(cut: Cut) -> str:
+def _cut_text(cut: Cut) -> str:
     is_whole = cut.position == 0 and not cut.is_scattered
     part = "whole segment" if is_whole else f"from byte {cut.position}"
     return f"{cut.file} {part}: {cut.size_bytes} bytes, {cut.batch_count} batches: {cut.reason}"

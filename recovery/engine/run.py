@@ -256,8 +256,8 @@ class Engine:
         for inventory in listed.ready:
             with suppress(OSError):  # it goes offline below
                 self._check_configuration(inventory)
-        inventories_or_none = (self._ready(inventory) for inventory in listed.ready)
-        inventories = [inventory for inventory in inventories_or_none if inventory is not None]
+        candidates = (self._ready(inventory) for inventory in listed.ready)
+        inventories = [inventory for inventory in candidates if inventory is not None]
         for inventory in inventories:
             journal = self._journals[inventory.log_dir]
             self._notify(

@@ -28,8 +28,8 @@ class KeptMarker:
     """
 
     def __init__(self, log_dir: str, run: str, changes: Sequence[Change], saved: SavedFiles) -> None:
-        self._place = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
-        self._kept = os.path.join(run, "kept-marker")
+        self._path = os.path.join(log_dir, CLEAN_SHUTDOWN_FILE)
+        self._kept_path = os.path.join(run, "kept-marker")
         self._changes = [change for change in changes if change.commit.folder == LOG_DIR_ITSELF]
         self._files = saved
 
@@ -49,17 +49,17 @@ class KeptMarker:
         Raises:
             OSError: that failed; called again, it continues.
         """
-        if self._was_there and not is_there(self._kept):
-            temporary = self._kept + TEMPORARY_SUFFIX
+        if self._was_there and not is_there(self._kept_path):
+            temporary = self._kept_path + TEMPORARY_SUFFIX
             if (saved := self._saved) is not None:
                 with self._files.opened(LOG_DIR_ITSELF, saved) as read:
                     copy_opened(read, temporary)
             else:
-                copy_new(self._place, temporary, like=self._place, keeps_time=True)
+                copy_new(self._path, temporary, like=self._path, keeps_time=True)
             sync(temporary)
-            rename_anywhere(temporary, self._kept)
-        remove_file(self._place)
-        sync(os.path.dirname(self._place))
+            rename_anywhere(temporary, self._kept_path)
+        remove_file(self._path)
+        sync(os.path.dirname(self._path))
 
     def put_back(self) -> None:
         """Put the old marker back into the log dir; do nothing if it had none, or has it again.
@@ -67,8 +67,8 @@ class KeptMarker:
         Raises:
             OSError: that failed; called again, it continues.
         """
-        if is_there(self._kept):
-            rename_anywhere(self._kept, self._place)
+        if is_there(self._kept_path):
+            rename_anywhere(self._kept_path, self._path)
 
     @property
     def _was_there(self) -> bool:

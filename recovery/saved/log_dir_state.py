@@ -26,25 +26,29 @@ class LogDirState:
 
     def __init__(self, log_dir: str) -> None:
         self._log_dir = log_dir
-        self._known: dict[str, dict[str, FileStat]] = {}
+        self._files_after: dict[str, dict[str, FileStat]] = {}
         self.moved_back: set[tuple[str, str]] = set()
         """What a repair had moved away and undoing those runs puts back: folder and name."""
 
     def files(self, folder: str) -> dict[str, FileStat]:
         """Return the files of *folder* that a manifest accounts for."""
-        return dict(self._known[folder]) if folder in self._known else files_in(self._log_dir, folder)
+        return (
+            dict(self._files_after[folder])
+            if folder in self._files_after
+            else files_in(self._log_dir, folder)
+        )
 
     def differences(self, folder: str, change: Change) -> list[str]:
         """Return the names of files that are not as *change* has left them.
 
         A `.deleted` file may be gone: a broker or the next run may have removed it, and quarantine has it.
         """
-        then, now = change.after, self.files(folder)
+        expected, current = change.after, self.files(folder)
         return sorted(
             name
-            for name in (then.keys() | now.keys()) - _OTHERS_FILES
-            if not _is_same(then.get(name), now.get(name))
-            and not (name not in now and name.endswith(DELETED_SUFFIX))
+            for name in (expected.keys() | current.keys()) - _OTHERS_FILES
+            if not _is_same(expected.get(name), current.get(name))
+            and not (name not in current and name.endswith(DELETED_SUFFIX))
         )
 
     def holds(self, folder: str, name: str, saved: Saved) -> bool:
@@ -56,7 +60,7 @@ class LogDirState:
         stat, end = self.files(folder).get(name), saved.position + saved.size_bytes
         if stat is None or stat.size_bytes < end:
             return False
-        if saved.is_tail or folder in self._known:
+        if saved.is_tail or folder in self._files_after:
             return saved.is_tail or stat.size_bytes == end
         return stat.size_bytes == end and is_same_file(
             saved, os.path.join(folder_path(self._log_dir, folder), name)
@@ -72,7 +76,7 @@ class LogDirState:
             for name, saved in change.saved.items()
             if name not in change.commit.before and not saved.is_tail
         }
-        self._known[folder] = {**kept, **pending, **change.commit.before}
+        self._files_after[folder] = {**kept, **pending, **change.commit.before}
 
 
 def files_in(log_dir: str, folder: str) -> dict[str, FileStat]:
@@ -93,9 +97,9 @@ def folder_path(log_dir: str, folder: str) -> str:
     return log_dir if folder == LOG_DIR_ITSELF else os.path.join(log_dir, folder)
 
 
-def _is_same(then: FileStat | None, now: FileStat | None) -> bool:
+def _is_same(expected: FileStat | None, current: FileStat | None) -> bool:
     """Whether a file is unchanged, whatever its inode: another `undo` may have put it back."""
-    if then is None or now is None:
-        return then is now
-    is_same_time = _ANY_TIME in (then.mtime_ns, now.mtime_ns) or then.mtime_ns == now.mtime_ns
-    return is_same_time and then.size_bytes == now.size_bytes
+    if expected is None or current is None:
+        return expected is current
+    is_same_time = _ANY_TIME in (expected.mtime_ns, current.mtime_ns) or expected.mtime_ns == current.mtime_ns
+    return is_same_time and expected.size_bytes == current.size_bytes

@@ -255,7 +255,7 @@ def _remove(
                     _remove_empty(name, folder)
             if path == run.name and not kept and (foreign := set(os.listdir(folder)) - {MANIFEST}):
                 raise OSError(
-                    errno.ENOTEMPTY, "it came while this run was purged, or lies too deep", min(foreign)
+                    errno.ENOTEMPTY, "it was added while this run was purged, or lies too deep", min(foreign)
                 )
             if path == run.name and MANIFEST in listed:
                 os.unlink(MANIFEST, dir_fd=folder)

@@ -230,13 +230,13 @@ def _reasons(entries: Iterable[StoredEntry]) -> dict[str, int]:
 def _other_lines(run: QuarantineRun) -> list[str]:
     """Return what was saved besides logs, as text."""
     reasons = list(_reasons(entry for entry in run.saved if not entry.is_log).items())
-    others = [f"{count:,} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
+    parts = [f"{count:,} x {reason}" for reason, count in reasons[:_MOST_REASONS]]
     if len(reasons) > _MOST_REASONS:
-        others.append(f"{len(reasons) - _MOST_REASONS} more reasons")
+        parts.append(f"{len(reasons) - _MOST_REASONS} more reasons")
     derived_count = len(run.counted) - len(run.saved)
     if derived_count:
-        others.append(_count(derived_count, "derived file"))
-    return [f"    besides: {', '.join(others)}"] if others else []
+        parts.append(_count(derived_count, "derived file"))
+    return [f"    besides: {', '.join(parts)}"] if parts else []
 
 
 def _when(run: QuarantineRun) -> str:

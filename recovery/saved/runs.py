@@ -77,11 +77,14 @@ class QuarantineRun:
     @property
     def logs(self) -> tuple[StoredLog, ...]:
         """What left the logs, by partition, the largest first."""
-        found: dict[str, list[StoredEntry]] = {}
+        parts_by_partition: dict[str, list[StoredEntry]] = {}
         for entry in self.saved:
             if entry.is_log:
-                found.setdefault(entry.partition, []).append(entry)
-        logs = (StoredLog(partition=partition, parts=tuple(parts)) for partition, parts in found.items())
+                parts_by_partition.setdefault(entry.partition, []).append(entry)
+        logs = (
+            StoredLog(partition=partition, parts=tuple(parts))
+            for partition, parts in parts_by_partition.items()
+        )
         return tuple(sorted(logs, key=lambda log: (-log.size_bytes, log.partition)))
 
     @property
@@ -94,12 +97,12 @@ class Releases:
     """Counts the space that removing files frees: a file's space is freed with the last of its names."""
 
     def __init__(self) -> None:
-        self._gone: Counter[tuple[int, int]] = Counter()
+        self._removed_names: Counter[tuple[int, int]] = Counter()
 
     def release(self, file: FoundFile) -> int:
         """Return the bytes on disk that are freed if *file* is removed, too."""
-        self._gone[file.inode] += 1
-        return file.disk_bytes if self._gone[file.inode] == file.link_count else 0
+        self._removed_names[file.inode] += 1
+        return file.disk_bytes if self._removed_names[file.inode] == file.link_count else 0
 
 
 def exclusive_bytes(run: QuarantineRun) -> int:
@@ -147,7 +150,7 @@ def check_run(run: QuarantineRun) -> list[str]:
         for entry in run.counted:
             problems += _problems_of(run, folder, entry)
     problems += [
-        f"{path}: a part of a log, and no line of the manifest names it" for path in unnamed_segments(run)
+        f"{path}: a part of a log that no line of the manifest names" for path in unnamed_segments(run)
     ]
     return problems
 

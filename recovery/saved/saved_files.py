@@ -77,11 +77,11 @@ class SavedFiles:
                 f"{path}: {error.strerror}. Nothing was changed. Remedy: see quarantine list --verify"
             ) from error
 
-    def check_moved(self, move: Moved, place: str, *, may_be_gone: bool) -> None:
+    def check_moved(self, move: Moved, destination: str, *, may_be_gone: bool) -> None:
         """Refuse what a repair has moved away if a file of it is missing or changed; files added to it move as well.
 
         Args:
-            place: the path that it is moved back to.
+            destination: the path that it is moved back to.
             may_be_gone: whether it need not be here: it was not moved, or has been put back already.
 
         Raises:
@@ -102,7 +102,7 @@ class SavedFiles:
             and_more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
             raise UnsafeError(
                 f"{'; '.join(problems[:3])}{and_more}. Nothing was changed. Remedy: see quarantine list --verify; "
-                f"put back what was there, or move {path} by hand to {place} if it is to be there as it is, "
+                f"put back what was there, or move {path} by hand to {destination} if it is to be there as it is, "
                 "then undo again"
             )
 

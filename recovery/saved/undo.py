@@ -305,9 +305,9 @@ class _RunUndoing:
             self._refuse_unaccounted(state)
         made = {(change.commit.folder, name) for change in self._changes for name in change.commit.made}
         for move in {self._stored(moved): moved for moved in self._moves}.values():  # a later line counts
-            key, place = (move.folder, move.name), self._place(move)
-            is_in_place = key in state.moved_back or (key not in made and is_there(place))
-            self._saved.check_moved(move, place, may_be_gone=is_in_place or self._journal is not None)
+            key, path = (move.folder, move.name), self._place(move)
+            is_in_place = key in state.moved_back or (key not in made and is_there(path))
+            self._saved.check_moved(move, path, may_be_gone=is_in_place or self._journal is not None)
             state.moved_back.add(key)
 
     def _refuse_changed(self, state: LogDirState) -> None:
@@ -327,10 +327,10 @@ class _RunUndoing:
         if changed:
             and_more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
             raise UnsafeError(
-                f"{self._log_dir}: changed since run {self.run} has recovered it: {', '.join(changed[:5])}{and_more}. "
-                "Nothing was changed. Remedy: none here: a broker was at work, or a run that was purged, has another "
-                "quarantine (--quarantine-dir; take that back first) or, the clock having been set back, an earlier "
-                "name; the bytes stay in this one"
+                f"{self._log_dir}: changed since run {self.run} recovered it: {', '.join(changed[:5])}{and_more}. "
+                "Nothing was changed, and the bytes stay in quarantine. Remedy: if a later run made the changes, take "
+                "that back first: it may have another --quarantine-dir, or an earlier name if the clock was set back; "
+                "there is no remedy if a broker was at work, or if that run was purged"
             )
 
     def _refuse_unaccounted(self, state: LogDirState) -> None:

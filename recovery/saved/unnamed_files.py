@@ -54,7 +54,7 @@ def refuse_unnamed(log_dir: str, path: str, state: LogDirState) -> None:
 def remedy_by_hand(path: str, position: int) -> str:
     """Return the remedy for bytes of the log *path* that only quarantine has, and no manifest accounts for."""
     return (
-        "Remedy: if another recovery was here since, with another --quarantine-dir, take that back first; else put the "
+        "Remedy: if another recovery has run since, with another --quarantine-dir, take that back first; else put the "
         f"bytes back by hand, into {path} at byte {position}, then purge that run"
     )
 

@@ -44,9 +44,9 @@ class BatchChecks:
     Attributes:
         file: the log's name.
         next_base_offset: that of the next segment, None for the last one.
-        sequences: takes in what producers wrote; None where they are not followed.
+        sequences: takes in what producers wrote; None if they are not followed.
         epoch_runs: what was seen of leader epochs.
-        gaps: offsets that no batch has; damage only where nothing is ever compacted.
+        gaps: offsets that no batch has; damage only if nothing is ever compacted.
         has_compacted: whether a batch holds fewer records than offsets.
         first_offset: base offset of the first batch, None without a batch, or if the header does not have it.
         last_offset: that of the last batch, None without one.

@@ -88,14 +88,14 @@ class _IndexChecks:
         )
         if count < len(self.entries):
             self._add(
-                count, "index-order", f"entry {count} ({self._words(count)}) is not above the one before"
+                count, "index-order", f"entry {count} ({self._text(count)}) is not above the one before"
             )
             self._keep(count)
         if count and (self._values[0] < self.LEAST_VALUE or self._offsets[0] < self.base_offset):
-            self._add(0, "index-entry", self._words(0))
+            self._add(0, "index-entry", self._text(0))
             self._keep(0)
 
-    def _words(self, entry: int) -> str:
+    def _text(self, entry: int) -> str:
         return f"offset {self._offsets[entry]}, {self.VALUE.removesuffix('_ms')} {self._values[entry]}"
 
     def _keep(self, count: int) -> None:

@@ -62,7 +62,7 @@ class SequenceChecks:
                     file=task.log,
                     position=int(row["position"]),
                     rule=_RULES[row["kind"]],
-                    detail=_words(row),
+                    detail=_text(row),
                     severity="note",
                     is_flushed=task.is_flushed,
                 )
@@ -74,7 +74,7 @@ class SequenceChecks:
         return findings
 
 
-def _words(row: np.void) -> str:
+def _text(row: np.void) -> str:
     """Return what is wrong at a break, a row of BREAK_DTYPE, as text."""
     who = f"producer {row['producer_id']}, epoch {row['epoch']}"
     if row["kind"] == SequenceBreak.EPOCH:

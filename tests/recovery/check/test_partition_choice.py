@@ -51,18 +51,18 @@ class TestWhatIsSaid:
             after_all(PartitionChoice([], ["orders-8"])).refuse_missing("/data")
 
     def test_what_there_is_where_nothing_is_near(self) -> None:
-        with pytest.raises(UsageError, match=r"topics there are: order-items, orders, payments$"):
+        with pytest.raises(UsageError, match=r"existing topics: order-items, orders, payments$"):
             after_all(PartitionChoice(["xyz"])).refuse_missing("/data")
 
     def test_many_topics_are_counted(self) -> None:
         choice = PartitionChoice(["none"])
         for number in range(20):
             choice(Named(f"{number:02d}", 0))
-        with pytest.raises(UsageError, match=r"topics there are: 00, 01, 02, 03, 04 and 15 more$"):
+        with pytest.raises(UsageError, match=r"existing topics: 00, 01, 02, 03, 04 and 15 more$"):
             choice.refuse_missing("/data")
 
     def test_nothing_at_all(self) -> None:
-        with pytest.raises(UsageError, match="there is no partition at all"):
+        with pytest.raises(UsageError, match="there are no partitions"):
             PartitionChoice(["orders"]).refuse_missing("/data")
 
     def test_one_of_several_is_missing(self) -> None:
@@ -172,5 +172,5 @@ class TestCommands:
         assert main([*command, *given]) == 1
         said = capsys.readouterr()
         assert said.out == ""
-        assert f"{' '.join(given)}: there is no such thing in /" in said.err
+        assert f"{' '.join(given)}: not found in /" in said.err
         assert "an error in the tool" not in said.err

@@ -326,9 +326,9 @@ def test_an_undo_that_finds_nothing_says_where_it_has_looked(
     done = run("undo", "-c", sample.config, *options)
     assert done.exit_code == 0
     where = (
-        "in /elsewhere alone"
+        "only in /elsewhere"
         if options
-        else "beside it and inside it; a recovery with --quarantine-dir needs"
+        else "next to it and inside it; a recovery with --quarantine-dir needs"
     )
     for line, log_dir in zip(done.stdout.splitlines(), sample.log_dirs, strict=True):
         assert line.startswith(f"{log_dir}: nothing to take back (looked {where}")

@@ -156,7 +156,7 @@ def test_filters_leave_segments_unread_when_asked_to(
 
 def test_what_is_selected_must_be_there(local_spark: SparkSession, stored_archive: TieredArchive) -> None:
     for options, words in (
-        ({"topic": "plain,nope"}, "topic=nope: there is no such thing in /.*; topics there are: codecs, "),
+        ({"topic": "plain,nope"}, "topic=nope: not found in /.*; existing topics: codecs, "),
         ({"topic": "plain", "partition": "0,7"}, "partition=7: none of the topics that are read has it"),
     ):
         with pytest.raises(Exception, match=words):
