@@ -166,7 +166,7 @@ class LogDirProcess:
         is_asked = self._stop.is_made
         error = OSError(
             f"the process that recovered this log dir ended with {_ending(self._process.returncode)}. What it had "
-            "finished is done.Remedy: start again to resume"
+            "finished is done. Remedy: start again to resume"
         )
         if not is_asked:
             self._notify(LogDirOffline(log_dir=job.log_dir, error=str(error)))
