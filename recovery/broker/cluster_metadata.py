@@ -1,13 +1,13 @@
 """What the KRaft metadata log says of topics and settings to a broker that loads its logs.
 
-Topics and their settings: the newest snapshot and every sound batch behind it. The broker waits for the
+Topics and their settings: the newest snapshot and every sound batch after it. The broker waits for the
 committed end of the log before it loads; this node's own copy up to the first torn or damaged batch is what
 can be known offline. In a quorum of several controllers the last batches may not be committed, and others may
-have been missed; what could differ is a setting that was changed in the moments before the crash.
+be missing; what could differ is a setting that was changed in the moments before the crash.
 
 Settings of brokers: from the snapshot ALONE. A 4.3.1 broker takes them from there before it makes its
-LogManager, and applies what stands behind the snapshot only after it has loaded its logs. (For its bytes this
-matters; later segments follow the newer settings.)
+LogManager, and applies what comes after the snapshot only once it has loaded its logs. (This matters for its
+bytes; later segments follow the newer settings.)
 
 Kafka: MetadataLoader, MetadataBatchLoader, ConfigurationsDelta,
 DynamicBrokerConfig.readDynamicBrokerConfigsFromSnapshot, BrokerMetadataPublisher.onMetadataUpdate
@@ -54,9 +54,9 @@ class ClusterMetadata:
         brokers: dynamic settings of one broker, by node id, in force while logs are loaded.
         cluster_default_after_load: the same as they are once the broker runs.
         brokers_after_load: the same as they are once the broker runs.
-        metadata_version: the level of the feature metadata.version; None where it is not said.
+        metadata_version: the level of the feature metadata.version; None if it is not set.
         broker_versions: the highest one that each broker knew when it last started, by node id.
-        end_offset: int64, behind the last batch that was read; 0 without any.
+        end_offset: int64, the offset after the last batch that was read; 0 if there is none.
         damage: why the log's last bytes were not read, None if all were.
     """
 
@@ -83,14 +83,14 @@ def read_cluster_metadata(
     checkpoint_end_offset: int = 0,
     crc32c: Callable[[bytes], int] = plain.crc32c,
 ) -> ClusterMetadata:
-    """Return what a snapshot of the metadata log and the log behind it say.
+    """Return what a snapshot of the metadata log and the log after it say.
 
     Args:
-        checkpoint: the newest finished `*.checkpoint`, None without one.
+        checkpoint: the newest finished `*.checkpoint`, None if there is none.
         segments: the log's segments by base offset. They end at the first torn or damaged batch, like the log
             when the node has recovered it.
         checkpoint_end_offset: the offset in the snapshot's name; records below it are not applied again.
-        crc32c: CRC-32C of bytes; give a fast one.
+        crc32c: CRC-32C of bytes; pass a fast one.
 
     Raises:
         CorruptBatchError: the snapshot is damaged; the node does not start.
@@ -147,9 +147,9 @@ _Resource = tuple[int, str]
 class _State:
     """The image of topics and settings, and the changes that are not yet part of it.
 
-    Changes are collected over one read and applied together, and in that Kafka forgets something: the
-    settings of a topic that is created, configured and removed within one read stay, and hold for a new topic
-    of that name. It is repeated here, because the broker builds that topic's indexes with them.
+    Changes are collected over one read and applied together, and Kafka misses something in that: the settings of a
+    topic that is created, configured and removed within one read stay, and apply to a new topic of that name. This is
+    copied here, because the broker builds that topic's indexes with them.
 
     Kafka: ConfigurationsDelta.replay(RemoveTopicRecord).
     """
@@ -165,7 +165,7 @@ class _State:
         self.broker_versions: dict[int, int] = {}
 
     def replay_segment(self, batches: Iterable[MetadataBatch], from_offset: int) -> None:
-        """Apply what a segment changes as the node does that reads it: at most 8 MiB at once, or one batch."""
+        """Apply what a segment changes as a node that reads it does: at most 8 MiB at once, or one batch."""
         read_bytes = 0
         for batch in batches:
             if read_bytes and read_bytes + batch.size_bytes > MAX_READ_BYTES:
@@ -176,7 +176,7 @@ class _State:
         self.flush()
 
     def replay(self, batch: MetadataBatch, from_offset: int) -> None:
-        """Note what the records at or behind *from_offset* change."""
+        """Note what the records from *from_offset* on change."""
         for number, record in enumerate(batch.records):
             if batch.base_offset + number >= from_offset:
                 self._replay(record)

@@ -91,7 +91,7 @@ _BROKER_KEYS_OF_TOPICS = {
     PREALLOCATE.name: LOG_PREALLOCATE.name,
     CLEANUP_POLICY.name: LOG_CLEANUP_POLICY.name,
 }
-_LEAST_SIMILARITY = 0.88  # other settings of Kafka's are less like the keys above
+_LEAST_SIMILARITY = 0.88  # Kafka's other settings are less similar to the keys above
 _BROKER_DYNAMIC_KEYS = (*_CLUSTER_DYNAMIC_KEYS, CORDONED_LOG_DIRS)
 NEVER_TIERED_TOPICS = frozenset(
     {
@@ -106,7 +106,7 @@ NEVER_TIERED_TOPICS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """The settings of a topic's logs, as far as loading them goes. Kafka: LogConfig.
+    """The settings of a topic's logs that matter for loading them. Kafka: LogConfig.
 
     Attributes:
         index_interval_bytes: bytes of log between two index entries.
@@ -125,10 +125,10 @@ class LogConfig:
     remote_storage_enable: bool = False
 
     def overridden(self, layers: tuple[Layer, ...]) -> LogConfig:
-        """Return the config of a topic whose own settings stand in *layers*, over these defaults.
+        """Return the config of a topic whose own settings are in *layers*, with these defaults.
 
         Raises:
-            UsageError: a value that Kafka refuses; a broker would die of it when it loads its logs.
+            UsageError: a value that Kafka refuses; it would stop a broker when it loads its logs.
 
         Kafka: LogConfig.fromProps, LogConfig.segmentSize (internal.segment.bytes comes first).
         """
@@ -151,7 +151,7 @@ class LogConfig:
         return self.remote_storage_enable and topic not in NEVER_TIERED_TOPICS
 
     def prevents_tiering(self, *, is_remote_log_storage_system_enabled: bool) -> str:
-        """Return the setting, `key=value`, with which no log is tiered; empty where there is none."""
+        """Return the setting, `key=value`, that keeps all logs from being tiered; empty if there is none."""
         if not is_remote_log_storage_system_enabled:
             return f"{REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name}=false"
         if "compact" in self.cleanup_policy:
@@ -159,7 +159,7 @@ class LogConfig:
         return ""
 
     def settings(self, topic: str, *, is_remote_log_storage_system_enabled: bool) -> LogSettings:
-        """Return what the recovery of a log of *topic* needs of this."""
+        """Return what the recovery of a log of *topic* needs of these settings."""
         prevented_by = self.prevents_tiering(
             is_remote_log_storage_system_enabled=is_remote_log_storage_system_enabled
         )
@@ -176,17 +176,17 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """A broker's settings, with Kafka's defaults where nothing is said. Kafka: KafkaConfig.
+    """A broker's settings, with Kafka's defaults for what is not set. Kafka: KafkaConfig.
 
     Attributes:
-        log_dirs: as they stand in the settings, duplicates dropped; not made absolute.
+        log_dirs: as written in the settings, without duplicates; not made absolute.
         metadata_log_dir: the first of `log_dirs` unless it is set.
-        node_id: int32, None where neither node.id nor broker.id is set.
+        node_id: int32, None if neither node.id nor broker.id is set.
         recovery_threads_per_data_dir: threads per log dir.
         producer_id_expiration_ms: how long a producer without open transaction is remembered.
-        is_remote_log_storage_system_enabled: whether the broker knows tiered storage.
+        is_remote_log_storage_system_enabled: whether the broker supports tiered storage.
         cordoned_log_dirs: entries of `log_dirs` that get no new logs; `*` is expanded.
-        log_defaults: for topics that say nothing themselves.
+        log_defaults: for topics without settings of their own.
         layers: where all this came from.
     """
 
@@ -216,13 +216,13 @@ class BrokerConfig:
             overrides: what comes before the file: `--log-dirs`, `--property`.
 
         Raises:
-            UsageError: a value that Kafka refuses; names key, value, place and remedy.
+            UsageError: a value that Kafka refuses; names key, value, origin and remedy.
         """
         return cls.from_layers((*overrides, Layer(origin, properties)))
 
     @classmethod
     def from_layers(cls, layers: tuple[Layer, ...]) -> BrokerConfig:
-        """Return the config that *layers* give, the first one that has a key deciding.
+        """Return the config that *layers* give; the first one that has a key decides.
 
         Raises:
             UsageError: as `from_properties`.
@@ -245,7 +245,7 @@ class BrokerConfig:
 
     @property
     def repeated_log_dirs(self) -> list[str]:
-        """The entries of `log_dirs` that stand in the settings more than once."""
+        """The entries of `log_dirs` that are in the settings more than once."""
         settings = Settings(self.layers)
         for key in (LOG_DIRS, LOG_DIR):
             if layer := settings.layer_with(key):
@@ -256,9 +256,9 @@ class BrokerConfig:
     def with_dynamic(
         self, *, cluster_default: Mapping[str, str], broker: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """Return the config with the cluster's dynamic settings over it, this broker's own ones first.
+        """Return the config overridden by the cluster's dynamic settings, with this broker's own taking precedence.
 
-        What is not dynamic, not valid, or not allowed at its level is left out, as the broker leaves it out.
+        Settings that are not dynamic, not valid, or not allowed at their level are ignored, as the broker ignores them.
 
         Kafka: DynamicBrokerConfig.updateDefaultConfig, updateBrokerConfig, fromPersistentProps.
         """
@@ -270,29 +270,31 @@ class BrokerConfig:
 
 
 def assumed_defaults(*given: Mapping[str, str]) -> list[str]:
-    """Return the settings that decide about the bytes of all logs, and that none of *given* has."""
+    """Return the settings that affect the bytes of all logs and are in none of *given*."""
     deciding = {key.name for key in _CLUSTER_DYNAMIC_KEYS if key is not RECOVERY_THREADS}
     return sorted(deciding.difference(*given))
 
 
 def misspelled(properties: Mapping[str, str]) -> list[str]:
-    """Return what is to be said of keys in *properties* that are near to one that is read here, one sentence each.
+    """Return a sentence for each key in *properties* that is similar to one that is read here.
 
-    A key that is near to none is another setting of the broker.
+    A key that is similar to none is another setting of the broker.
     """
-    return [words for key in properties if key not in _BROKER_KEYS and (words := _meant_by(key))]
+    return [hint for key in properties if key not in _BROKER_KEYS and (hint := _meant_by(key))]
 
 
 def _meant_by(key: str) -> str:
     if key == REMOTE_STORAGE_ENABLE.name:
-        return f"{key} is the setting of a topic, and ignored here; give it with --topic-config"
+        return f"{key} is a setting of topics, so it is ignored here; give it with --topic-config"
     if key in _BROKER_KEYS_OF_TOPICS:
-        return f"{key} is the setting of a topic, and ignored here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
-    import difflib  # for those who err
+        return f"{key} is a setting of topics, so it is ignored here; the broker's is {_BROKER_KEYS_OF_TOPICS[key]}"
+    import difflib  # only needed after a mistake
 
     plain = key.lower().replace("_", ".").replace("-", ".")
     similar = difflib.get_close_matches(plain, _BROKER_KEYS, n=1, cutoff=_LEAST_SIMILARITY)
-    return f"{key} is no setting of a broker, and ignored; is {similar[0]} meant?" if similar else ""
+    return (
+        f"{key} is not a setting of a broker, so it is ignored; did you mean {similar[0]}?" if similar else ""
+    )
 
 
 def _or_default(value: _T | None, default: _T) -> _T:

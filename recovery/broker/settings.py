@@ -25,10 +25,10 @@ class Kind(Protocol[_T_co]):
 
     @property
     def expected(self) -> str:
-        """What a valid value is, to stand behind 'expected'."""
+        """What a valid value is, as the text after 'expected'."""
 
     def read(self, text: str) -> _T_co | None:
-        """Return the value of *text*, None where Kafka throws a ConfigException."""
+        """Return the value of *text*, None if Kafka throws a ConfigException."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class IntKind:
 
     @property
     def expected(self) -> str:
-        """See `Kind`."""
+        """The type and its lower limit."""
         return f"an int32 of at least {self.minimum}"
 
     def read(self, text: str) -> int | None:
-        """See `Kind`."""
+        """Return the number in *text*, None if it is not an int32 or too small."""
         value = parse_int(text.strip(_JAVA_BLANKS))
         return value if value is not None and value >= self.minimum else None
 
@@ -55,7 +55,7 @@ class BooleanKind:
     expected: str = "true or false"
 
     def read(self, text: str) -> bool | None:
-        """See `Kind`."""
+        """Return the boolean in *text*, in any case of letters, None if it is not one."""
         return {"true": True, "false": False}.get(text.strip(_JAVA_BLANKS).lower())
 
 
@@ -66,7 +66,7 @@ class TextKind:
     expected: str = "a text"
 
     def read(self, text: str) -> str | None:
-        """See `Kind`."""
+        """Return *text*, trimmed."""
         return text.strip(_JAVA_BLANKS)
 
 
@@ -76,7 +76,7 @@ class ListKind:
 
     Attributes:
         is_empty_allowed: whether the list may have no entry; an entry may never be empty.
-        choices: the only entries allowed; none means any.
+        choices: the only entries allowed; if empty, any are.
     """
 
     is_empty_allowed: bool = True
@@ -84,12 +84,12 @@ class ListKind:
 
     @property
     def expected(self) -> str:
-        """See `Kind`."""
+        """What the list may hold."""
         entries = f"out of {', '.join(self.choices)}" if self.choices else "that are not empty"
         return f"{'' if self.is_empty_allowed else 'one or more '}entries {entries}, separated by commas"
 
     def read(self, text: str) -> tuple[str, ...] | None:
-        """See `Kind`."""
+        """Return the entries in *text*, None if one is not allowed or a required one is missing."""
         entries = tuple(dict.fromkeys(list_entries(text)))
         if not entries:
             return () if self.is_empty_allowed else None
@@ -99,7 +99,7 @@ class ListKind:
 
 
 def list_entries(text: str) -> list[str]:
-    """Return the entries of a list as they stand there, repeated ones as often. Kafka: ConfigDef.parseType."""
+    """Return the entries of a list as written, repeated ones repeatedly. Kafka: ConfigDef.parseType."""
     trimmed = text.strip(_JAVA_BLANKS)
     return _COMMA.split(trimmed) if trimmed else []
 
@@ -117,7 +117,7 @@ class Layer:
     """Settings from one place.
 
     Attributes:
-        origin: the place as the user knows it: a file name, an option, a record.
+        origin: where they come from, as the user knows it: a file name, an option, a record.
         values: text by key.
     """
 
@@ -127,7 +127,7 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Layers of settings, the one that decides first in front.
+    """Layers of settings, the one that takes precedence first.
 
     Attributes:
         override: the option that wins over all layers, with `KEY` for the key.
@@ -137,25 +137,25 @@ class Settings:
     override: str = "--property KEY=..."
 
     def find(self, key: Key[_T_co]) -> _T_co | None:
-        """Return the value of *key* from the first layer that has it, None without one.
+        """Return the value of *key* from the first layer that has it, None if none does.
 
         Raises:
-            UsageError: that value is not of its kind, or stands for another one (`${provider:...}`).
+            UsageError: that value is not of its kind, or is a reference to another one (`${provider:...}`).
         """
         layer = self.layer_with(key)
         return None if layer is None else self._read(key, layer)
 
     def layer_with(self, key: Key[object]) -> Layer | None:
-        """Return the layer that decides *key*, None without one."""
+        """Return the layer that decides *key*, None if there is none."""
         return next((layer for layer in self.layers if key.name in layer.values), None)
 
     def _read(self, key: Key[_T_co], layer: Layer) -> _T_co:
         text = layer.values[key.name]
         override = self.override.replace("KEY", key.name)
         remedy = f"correct it there, or override it with {override}"
-        if "${" in text and any("config.providers" in one.values for one in self.layers):
+        if "${" in text and any("config.providers" in other.values for other in self.layers):
             raise UsageError(
-                f"{layer.origin}: {key.name}={text} asks a config provider, and those are not run here; "
+                f"{layer.origin}: {key.name}={text} refers to a config provider, and those are not run here; "
                 f"override it with {override}"
             )
         value = key.kind.read(text)
@@ -165,7 +165,7 @@ class Settings:
 
 
 def valid_entries(values: Mapping[str, str], keys: tuple[Key[object], ...]) -> dict[str, str]:
-    """Return what of *values* belongs to *keys* and is valid; a broker leaves out the rest.
+    """Return those of *values* that belong to *keys* and are valid; a broker ignores the rest.
 
     Kafka: DynamicBrokerConfig.removeInvalidConfigs.
     """

@@ -27,7 +27,7 @@ Configs = Mapping[str, str]
 TOPIC_CONFIG_OPTION = "--topic-config"
 
 _COMPACTED_BY_BROKERS = frozenset({"__consumer_offsets", "__transaction_state"})
-"""Brokers make these with `cleanup.policy=compact`, whatever their defaults say."""
+"""Brokers create these with `cleanup.policy=compact`, whatever their defaults say."""
 _EXPECTED = "JSON {topic: {key: value}}"
 
 TOPIC_CONFIG_NAMES = frozenset(
@@ -78,10 +78,10 @@ class TopicConfigs:
     Attributes:
         broker: gives the defaults.
         records: own settings by topic, from the metadata log (`ClusterMetadata.topic_configs`).
-        overrides: settings by topic from `--topic-config`, over the records key by key.
-        known_topics: those that the metadata log has; None where none was read.
+        overrides: settings by topic from `--topic-config`; key by key, they take precedence over the records.
+        known_topics: those in the metadata log; None if none was read.
         is_remote_storage_known: whether *broker* says for certain that tiered storage is on, or off.
-        is_config_complete: whether *broker* is made of all of the broker's properties.
+        is_config_complete: whether *broker* was made from all of the broker's properties.
     """
 
     broker: BrokerConfig
@@ -92,10 +92,10 @@ class TopicConfigs:
     is_config_complete: bool = True
 
     def config_of(self, topic: str) -> LogConfig:
-        """Return the settings of *topic*'s logs; a topic that nobody knows (a stray log) has the defaults.
+        """Return the settings of *topic*'s logs; an unknown topic (a stray log) has the defaults.
 
         Raises:
-            UsageError: a value that Kafka refuses; a broker dies of one in a record when it loads its logs.
+            UsageError: a value that Kafka refuses; one in a record stops the broker when it loads its logs.
         """
         layers = (
             Layer(f"{TOPIC_CONFIG_OPTION}, topic {topic}", self.overrides.get(topic, {})),
@@ -119,20 +119,22 @@ class TopicConfigs:
         )
 
     def _is_compacted(self, topic: str, config: LogConfig) -> bool | None:
-        """Return whether *topic* is compacted; None where nobody says so, the metadata log being elsewhere, say."""
+        """Return whether *topic* is compacted; None if that is not known, for want of the metadata log for example."""
         if topic in _COMPACTED_BY_BROKERS:
             return True
         sources = (self.overrides.get(topic, {}), self.records.get(topic, {}))
-        is_known = topic in (self.known_topics or ()) or any(CLEANUP_POLICY.name in one for one in sources)
+        is_known = topic in (self.known_topics or ()) or any(
+            CLEANUP_POLICY.name in configs for configs in sources
+        )
         return "compact" in config.cleanup_policy if is_known else None
 
     def _is_remote_log_known(self, topic: str) -> bool:
-        """Return whether it is known if a log of *topic* has a remote part."""
+        """Return whether it is known if logs of *topic* have a remote part."""
         if self.is_remote_storage_known and not self.broker.is_remote_log_storage_system_enabled:
             return True
         if REMOTE_STORAGE_ENABLE.name in self.overrides.get(topic, {}) or topic in NEVER_TIERED_TOPICS:
             return True
-        # A broker whose settings are known takes a topic that is not there any more for a plain one.
+        # A broker whose settings are known takes a topic that no longer exists for a plain one.
         return self.known_topics is not None and (self.is_remote_storage_known or topic in self.known_topics)
 
 
@@ -142,7 +144,7 @@ def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
     Values may be JSON strings, numbers or booleans.
 
     Raises:
-        UsageError: no such JSON, a name in it twice, or a key that no topic has.
+        UsageError: not such JSON, a name that is in it twice, or a key that no topic has.
     """
     try:
         topics = json.loads(text, object_pairs_hook=_without_duplicates)
@@ -156,12 +158,12 @@ def read_topic_configs(text: str) -> dict[str, dict[str, str]]:
 
 
 def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    entries: dict[str, object] = {}
     for key, value in pairs:
-        if key in found:
+        if key in entries:
             raise UsageError(f"{TOPIC_CONFIG_OPTION}: {key} is there twice; leave one of them out")
-        found[key] = value
-    return found
+        entries[key] = value
+    return entries
 
 
 def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
@@ -171,22 +173,22 @@ def _read_one_topic(topic: str, configs: object) -> dict[str, str]:
 
 
 def _read_value(topic: str, key: str, value: object) -> str:
-    place = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
+    origin = f"{TOPIC_CONFIG_OPTION}, topic {topic}"
     if key not in TOPIC_CONFIG_NAMES:
-        import difflib  # for those who err
+        import difflib  # only needed after a mistake
 
         similar = difflib.get_close_matches(key, TOPIC_CONFIG_NAMES, n=1)
-        hint = f"; is {similar[0]} meant?" if similar else ""
-        raise UsageError(f"{place}: {key} is no setting of a topic{hint}")
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        raise UsageError(f"{origin}: {key} is not a setting of a topic{hint}")
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str | int):
-        raise UsageError(f"{place}: {key}={value!r}: expected a string, an integer, true or false")
+        raise UsageError(f"{origin}: {key}={value!r}: expected a string, an integer, true or false")
     return str(value)
 
 
 def without_effect(overrides: Mapping[str, Configs], topics_here: Collection[str]) -> list[str]:
-    """Return what is to be said of topics that are given settings and have no log, one sentence each."""
+    """Return a sentence for each topic that is given settings and has no log."""
     return [
         f"{TOPIC_CONFIG_OPTION}: no log of {topic} lies in the log dirs, so its settings have no effect"
         for topic in sorted(overrides.keys() - topics_here)

@@ -1,4 +1,4 @@
-"""The log dirs that a command is about: absolute, each of them a folder of its own, and a broker's."""
+"""The log dirs that a command works on: absolute, each of them a separate folder, and a broker's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BrokerDirs:
         locked_dirs: these, and a separate metadata.log.dir.
         broker: the settings that name them.
         quarantine_dir: `--quarantine-dir`, absolute.
-        notes: what is to be said of the properties.
+        notes: remarks on the properties.
     """
 
     log_dirs: tuple[str, ...]
@@ -62,13 +62,13 @@ def find_broker_dirs(
     quarantine_dir: str | None = None,
     may_be_foreign: bool = False,
 ) -> BrokerDirs:
-    """Return the dirs that *log_dirs* names, or the properties do where it is None.
+    """Return the dirs that *log_dirs* names or, if it is None, the properties.
 
     Args:
-        may_be_foreign: whether a folder that no broker has ever opened will do, as nothing is written.
+        may_be_foreign: whether a folder that no broker has ever opened is accepted, since nothing is written.
 
     Raises:
-        UsageError: a path that is missing, relative or named twice, or a quarantine inside of one, or without a name.
+        UsageError: a path that is missing, relative or named twice, or a quarantine inside one, or without a name.
         UnsafeError: a folder that no broker has ever opened.
     """
     broker = _broker_config(log_dirs, properties)
@@ -98,10 +98,11 @@ def find_broker_dirs(
 
 
 def quarantine_place(quarantine_dir: str | None) -> str | None:
-    """Return the absolute path of `--quarantine-dir`, None where it is not given.
+    """Return the absolute path of `--quarantine-dir`, None if it is not given.
 
     Raises:
-        UsageError: it is no folder, or empty, as an unset variable of a shell is: the present folder is not meant.
+        UsageError: it is not a folder, or it is empty: that comes from an unset shell variable, and does not mean the
+            present folder.
     """
     if quarantine_dir == "":
         raise UsageError(
@@ -110,10 +111,10 @@ def quarantine_place(quarantine_dir: str | None) -> str | None:
         )
     if quarantine_dir is None:
         return None
-    place = absolute(quarantine_dir)
-    if is_there(place) and not is_folder(place):
-        raise UsageError(f"--quarantine-dir {place}: not a folder. Remedy: choose another place")
-    return place
+    path = absolute(quarantine_dir)
+    if is_there(path) and not is_folder(path):
+        raise UsageError(f"--quarantine-dir {path}: not a folder. Remedy: choose another place")
+    return path
 
 
 def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]) -> BrokerConfig:
@@ -127,7 +128,7 @@ def _broker_config(log_dirs: Sequence[str] | None, properties: Mapping[str, str]
 
 
 def _refuse_relative(broker: BrokerConfig) -> None:
-    """Refuse paths that mean a folder below the one the broker is started in, which is not known here."""
+    """Refuse paths relative to the folder that the broker is started in, which is not known here."""
     for key, path in (
         *(("log.dirs", path) for path in broker.log_dirs),
         ("metadata.log.dir", broker.metadata_log_dir),
@@ -136,23 +137,23 @@ def _refuse_relative(broker: BrokerConfig) -> None:
 
 
 def refuse_relative(path: str, key: str, option: str) -> None:
-    """Refuse a *path* of the configuration that means another folder wherever the broker is started.
+    """Refuse a *path* of the configuration that depends on the folder in which the broker is started.
 
     Raises:
         UsageError: it is relative; *option* takes the absolute one.
     """
     if os.path.isabs(path):
         return
-    words = "a relative path, which depends on the folder that the broker is started in"
+    fault = "a relative path, which depends on the folder that the broker is started in"
     if path.startswith("${"):
-        words = "a placeholder, and no configuration provider is asked here"
-    raise UsageError(f"{key}: {path}: {words}. Remedy: give the absolute path with {option}")
+        fault = "a placeholder, and configuration providers are not run here"
+    raise UsageError(f"{key}: {path}: {fault}. Remedy: give the absolute path with {option}")
 
 
 def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
-    """Return the log dirs as absolute paths, each of them a folder of its own, or one that cannot be looked at.
+    """Return the log dirs as absolute paths, each of them a separate folder, or one that cannot be looked at.
 
-    Kafka: LogManager.createAndValidateLogDirs. Differs: a log dir that is missing is not made.
+    Kafka: LogManager.createAndValidateLogDirs. Differs: a missing log dir is not created.
     """
     entries: dict[tuple[int, int], str] = {}
     if odd := [entry for entry in broker.log_dirs if "\0" in entry]:
@@ -162,10 +163,10 @@ def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
         try:
             if not is_folder(path):
                 raise UsageError(f"{path}: no such log dir")
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             continue  # the log dir goes offline when it is locked
-        other = entries.setdefault((found.st_dev, found.st_ino), entry)
+        other = entries.setdefault((status.st_dev, status.st_ino), entry)
         if other != entry:
             raise UsageError(
                 f"log.dirs: {other} and {entry} are the same folder (KafkaException stops the broker). "
@@ -177,8 +178,8 @@ def _log_dir_paths(broker: BrokerConfig) -> tuple[str, ...]:
 def _refuse_foreign(paths: tuple[str, ...]) -> None:
     """Refuse a folder that no broker has ever opened: another one was meant, or its file system is not mounted.
 
-    Kafka: KafkaRaftServer.initializeLogDirs (no meta.properties stops the node). Differs: any file of a
-    broker's own will do, as what is lost is not what is foreign.
+    Kafka: KafkaRaftServer.initializeLogDirs (a missing meta.properties stops the node). Differs: any file of a
+    broker's own is enough, since a dir that has lost that file is still a broker's.
     """
     for path in paths:
         try:
@@ -201,12 +202,12 @@ def _with_metadata_dir(broker: BrokerConfig, paths: tuple[str, ...]) -> tuple[st
 
 
 def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...]) -> None:
-    """Refuse a place for the quarantine of *log_dir* that is another log dir, or that no file system can have."""
+    """Refuse a quarantine of *log_dir* that would be another log dir, or whose name no file system can have."""
     for root in possible_roots(log_dir, quarantine):
         if root in log_dirs:
             raise UsageError(
-                f"log.dirs: {root}: where the quarantine of {log_dir} would lie is a log dir itself. Remedy: choose "
-                "another place with --quarantine-dir"
+                f"log.dirs: {root}: the quarantine of {log_dir} would be in this folder, which is a log dir itself. "
+                "Remedy: choose another place with --quarantine-dir"
             )
         if len(os.fsencode(os.path.basename(root))) > _LONGEST_NAME_BYTES:
             raise UsageError(
@@ -217,10 +218,10 @@ def _refuse_place(log_dir: str, quarantine: str | None, log_dirs: tuple[str, ...
 
 def _refuse_quarantine_inside(quarantine: str, dirs: tuple[str, ...]) -> None:
     """Refuse a quarantine that a broker would take for a log."""
-    for one in dirs:
-        if _is_inside(quarantine, one):
+    for log_dir in dirs:
+        if _is_inside(quarantine, log_dir):
             raise UsageError(
-                f"--quarantine-dir {quarantine}: inside the log dir {one}, where a broker takes folders "
+                f"--quarantine-dir {quarantine}: inside the log dir {log_dir}, where a broker takes folders "
                 "for logs. Remedy: choose a folder outside of it, or leave the option out"
             )
 
@@ -239,11 +240,11 @@ def _refuse_nested(dirs: tuple[str, ...]) -> None:
 
 
 def _is_inside(path: str, folder: str) -> bool:
-    """Whether *path* is *folder* or lies below it, by whatever names and mounts; what is not there yet counts."""
+    """Whether *path*, which need not exist yet, is *folder* or lies below it, by whatever names and mounts."""
     with suppress(OSError):
-        wanted = os.stat(folder)
+        folder_status = os.stat(folder)
         above = os.path.realpath(nearest(path))
-        while not os.path.samestat(os.stat(above), wanted):
+        while not os.path.samestat(os.stat(above), folder_status):
             if above == os.path.dirname(above):
                 return False
             above = os.path.dirname(above)
@@ -252,13 +253,13 @@ def _is_inside(path: str, folder: str) -> bool:
 
 
 def topics_in(log_dirs: Iterable[str]) -> frozenset[str]:
-    """Return the topics of which a folder lies in one of *log_dirs*."""
+    """Return the topics that have a folder in one of *log_dirs*."""
     names: set[str] = set()
     for log_dir in log_dirs:
         with suppress(OSError):  # the log dir is offline
             names.update(os.listdir(log_dir))
-    found = set()
+    topics = set()
     for name in names:
         with suppress(FileNameError):
-            found.add(read_folder_name(name).topic)
-    return frozenset(found)
+            topics.add(read_folder_name(name).topic)
+    return frozenset(topics)

@@ -1,8 +1,8 @@
-"""What lies twice in the log dirs of a broker: a partition in two folders, a folder or a segment under two names.
+"""What is twice in the log dirs of a broker: a partition in two folders, a folder or a segment under two names.
 
-A broker halts on the first. On the second it loads both names, and so recovers one log in two threads at a time; a link
-to the metadata log, or to a log dir itself, has it write into files that are in use. Of the third, two hard links, each
-loses what is cut from the other.
+A broker halts on a partition in two folders. A folder under two names it loads twice, and so recovers one log in two
+threads at a time; through a link to the metadata log, or to a log dir itself, it writes into files that are in use. A
+segment under two names is two hard links: each loses what is cut from the other.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ _FolderId = tuple[int, int]
 
 
 def refuse_duplicates(inventories: Iterable[LogDirInventory]) -> list[LogDirInventory]:
-    """Return the inventories, with a problem for each partition, folder, or segment, that is there more than once.
+    """Return the inventories, with a problem for each partition, folder or segment that is there more than once.
 
-    Differs: a broker follows a link to the folder of another log, and works on it as two; hard links it does not see.
+    Differs: a broker follows a link to the folder of another log, and works on both names; it does not see hard links.
 
     Kafka: LogManager.loadLog, IllegalStateException. A future log may lie beside its current one.
     """
     inventories = list(inventories)
-    places: dict[tuple[str, int, FolderState], list[str]] = {}
+    copies: dict[tuple[str, int, FolderState], list[str]] = {}
     names: dict[_FolderId | None, list[str]] = {}
     for inventory in inventories:
         for path in (inventory.log_dir, *(_path(inventory, name) for name in inventory.passed_over)):
             names.setdefault(_folder_id(path), []).append(path)
         for task in inventory.tasks:
             path = _path(inventory, task.folder)
-            places.setdefault(_place(task), []).append(path)
+            copies.setdefault(_identity(task), []).append(path)
             names.setdefault(_folder_id(path), []).append(path)
     names.pop(None, None)
     segments = _shared_segments(inventories)
-    several = {path: found for found in names.values() if len(found) > 1 for path in found}
+    names_by_path = {path: paths for paths in names.values() if len(paths) > 1 for path in paths}
     return [
         replace(
             inventory,
             tasks=tuple(
                 _with_shared(
                     _with_names(
-                        _with_copies(task, places[_place(task)]), several.get(_path(inventory, task.folder))
+                        _with_copies(task, copies[_identity(task)]),
+                        names_by_path.get(_path(inventory, task.folder)),
                     ),
                     segments.get(_path(inventory, task.folder), ()),
                 )
@@ -66,17 +67,17 @@ def _shared_segments(inventories: Iterable[LogDirInventory]) -> dict[str, list[t
                 if file.endswith(LOG_SUFFIX):
                     by_inode.setdefault(stat.inode, []).append((_path(inventory, task.folder), file))
     shared: dict[str, list[tuple[str, str]]] = {}
-    for found in by_inode.values():
-        for names in _hard_links(found) if len(found) > 1 else ():
+    for files in by_inode.values():
+        for names in _hard_links(files) if len(files) > 1 else ():
             for (folder, file), other in zip(names, [*names[1:], names[0]], strict=True):
                 shared.setdefault(folder, []).append((file, os.path.join(*other)))
     return shared
 
 
-def _hard_links(found: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Yield those of *found*, folder and file of equal inode, that are one file by several names; no link's target."""
+def _hard_links(files: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    """Yield those of *files*, (folder, file) with equal inode, that are hard links to one file."""
     by_file: dict[tuple[int, int], dict[tuple[_FolderId | None, str], tuple[str, str]]] = {}
-    for folder, file in found:
+    for folder, file in files:
         with suppress(OSError):
             stat = os.lstat(os.path.join(folder, file))
             names = by_file.setdefault((stat.st_dev, stat.st_ino), {})
@@ -89,21 +90,21 @@ def _path(inventory: LogDirInventory, name: str) -> str:
 
 
 def _folder_id(path: str) -> _FolderId | None:
-    """Return what tells a folder from all others, None where it cannot be looked at: then nothing is done in it."""
+    """Return what identifies a folder, None if it cannot be looked at: then nothing is done in it."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _with_names(task: PartitionTask, found: list[str] | None) -> PartitionTask:
-    """Return *task* with a problem where its folder has all the names *found*."""
-    if found is None:
+def _with_names(task: PartitionTask, paths: list[str] | None) -> PartitionTask:
+    """Return *task* with a problem if its folder has several names, *paths*."""
+    if paths is None:
         return task
     problem = Problem(
         file=task.folder,
-        rule=f"one folder has {len(found)} names: {', '.join(found)} (a broker works on it under each of them)",
+        rule=f"one folder has {len(paths)} names: {', '.join(paths)} (a broker works on it under each of them)",
         remedy="decide whose log it is, and move the links out of the log dirs",
     )
     return task if problem in task.problems else replace(task, problems=(problem, *task.problems))
@@ -115,7 +116,7 @@ def _with_shared(task: PartitionTask, shared: Iterable[tuple[str, str]]) -> Part
         Problem(
             file=file,
             rule=f"it is the same file as {other} (hard links): what is cut in one of them is cut in the other",
-            remedy="put a copy (cp) in the place of one of them",
+            remedy="replace one of them by a copy (cp)",
         )
         for file, other in shared
     )
@@ -123,18 +124,18 @@ def _with_shared(task: PartitionTask, shared: Iterable[tuple[str, str]]) -> Part
     return replace(task, problems=(*new, *task.problems)) if new else task
 
 
-def _with_copies(task: PartitionTask, found: list[str]) -> PartitionTask:
-    """Return *task* with a problem where it lies in all of *found*."""
-    if len(found) == 1 or _place(task)[2] in (FolderState.DELETE, FolderState.STRAY):
+def _with_copies(task: PartitionTask, folders: list[str]) -> PartitionTask:
+    """Return *task* with a problem if it is in several *folders*."""
+    if len(folders) == 1 or _identity(task)[2] in (FolderState.DELETE, FolderState.STRAY):
         return task
     problem = Problem(
         file=task.folder,
-        rule=f"{task.topic_partition} lies in {len(found)} folders: {', '.join(found)} "
+        rule=f"{task.topic_partition} lies in {len(folders)} folders: {', '.join(folders)} "
         "(IllegalStateException stops the broker)",
         remedy="decide which one is right, and move the other out of the log dirs",
     )
     return task if problem in task.problems else replace(task, problems=(problem, *task.problems))
 
 
-def _place(task: PartitionTask) -> tuple[str, int, FolderState]:
+def _identity(task: PartitionTask) -> tuple[str, int, FolderState]:
     return task.topic_partition.topic, task.topic_partition.partition, read_folder_name(task.folder).state

@@ -1,6 +1,6 @@
-"""Whose log dirs these are: `meta.properties` of all of them, held against each other and against the configuration.
+"""Whose log dirs these are: `meta.properties` of all of them, compared with each other and with the configuration.
 
-A dir of another node or cluster was mounted in the wrong place, and is not to be touched. One without the file can be
+A dir of another node or cluster was mounted in the wrong place, and must not be touched. One without the file can be
 recovered, though no broker starts with it before it is formatted.
 
 Kafka: MetaPropertiesEnsemble.Loader.load, MetaPropertiesEnsemble.verify, KafkaRaftServer.initializeLogDirs.
@@ -28,8 +28,8 @@ class Identity:
     """What the files and the configuration say.
 
     Attributes:
-        node_id: of the configuration, else of the first file that has one; None without any.
-        problems: by log dir: such a dir is not to be touched.
+        node_id: of the configuration, else of the first file that has one; None if there is none.
+        problems: by log dir; such a dir must not be touched.
         notes: why a broker will not start, though the logs can be recovered.
     """
 
@@ -44,11 +44,11 @@ def identify(
     """Return whose *log_dirs* are.
 
     Args:
-        node_id: of the configuration; None where it has none.
-        metadata_log_dir: the only place for `__cluster_metadata-0`; None where it is not known.
+        node_id: of the configuration; None if it has none.
+        metadata_log_dir: the only place for `__cluster_metadata-0`; None if it is not known.
     """
     identity = Identity(node_id=node_id)
-    found: dict[str, MetaProperties] = {}
+    meta_of: dict[str, MetaProperties] = {}
     problems: dict[str, list[Problem]] = {}
     with_metadata: list[str] = []
     for log_dir in log_dirs:
@@ -61,7 +61,7 @@ def identify(
         except OSError as error:
             meta = _problem(f"{error} (IOException takes the log dir offline)", "make it readable")
         if isinstance(meta, MetaProperties):
-            found[log_dir] = meta
+            meta_of[log_dir] = meta
         elif isinstance(meta, Problem):
             problems.setdefault(log_dir, []).append(meta)
         else:
@@ -69,11 +69,11 @@ def identify(
                 f"{log_dir} has no {META_PROPERTIES}: a broker does not start with it (RuntimeException). "
                 "Remedy: kafka-storage format --ignore-formatted, with the cluster.id of the others"
             )
-    for log_dir, problem in contradictions(found, node_id=node_id):
+    for log_dir, problem in contradictions(meta_of, node_id=node_id):
         problems.setdefault(log_dir, []).append(problem)
     if node_id is None:
-        identity.node_id = next((meta.node_id for meta in found.values() if meta.node_id is not None), None)
-    identity.problems = {log_dir: tuple(of_dir) for log_dir, of_dir in problems.items()}
+        identity.node_id = next((meta.node_id for meta in meta_of.values() if meta.node_id is not None), None)
+    identity.problems = {log_dir: tuple(dir_problems) for log_dir, dir_problems in problems.items()}
     identity.notes += _misplaced(with_metadata, metadata_log_dir)
     return identity
 
@@ -81,7 +81,7 @@ def identify(
 def contradictions(
     found: Mapping[str, MetaProperties], *, node_id: int | None
 ) -> Iterator[tuple[str, Problem]]:
-    """Yield what the files of log dirs contradict each other in, or the *node_id* of the configuration."""
+    """Yield the points in which the files of log dirs contradict each other, or the configured *node_id*."""
     yield from _of_others({log_dir: meta.node_id for log_dir, meta in found.items()}, "node.id", node_id)
     yield from _of_others({log_dir: meta.cluster_id for log_dir, meta in found.items()}, "cluster.id", None)
     yield from _copies({log_dir: meta.directory_id for log_dir, meta in found.items()})
@@ -97,7 +97,7 @@ def _read(log_dir: str) -> MetaProperties | Problem | None:
         return _problem(f"a {kind}, which cannot be read (the broker starts without this log dir)", remedy)
     size_bytes = os.stat(path).st_size
     if size_bytes > _MOST_BYTES:
-        return _problem(f"{size_bytes} bytes, and no such file has more than {_MOST_BYTES}", remedy)
+        return _problem(f"{size_bytes} bytes, but no such file has more than {_MOST_BYTES}", remedy)
     try:
         return read_meta_properties(read_small(path, _MOST_BYTES))
     except FormatError as error:
@@ -105,54 +105,56 @@ def _read(log_dir: str) -> MetaProperties | Problem | None:
 
 
 def _of_others(values: Mapping[str, object], key: str, expected: object) -> Iterable[tuple[str, Problem]]:
-    """Yield the dirs that have another value than the configuration, or that do not agree where it has none."""
-    known = {log_dir: value for log_dir, value in values.items() if value is not None}
-    if expected is None and len(set(known.values())) <= 1:
+    """Yield the dirs whose value differs from the configuration's or, if it has none, from other dirs' values."""
+    values = {log_dir: value for log_dir, value in values.items() if value is not None}
+    if expected is None and len(set(values.values())) <= 1:
         return
-    for log_dir, value in known.items():
+    for log_dir, value in values.items():
         if value == expected:
             continue
-        others = (
+        conflict = (
             f"the configuration says {expected}"
             if expected is not None
-            else ", ".join(f"{other} in {one}" for one, other in known.items() if other != value)
+            else ", ".join(f"{other} in {path}" for path, other in values.items() if other != value)
         )
         yield (
             log_dir,
             _problem(
-                f"{key} is {value}, but {others} (RuntimeException stops the broker)",
+                f"{key} is {value}, but {conflict} (RuntimeException stops the broker)",
                 "this is the log dir of another node: check what is mounted where, and the configuration",
             ),
         )
 
 
 def _copies(directory_ids: Mapping[str, object]) -> Iterable[tuple[str, Problem]]:
-    counts = Counter(one for one in directory_ids.values() if one is not None)
-    for log_dir, one in directory_ids.items():
-        if one is not None and counts[one] > 1:
-            others = [path for path, other in directory_ids.items() if other == one and path != log_dir]
+    counts = Counter(directory_id for directory_id in directory_ids.values() if directory_id is not None)
+    for log_dir, directory_id in directory_ids.items():
+        if directory_id is not None and counts[directory_id] > 1:
+            copies = [
+                path for path, other in directory_ids.items() if other == directory_id and path != log_dir
+            ]
             yield (
                 log_dir,
                 _problem(
-                    f"directory.id is also that of {', '.join(others)} (RuntimeException stops the broker)",
+                    f"directory.id is also that of {', '.join(copies)} (RuntimeException stops the broker)",
                     "one dir is a copy of the other: decide which one is right, and leave the other out of log.dirs",
                 ),
             )
 
 
 def _misplaced(log_dirs: Iterable[str], metadata_log_dir: str | None) -> list[str]:
-    """Return a note for each of *log_dirs*, which hold a metadata log, that is not the place of one.
+    """Return a note for each of *log_dirs*, all with a metadata log, that is not metadata.log.dir.
 
     Kafka: KafkaRaftServer.initializeLogDirs.
     """
     if metadata_log_dir is None:
         return []
-    place = os.path.realpath(metadata_log_dir)
+    expected_path = os.path.realpath(metadata_log_dir)
     return [
         f"{os.path.join(log_dir, CLUSTER_METADATA_FOLDER)} is not in metadata.log.dir ({metadata_log_dir}): "
         "a broker does not start (KafkaException). Remedy: set metadata.log.dir to where it is, or move it"
         for log_dir in log_dirs
-        if os.path.realpath(log_dir) != place
+        if os.path.realpath(log_dir) != expected_path
     ]
 
 

@@ -1,6 +1,6 @@
-"""What lies in a log dir: the partitions' folders, the checkpoints, the marker, and what a broker dies of.
+"""What lies in a log dir: the partitions' folders, the checkpoints, the marker, and what stops a broker.
 
-Reads names, sizes, owners and checkpoints, no segment.
+Reads names, sizes, owners and checkpoints, but no segment.
 
 Kafka: LogManager.loadLogs, up to the point where the jobs are submitted.
 """
@@ -48,7 +48,7 @@ from segfmt.filenames import (
 
 _WITHOUT_CHECKPOINT = {
     RECOVERY_POINT_CHECKPOINT: "recovery then begins at the first segment of each log",
-    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from that come back",
+    LOG_START_OFFSET_CHECKPOINT: "each log then begins at its first segment, and records deleted from it come back",
     REPLICATION_OFFSET_CHECKPOINT: "high watermarks then begin at the log start, and rise with the replicas",
     CLEANER_OFFSET_CHECKPOINT: "the cleaner then begins at the start of each log",
 }
@@ -59,7 +59,7 @@ Offsets = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedFolder:
-    """A folder that is left as it is, and why."""
+    """A folder that is left untouched, and why."""
 
     folder: str
     refusal: PartitionRefusedError
@@ -76,8 +76,8 @@ class LogDirInventory:
             indexes).
         recovery_points, log_start_offsets: the checkpoints' lines.
         problems: what makes a broker take the whole dir offline; nothing in it may be touched then.
-        notes: what makes it do so once the logs are loaded, and what was ignored or assumed; they can be recovered all
-            the same.
+        notes: what makes it do so only after the logs are loaded, and what was ignored or assumed; the logs can be
+            recovered all the same.
     """
 
     log_dir: str
@@ -97,12 +97,12 @@ class LogDirInventory:
 
     @property
     def all_problems(self) -> tuple[Problem, ...]:
-        """The dir's own problems, and those of its folders that are known without reading: refusals, owners, copies."""
-        of_folders = (
+        """The dir's own problems, and its folders' problems known without reading: refusals, owners, copies."""
+        folder_problems = (
             *(problem for refused in self.refused for problem in refused.refusal.problems),
             *(_in_folder(task.folder, problem) for task in self.tasks for problem in task.problems),
         )
-        return (*self.problems, *of_folders)
+        return (*self.problems, *folder_problems)
 
 
 def _in_folder(folder: str, problem: Problem) -> Problem:
@@ -126,7 +126,7 @@ def list_log_dir(
         settings_of: the settings of a topic's logs.
         now_ms: the clock of the recovery.
         ignores_marker: recover as after an unclean shutdown, whatever the marker says.
-        without: paths relative to *log_dir* that are taken for gone.
+        without: paths relative to *log_dir* that are treated as gone.
         remote_metadata: of all log dirs; None for that of this one.
 
     Raises:
@@ -177,7 +177,7 @@ class _Listing:
         had_clean_shutdown = self._has_marker() and not ignores_marker
         self._problems += mount_problems(self._log_dir)
         if not os.access(self._log_dir, os.W_OK):
-            rule = "the user that recover runs as may not write there: it could not do what is announced"
+            rule = "the user that recover runs as may not write there: it could not carry out the plan"
             remedy = f"run it as {self._user.name}, or as root"
             self._notes.append(Problem(file=self._log_dir, rule=rule, remedy=remedy))
         elif not self._gives_away:
@@ -190,29 +190,29 @@ class _Listing:
         tasks = []
         for name in names:
             folder = self._folder(name)
-            found = None if folder is None else self._look_into(name)
-            if folder is None or found is None:
+            contents = None if folder is None else self._look_into(name)
+            if folder is None or contents is None:
                 continue
             key = (folder.topic, folder.partition)
             settings = settings_of(folder.topic)
             is_doubtful = not settings.remote_log_known or bool(settings.remote_log_prevented_by)
             if folder.state is FolderState.CURRENT and is_doubtful:
-                self._look_for_remote_part(name, folder.topic, found, log_start_offsets.get(key), settings)
+                self._look_for_remote_part(name, folder.topic, contents, log_start_offsets.get(key), settings)
             tasks.append(
                 PartitionTask(
                     log_dir=self._log_dir,
                     folder=name,
                     topic_partition=TopicPartition(topic=folder.topic, partition=folder.partition),
-                    files=found.files,
+                    files=contents.files,
                     had_clean_shutdown=had_clean_shutdown,
                     recovery_point=recovery_points.get(key, 0),
                     log_start_offset=log_start_offsets.get(key, 0),
                     settings=settings,
                     now_ms=now_ms,
                     producer_id_expiration_ms=producer_id_expiration_ms,
-                    others=found.others,
-                    problems=tuple(found.problems),
-                    unreadable=frozenset(found.unreadable),
+                    others=contents.others,
+                    problems=tuple(contents.problems),
+                    unreadable=frozenset(contents.unreadable),
                 )
             )
         self._note_empty_checkpoints(tasks)
@@ -230,10 +230,10 @@ class _Listing:
         )
 
     def _has_marker(self) -> bool:
-        """Return whether the dir has a marker; what cannot be one goes among the dir's problems.
+        """Return whether the dir has a marker; anything else of that name is one of the dir's problems.
 
-        Differs: a broker takes anything by this name for a marker, deletes it if it can (no folder with something in
-        it), and writes the next one through a link that leads nowhere.
+        Differs: a broker takes anything of this name for a marker, deletes it if it can (not a folder with something in
+        it), and writes the next one through a dangling link.
 
         Kafka: CleanShutdownFileHandler.exists, delete, write.
         """
@@ -243,11 +243,11 @@ class _Listing:
         kind = other_kind(path)
         leads_away = is_link(path)
         if leads_away or kind is not None:
-            what = "a link, through which" if leads_away else f"a {kind} where a file is needed:"
+            what = "a link, through which it writes" if leads_away else f"a {kind}, where it needs a file"
             self._problems.append(
                 Problem(
                     file=CLEAN_SHUTDOWN_FILE,
-                    rule=f"{what} a broker writes its clean-shutdown marker, and it takes this for one",
+                    rule=f"a broker takes this for its clean-shutdown marker, although it is {what}",
                     remedy="move it away: the log dir is then recovered as after an unclean shutdown",
                     repair=None if leads_away else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
                 )
@@ -255,7 +255,7 @@ class _Listing:
         return True
 
     def _blocked_writes(self) -> Iterator[Problem]:
-        """Yield what lies in the way of a checkpoint that a broker writes. Kafka: CheckpointFile.write."""
+        """Yield what obstructs a checkpoint that a broker writes. Kafka: CheckpointFile.write."""
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
             temporary = f"{name}.tmp"
             path = os.path.join(self._log_dir, temporary)
@@ -268,7 +268,7 @@ class _Listing:
                 )
 
     def _folder(self, name: str) -> PartitionFolder | None:
-        """Return what the folder *name* is to a broker that loads it, None where it does not or cannot."""
+        """Return what the folder *name* is to a broker that loads it, None if it does not or cannot."""
         try:
             folder = read_folder_name(name)
         except FileNameError as error:
@@ -286,9 +286,9 @@ class _Listing:
         return folder
 
     def _may_move(self, name: str) -> bool:
-        """Whether the folder *name* may be moved away: not what root owns, where the dir is not root's.
+        """Whether the folder *name* may be moved away: not one of root's, unless the dir is root's.
 
-        `lost+found` of root belongs to the file system, whoever the dir belongs to.
+        Root's `lost+found` belongs to the file system, whoever owns the dir.
         """
         owner = os.lstat(os.path.join(self._log_dir, name)).st_uid
         return owner != 0 or (self._stat.st_uid == 0 and name != "lost+found")
@@ -313,15 +313,15 @@ class _Listing:
         self,
         name: str,
         topic: str,
-        found: FolderContents,
+        contents: FolderContents,
         log_start_offset: int | None,
         settings: LogSettings,
     ) -> None:
-        """Note what speaks for a remote part of a log of which no setting says whether it has one, or two differ."""
+        """Note signs of a remote part of a log, if no setting says whether it has one, or if two settings differ."""
         part = RemotePart(
             os.path.join(self._log_dir, name),
             topic,
-            found.files,
+            contents.files,
             log_start_offset,
             has_checkpoint=LOG_START_OFFSET_CHECKPOINT in self._read,
             settings=settings,
@@ -330,19 +330,19 @@ class _Listing:
         if settings.remote_log_known:
             note = part.loss()
         elif (problem := part.problem()) is not None:
-            found.problems.append(problem)
+            contents.problems.append(problem)
             return
         else:
             note = part.note()
         if note is not None:
             self._notes.append(note)
 
-    def _checkpoint(self, name: str, found: list[Problem] | None = None) -> dict[tuple[str, int], int]:
-        """Return the lines of a checkpoint; what is wrong with it goes into *found*, or among the dir's problems.
+    def _checkpoint(self, name: str, target: list[Problem] | None = None) -> dict[tuple[str, int], int]:
+        """Return the lines of a checkpoint; problems with it are added to *target*, or to the dir's problems.
 
         Kafka: CheckpointFileWithFailureHandler.read.
         """
-        problems = self._problems if found is None else found
+        problems = self._problems if target is None else target
         path = os.path.join(self._log_dir, name)
         if name in self._without or not is_there(path):
             self._absent.add(name)
@@ -369,7 +369,9 @@ class _Listing:
                 )
             else:
                 without = _WITHOUT_CHECKPOINT[name]
-                rule = f"{error}: no line of it counts ({error.kafka}, of which a broker warns); {without}"
+                rule = (
+                    f"{error}: none of its lines counts (a broker logs {error.kafka} as a warning); {without}"
+                )
                 self._notes.append(Problem(file=name, position=position, rule=rule, remedy=_FROM_BACKUP))
             return {}
         self._read.add(name)
@@ -378,9 +380,9 @@ class _Listing:
         return offsets
 
     def _note_empty_checkpoints(self, tasks: Collection[PartitionTask]) -> None:
-        """Note checkpoints that are not there, and without a byte where the logs are not new.
+        """Note checkpoints that are missing, or empty although the logs are not new.
 
-        Kafka: CheckpointFile.<init> makes them, empty, when a broker starts.
+        Kafka: CheckpointFile.<init> creates them, empty, when a broker starts.
         """
         pair = {RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT}
         empty, absent = pair & self._empty, pair & self._absent - self._without

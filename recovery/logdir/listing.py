@@ -1,6 +1,6 @@
-"""What lies in one folder of a log dir, and which of it the broker's user could not use.
+"""What lies in one folder of a log dir, and which files of it the broker's user could not use.
 
-Names, types, sizes, owners and modes; nothing is opened but what may not be read, for the error.
+Names, types, sizes, owners and modes; a file is opened only if it may not be read, to get the error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPENED_FOR_WRITING = frozenset(
 
 @dataclass(slots=True, kw_only=True)
 class FolderContents:
-    """What lies in a partition's folder; see PartitionTask."""
+    """What lies in a partition's folder; see `PartitionTask`."""
 
     files: dict[str, FileStat] = field(default_factory=dict)
     others: dict[str, str] = field(default_factory=dict)
@@ -44,24 +44,26 @@ class FolderContents:
 
 
 def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool = True) -> FolderContents:
-    """Return the regular files of a partition's folder, links to such included, and what else is there.
+    """Return the regular files of a partition's folder, links to such files included, and what else is there.
 
     Args:
-        user: the broker's; what it may not use is a problem.
-        gives_away: whether this process may give files to others; else what is not its own is a problem.
+        user: the broker's; a file that it may not use is a problem.
+        gives_away: whether this process may give files to others; if not, a file that is not its own is a problem.
 
     Kafka: LogLoader.removeTempFilesAndCollectSwapFiles.
     """
     contents = FolderContents()
-    own = os.stat(folder)
+    folder_status = os.stat(folder)
     user = broker_user(os.path.dirname(folder)) if user is None else user
-    if lacking := user.lacks(own, "rwx"):
-        contents.problems.append(access_problem(os.path.basename(folder), folder, own, lacking, user))
+    if lacking := user.lacks(folder_status, "rwx"):
+        contents.problems.append(
+            access_problem(os.path.basename(folder), folder, folder_status, lacking, user)
+        )
     if is_read_only(folder) and not is_read_only(os.path.dirname(folder)):
         contents.problems.append(_read_only(os.path.basename(folder), "IOException on a file that is opened"))
-    is_of_us = gives_away or not os.access(folder, os.W_OK)  # who may only read changes nothing
-    if not is_of_us:
-        contents.problems += owner_problems(os.path.basename(folder), own)
+    ignores_owner = gives_away or not os.access(folder, os.W_OK)  # who may only read changes nothing
+    if not ignores_owner:
+        contents.problems += owner_problems(os.path.basename(folder), folder_status)
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if not is_of_type(entry, os.DirEntry.is_file):
@@ -71,14 +73,14 @@ def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool =
                 continue
             if entry.is_symlink() and is_written_to(entry.name):
                 contents.problems.append(_link(entry.name))
-            found = entry.stat()
-            contents.files[entry.name] = file_stat(found)
+            status = entry.stat()
+            contents.files[entry.name] = file_stat(status)
             rights = "rw" if file_kind(entry.name) in _OPENED_FOR_WRITING else "r"
-            lacking = user.lacks(found, rights)
+            lacking = user.lacks(status, rights)
             if lacking:
-                contents.problems.append(access_problem(entry.name, entry.path, found, lacking, user))
-            if not is_of_us and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
-                contents.problems += owner_problems(entry.name, found)
+                contents.problems.append(access_problem(entry.name, entry.path, status, lacking, user))
+            if not ignores_owner and is_written_to(entry.name) and file_kind(entry.name) is not FileKind.LOG:
+                contents.problems += owner_problems(entry.name, status)
             if (denial := _read_denial(entry.path)) is not None:
                 contents.unreadable.add(entry.name)
                 if not lacking:
@@ -89,14 +91,14 @@ def look_into(folder: str, user: BrokerUser | None = None, *, gives_away: bool =
 def _in_the_way(name: str) -> Problem:
     return Problem(
         file=name,
-        rule="a folder where recover makes a new file ready",
+        rule="a folder with the name of one of recover's temporary files",
         remedy="move it away",
         repair=Repair(names=(name,)),
     )
 
 
 def list_files(folder: str) -> dict[str, FileStat]:
-    """Return the regular files in *folder*, and links to such."""
+    """Return the regular files in *folder*, and links to such files."""
     with os.scandir(folder) as entries:
         return {
             entry.name: file_stat(entry.stat()) for entry in entries if is_of_type(entry, os.DirEntry.is_file)
@@ -104,7 +106,7 @@ def list_files(folder: str) -> dict[str, FileStat]:
 
 
 def file_stat(found: os.stat_result) -> FileStat:
-    """Return what a task, a commit and a journal keep of *found*."""
+    """Return the part of *found* that tasks, commits and journals keep."""
     return FileStat(
         size_bytes=found.st_size,
         mtime_ns=found.st_mtime_ns,
@@ -123,7 +125,7 @@ def _link(name: str) -> Problem:
 
 
 def is_of_type(entry: os.DirEntry[str], test: Callable[[os.DirEntry[str]], bool]) -> bool:
-    """Return whether *entry* passes *test*; a link that leads in circles is nothing, as in Java."""
+    """Return whether *entry* passes *test*; a link in a loop passes none, as in Java."""
     try:
         return test(entry)
     except OSError as error:
@@ -141,7 +143,7 @@ def _read_only(path: str, error: str) -> Problem:
 
 
 def mount_problems(log_dir: str) -> Iterator[Problem]:
-    """Yield why nothing can be written in *log_dir* at all. Kafka: LogManager.lockLogDirs."""
+    """Yield the reasons why nothing at all can be written in *log_dir*. Kafka: LogManager.lockLogDirs."""
     if is_read_only(log_dir):
         yield _read_only(log_dir, "IOException on .lock")
     lock = os.path.join(log_dir, LOCK_FILE)
@@ -155,10 +157,10 @@ def mount_problems(log_dir: str) -> Iterator[Problem]:
 
 
 def other_kind(path: str) -> str | None:
-    """Return what stands at *path* where it is no regular file and no link to one.
+    """Return the kind of what is at *path*, None if it is a regular file or a link to one.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     try:
         mode = os.stat(path).st_mode
@@ -166,7 +168,7 @@ def other_kind(path: str) -> str | None:
         return "dangling link"
     except OSError as error:
         if error.errno == errno.ELOOP:
-            return "link that leads nowhere"  # in circles
+            return "link that leads nowhere"  # a loop
         raise
     if stat.S_ISREG(mode):
         return None
@@ -175,7 +177,7 @@ def other_kind(path: str) -> str | None:
 
 
 def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
-    """Return the problem that the folder *name* is none of a broker's; *may_move*: whether it can be moved away."""
+    """Return the problem that the folder *name* is not a broker's; *may_move*: whether it can be moved away."""
     remedy = "move it out of the log dir"
     if name == "lost+found":
         remedy = "the log dir is the root of a file system: use a folder below it as log dir"
@@ -188,7 +190,7 @@ def foreign_folder(name: str, error: FileNameError, may_move: bool) -> Problem:
 
 
 def unwritable_folder(name: str, may_move: bool) -> Problem:
-    """Return the problem that no checkpoint's line can hold the folder *name*; *may_move*: as above."""
+    """Return the problem that no line of a checkpoint can hold the folder *name*; *may_move*: as above."""
     return Problem(
         file=name,
         rule="no topic can have this name (a broker writes a checkpoint with it that takes the log dir "
@@ -199,7 +201,7 @@ def unwritable_folder(name: str, may_move: bool) -> Problem:
 
 
 def fits_checkpoint(topic: str) -> bool:
-    """Whether a checkpoint's line can hold *topic*: fields lie between white space, text is UTF-8."""
+    """Whether a line of a checkpoint can hold *topic*: fields are separated by white space, text is UTF-8."""
     try:
         topic.encode()
     except UnicodeEncodeError:
@@ -208,19 +210,19 @@ def fits_checkpoint(topic: str) -> bool:
 
 
 def access_problem(name: str, path: str, found: os.stat_result, lacking: str, user: BrokerUser) -> Problem:
-    """Return the problem that *user* has not the rights *lacking*, of `rwx`, on *path*."""
-    wants = {"r": "read", "w": "written", "x": "entered"}
-    words = " and ".join(wants[right] for right in lacking)
+    """Return the problem that *user* does not have the rights *lacking*, of `rwx`, on *path*."""
+    participles = {"r": "read", "w": "written", "x": "entered"}
+    denied = " and ".join(participles[right] for right in lacking)
     return Problem(
         file=name,
-        rule=f"may not be {words} by {user.name}, the broker's user: {mode_words(found)} "
+        rule=f"may not be {denied} by {user.name}, the broker's user: {mode_words(found)} "
         "(IOException takes the log dir offline)",
         remedy=f"chmod u+{lacking} {path}" if found.st_uid == user.uid else f"{user.chown} {path}",
     )
 
 
 def folder_problem(name: str, path: str, denial: PermissionError, user: BrokerUser) -> Problem:
-    """Return the problem that the folder *path* may not be read by this process: nor by *user*, or by that one alone.
+    """Return the problem that this process may not read the folder *path*, whether or not *user* may.
 
     Raises:
         OSError: it cannot be looked at.
@@ -231,7 +233,7 @@ def folder_problem(name: str, path: str, denial: PermissionError, user: BrokerUs
 
 
 def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
-    """Yield the problem that what replaces *name*, or is made in it, could not be given to its owner."""
+    """Yield the problem that new files in place of *name*, or in it, could not be given to its owner."""
     if found.st_uid != os.geteuid():
         owner = user_name(found.st_uid)
         yield Problem(
@@ -243,15 +245,15 @@ def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
 
 
 def _read_denial(path: str) -> PermissionError | None:
-    """Return why this process may not read the file *path*: root may be kept from it, too, by NFS, by a container.
+    """Return why this process may not read the file *path*; NFS and containers may deny that even to root.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     if os.access(path, os.R_OK):
         return None
     try:
-        os.close(open_file(path))  # access(2) is "no" for whatever goes wrong
+        os.close(open_file(path))  # access(2) says no whatever goes wrong
     except PermissionError as error:
         return error
     return None

@@ -1,16 +1,15 @@
 """The broker's own lock on each log dir.
 
-`.lock` is locked as a whole by a record lock, which is what Java's FileChannel.tryLock takes; `flock` would keep no
-broker out. Where kernel and file system have them it is a lock of the open file (`F_OFD_SETLK`): it refuses a broker as
-well, and lasts until the last process that was given the descriptor is gone, so that worker processes hold it, too.
-Otherwise it is Java's own kind, of this process alone (POSIX), which is gone as soon as *any* descriptor of the
+`.lock` is locked as a whole by a record lock, which is what Java's FileChannel.tryLock takes; `flock` would not keep a
+broker out. If kernel and file system support it, it is a lock of the open file (`F_OFD_SETLK`): it keeps a broker out
+as well, and lasts until the last process that was given the descriptor is gone, so that worker processes hold it, too.
+Otherwise it is Java's own kind, of this process alone (POSIX), which is lost as soon as *any* descriptor of the
 process on that file is closed. So each file is opened once, here, and nowhere else.
 
-A broker holds it as well as we do; `recovery/logdir/work_lock.py` has the lock that only we take, and it is taken here,
-too.
+Brokers take this lock, too; the lock that only this tool takes is in `recovery/logdir/work_lock.py`, and is taken here
+as well.
 
-Files that are there are locked before any is created: where a broker runs on one of several log dirs, none
-of them is changed.
+Existing files are locked before any is created: if a broker runs on one of several log dirs, none of them is changed.
 
 Kafka: LogManager.lockLogDirs, FileLock.
 """
@@ -39,18 +38,18 @@ _UNKNOWN_ERRNOS = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class LogDirLocks:
-    """Holds the locks of several log dirs from `with` to its end.
+    """Holds the locks of several log dirs for the length of a `with` block.
 
     Args:
-        log_dirs: absolute paths; a separate metadata.log.dir among them.
-        dry_run: create nothing and test an existing `.lock` only.
+        log_dirs: absolute paths, including a separate metadata.log.dir.
+        dry_run: create nothing and only test existing `.lock` files.
 
     Attributes:
-        offline: the dirs whose `.lock` cannot be opened or locked for an I/O error, once entered; a broker
-            takes such a dir offline and goes on with the others.
+        offline: after entering, the dirs whose `.lock` cannot be opened or locked because of an I/O error; a broker
+            takes such a dir offline and continues with the others.
 
     Raises:
-        LogDirLockedError: on entering, where somebody holds a lock; nothing was changed then.
+        LogDirLockedError: on entering, if somebody holds a lock; nothing was changed then.
     """
 
     def __init__(self, log_dirs: Iterable[str], *, dry_run: bool = False) -> None:
@@ -90,32 +89,32 @@ class LogDirLocks:
 
     @property
     def inheritable(self) -> tuple[int, ...] | None:
-        """The descriptors with which another process holds the locks, too; None where locks cannot be shared."""
+        """The descriptors with which another process holds the locks, too; None if locks cannot be shared."""
         return (*self._held.values(), *self._work.descriptors) if self._are_of_files else None
 
     def _lock(self, log_dir: str, *, create: bool) -> None:
-        """Lock a log dir; again where the file lost its name while it was waited for: its lock excludes nobody."""
+        """Lock a log dir; try again if the file lost its name meanwhile: then its lock excludes nobody."""
         for _ in range(_ATTEMPTS):
             if self._try_to_lock(log_dir, create=create):
                 return
         raise LogDirLockedError(
-            f"{os.path.join(log_dir, LOCK_FILE)}: somebody else makes and removes it all the time. Nothing was "
-            "changed. Remedy: find out who, and stop it"
+            f"{os.path.join(log_dir, LOCK_FILE)}: another process keeps creating and removing it. Nothing was "
+            "changed. Remedy: find that process and stop it"
         )
 
     def _try_to_lock(self, log_dir: str, *, create: bool) -> bool:
-        """Lock a log dir, or note that it is offline; return False where another file has the lock's name now."""
+        """Lock a log dir, or note that it is offline; return False if another file has the lock's name now."""
         path = os.path.join(log_dir, LOCK_FILE)
         flags = os.O_RDONLY if self._dry_run else os.O_RDWR
         try:
-            # A broker locks what a link leads to. Nothing is made through one.
+            # A broker locks what a link leads to. Nothing is created through one.
             descriptor = open_file(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644)
         except OSError as error:
             if not (isinstance(error, FileNotFoundError) and not create):
                 self.offline[log_dir] = LogDirOfflineError(log_dir, error)
             return True
         try:
-            # A dry run needs no right to write: a shared lock is refused, too, while a broker holds its own.
+            # A dry run needs no write permission: a shared lock is refused, too, while a broker holds its own.
             self._are_of_files &= _lock_file(descriptor, fcntl.F_RDLCK if self._dry_run else fcntl.F_WRLCK)
         except OSError as error:
             os.close(descriptor)
@@ -143,7 +142,7 @@ class LogDirLocks:
         return True
 
     def _give_to_owner(self, log_dir: str, descriptor: int) -> None:
-        """Give the lock file to the dir's owner: a kill must not leave one behind that the broker cannot open."""
+        """Give the lock file to the dir's owner: a kill must not leave one that the broker cannot open."""
         try:
             give_to_owner_of(log_dir, os.path.join(log_dir, LOCK_FILE), descriptor)
         except OSError as error:
@@ -164,10 +163,10 @@ class LogDirLocks:
 
 
 def _has_name(descriptor: int, path: str) -> bool:
-    """Return whether *path* is the name of the open file: whoever lets go of a log dir unlinks its lock.
+    """Return whether *path* is the name of the open file: whoever releases a log dir unlinks its lock.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     named = look_at(path)
     with naming(path):
@@ -175,18 +174,18 @@ def _has_name(descriptor: int, path: str) -> bool:
 
 
 def _lock_file(descriptor: int, kind: int) -> bool:
-    """Lock a whole file; return whether the lock is the open file's, and not this process's alone.
+    """Lock a whole file; return whether the lock belongs to the open file, and not to this process alone.
 
     Raises:
-        OSError: EACCES or EAGAIN where somebody holds a lock that excludes it.
+        OSError: EACCES or EAGAIN if somebody holds a lock that excludes it.
     """
-    wanted = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
+    request = _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
     except OSError as error:
         if error.errno not in _UNKNOWN_ERRNOS:
             raise
-        fcntl.fcntl(descriptor, fcntl.F_SETLK, wanted)
+        fcntl.fcntl(descriptor, fcntl.F_SETLK, request)
         return False
     return True
 
@@ -197,7 +196,7 @@ def is_locked(log_dir: str) -> bool:
     Nothing is locked and nothing is created, so that a broker can start at any time.
 
     Raises:
-        OSError: `.lock` is there and cannot be opened or asked.
+        OSError: `.lock` is there and cannot be opened or queried.
     """
     path = os.path.join(log_dir, LOCK_FILE)
     try:
@@ -205,8 +204,8 @@ def is_locked(log_dir: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         with naming(path):
-            return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))[0] != fcntl.F_UNLCK)
+            return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))[0] != fcntl.F_UNLCK)
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
 """The files of a node's metadata log, read for the settings in them and left alone otherwise.
 
 Kafka: KafkaRaftLog, Snapshots. A combined node opens its metadata log before it locks its log dirs, so the
-files may change under the reading: what changed is read again.
+files may change while they are read: then they are read again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MOST_BYTES = 2**31 - 1  # of a segment, and of a snapshot that a broker reads
 
 
 def find_metadata_folder(dirs: Iterable[str]) -> str | None:
-    """Return the first `__cluster_metadata-0` in *dirs* that may hold topics, None without one.
+    """Return the first `__cluster_metadata-0` in *dirs* that may hold topics, None if there is none.
 
     Raises:
         OSError: a folder cannot be looked at.
     """
-    for one in dirs:
-        folder = os.path.join(one, CLUSTER_METADATA_FOLDER)
+    for log_dir in dirs:
+        folder = os.path.join(log_dir, CLUSTER_METADATA_FOLDER)
         if is_folder(folder) and any(map(_may_hold_topics, os.listdir(folder))):
             return folder
     return None
@@ -41,7 +41,7 @@ def load_cluster_metadata(folder: str) -> ClusterMetadata:
     """Return what the metadata log in *folder* says.
 
     Raises:
-        FormatError: the node would not start on it.
+        FormatError: the node would not start with it.
         OSError: a file cannot be read, or the log changes faster than it is read.
     """
     for _ in range(_READ_ATTEMPTS):
@@ -70,17 +70,17 @@ def _read(folder: str, names: list[str]) -> ClusterMetadata:
 
 
 def _newest_checkpoint(names: list[str]) -> tuple[str, KraftSnapshotName] | None:
-    found: list[tuple[int, int, str, KraftSnapshotName]] = []
+    finished: list[tuple[int, int, str, KraftSnapshotName]] = []
     for file in names:
         try:
             name = read_kraft_snapshot_name(file)
         except FileNameError:
-            continue  # a node stops at it; for its settings the others do
+            continue  # it stops a node; the others are enough for the settings
         if name is not None and not (name.is_partial or name.is_deleted):
-            found.append((name.epoch, name.end_offset, file, name))  # Kafka: OffsetAndEpoch.compareTo
-    if not found:
+            finished.append((name.epoch, name.end_offset, file, name))  # Kafka: OffsetAndEpoch.compareTo
+    if not finished:
         return None
-    _, _, file, name = max(found, key=lambda one: one[:2])
+    _, _, file, name = max(finished, key=lambda checkpoint: checkpoint[:2])
     return file, name
 
 
@@ -102,7 +102,7 @@ def _is_segment(name: str) -> bool:
 
 
 def _opened_in_turn(folder: str, names: Iterable[str]) -> Generator[BytesOnDisk, None, None]:
-    """Yield the files *names*, each open until the next one is asked for."""
+    """Yield the files *names*, each open until the next one is requested."""
     for name in names:
         with _opened(folder, name) as file:
             yield file
@@ -126,14 +126,14 @@ def _opened(folder: str, name: str) -> Iterator[BytesOnDisk]:
 
 
 def _stamps(folder: str) -> dict[str, tuple[int, int, int]]:
-    found = []
+    files = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if is_of_type(entry, os.DirEntry.is_file):
-                found.append((entry.name, entry.stat()))
+                files.append((entry.name, entry.stat()))
             elif _is_of_log(entry.name):
                 kind = other_kind(entry.path)
                 raise MalformedMetadataError(
                     f"{entry.name}: a {kind} where a file must be", kafka="FileNotFoundException"
                 )
-    return {name: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in found}
+    return {name: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in files}

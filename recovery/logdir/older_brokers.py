@@ -1,7 +1,7 @@
-"""Brokers before 3.6 do not pass over folders that end in `-stray`, and quarantine inside a log dir is such a folder.
+"""Brokers before 3.6 do not ignore folders that end in `-stray`, and quarantine inside a log dir is such a folder.
 
-What version a broker is of is in the metadata log: each registration names the highest metadata.version that the broker
-knows, and the cluster's own level is known to all of them. Without one, `inter.broker.protocol.version` may tell.
+The metadata log shows a broker's version: each registration names the highest metadata.version that the broker knows,
+and all of them know the cluster's own level. Without a metadata log, `inter.broker.protocol.version` may show it.
 
 Kafka: LogManager.loadLogs, MetadataVersion.
 """
@@ -26,12 +26,12 @@ _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 def older_version(
     metadata: ClusterMetadata | None, node_id: int | None, properties: Mapping[str, str]
 ) -> str | None:
-    """Return what says that the broker is, or may be, older than 3.6, in words; None where nothing does.
+    """Return the fact that shows that the broker is, or may be, older than 3.6, as text; None if nothing does.
 
     Args:
-        metadata: None where there is no metadata log.
+        metadata: None if there is no metadata log.
         node_id: the broker's.
-        properties: of the broker.
+        properties: the broker's.
     """
     if metadata is not None:
         own = None if node_id is None else metadata.broker_versions.get(node_id)
@@ -51,17 +51,17 @@ def older_version(
 
 
 def place_problems(log_dirs: Iterable[str], version: str | None) -> dict[str, tuple[Problem, ...]]:
-    """Return, by log dir, the problem that quarantine would lie inside, where it stops the broker.
+    """Return, by log dir, the problem that quarantine would lie inside, where it stops an old broker.
 
     Args:
-        version: what says that the broker is too old, None where nothing does.
+        version: the fact that shows that the broker is too old, None if nothing does.
     """
     if version is None:
         return {}
     problem = Problem(
         file=INSIDE_FOLDER,
         rule=f"quarantine would lie in this folder of the log dir, and {version}: a broker before 3.6 does not "
-        "pass over it (KafkaException stops the broker)",
+        "ignore it (KafkaException stops the broker)",
         remedy="choose another place with --quarantine-dir",
     )
     return {log_dir: (problem,) for log_dir in log_dirs if _has_it_inside(log_dir)}

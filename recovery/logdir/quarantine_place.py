@@ -1,8 +1,8 @@
 """Where quarantine lies: beside a log dir, inside it, or where the operator wants it.
 
-A sibling of the log dir is on the same file system in most set-ups. Where it is not (the log dir is a mount
-point), or where the parent folder may not be written, quarantine lies inside, in a folder that a broker
-passes over because its name parses as a log of `__cluster_metadata`.
+A sibling of the log dir is on the same file system in most set-ups. If it is not (the log dir is a mount point), or
+if the parent folder may not be written, quarantine lies inside, in a folder that a broker ignores because its name
+parses as a log of `__cluster_metadata`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from recovery.read.file_system import (
 )
 
 JOURNALS = JOURNAL, UNDO_JOURNAL = "journal", "undo"
-"""Files of interrupted runs in the folder of all runs: of a recovery, of an undo."""
+"""The files of an interrupted recovery and of an interrupted undo, in the folder of all runs."""
 SIBLING_SUFFIX = ".quarantine"
 INSIDE_FOLDER = "__cluster_metadata-0.quarantine-stray"
 """A broker ignores it: LogManager.loadLogs skips every folder whose topic parses as __cluster_metadata."""
@@ -40,24 +40,24 @@ _RUN_NAME: Final = re.compile(r"(\d{8}T\d{6}Z)(?:-\d+)?")
 def quarantine_root(log_dir: str, quarantine_dir: str | None) -> str:
     """Return the folder of all runs on *log_dir*: its own one in *quarantine_dir*, or the default one.
 
-    Where a run was interrupted that is the one that it had, even if another would be taken today.
+    If a run was interrupted, it is the one that that run used, even if another would be chosen now.
 
     Raises:
         OddFileError: something else has its name.
-        OSError: where it lies cannot be told.
+        OSError: its location cannot be determined.
     """
     roots = quarantine_roots(log_dir, quarantine_dir)
-    begun = (root for root in roots if any(is_there(os.path.join(root, one)) for one in JOURNALS))
+    begun = (root for root in roots if any(is_there(os.path.join(root, journal)) for journal in JOURNALS))
     root = next(begun, None) or (default_root(log_dir) if quarantine_dir is None else roots[0])
     if is_there(root) and not is_folder(root):
-        raise OddFileError(errno.ENOTDIR, "not a folder, and quarantine is to be there", root)
+        raise OddFileError(errno.ENOTDIR, "not a folder, but quarantine belongs there", root)
     return root
 
 
 def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
-    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without one beside it and inside it.
+    """Return where quarantine of *log_dir* may lie: in *quarantine_dir*; without that, beside it and inside it.
 
-    A log dir may be named by a link, and have been named by another one before: its own path comes first.
+    A log dir may be named by a link, and have been named by another one before: its real path comes first.
 
     Raises:
         OddFileError: one of them is a link that neither root nor this user has made: it may lead anywhere.
@@ -71,18 +71,18 @@ def quarantine_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...
 
 
 def possible_roots(log_dir: str, quarantine_dir: str | None) -> tuple[str, ...]:
-    """Return the same, whatever is there."""
+    """Return the same paths as `quarantine_roots`, without checking what is there."""
     paths = dict.fromkeys((os.path.realpath(log_dir), log_dir.rstrip("/") or "/"))
     if quarantine_dir is not None:  # no two log dirs have the same folder
         return tuple(
-            os.path.join(quarantine_dir, quote(os.fsencode(one.strip("/")), safe="")) for one in paths
+            os.path.join(quarantine_dir, quote(os.fsencode(path.strip("/")), safe="")) for path in paths
         )
     beside = tuple(path + SIBLING_SUFFIX for path in paths if path != "/")
     return (*beside, os.path.join(log_dir, INSIDE_FOLDER))
 
 
 def places_of(log_dirs: Iterable[str], quarantine_dir: str | None) -> Iterator[str]:
-    """Yield what a run may write below: the log dirs, where their quarantine may lie, folders on other file systems."""
+    """Yield the folders below which a run may write: log dirs, their quarantine, folders on other file systems."""
     for log_dir in log_dirs:
         yield log_dir
         yield from possible_roots(log_dir, quarantine_dir)
@@ -96,8 +96,8 @@ def _far_folders(log_dir: str) -> Iterator[str]:
     with os.scandir(log_dir) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                found = entry.stat()
-                if stat.S_ISDIR(found.st_mode) and found.st_dev != device:
+                status = entry.stat()
+                if stat.S_ISDIR(status.st_mode) and status.st_dev != device:
                     yield entry.path
 
 
@@ -105,49 +105,49 @@ def default_root(log_dir: str) -> str:
     """Return where quarantine lies unless the operator says otherwise: beside *log_dir*, else inside it.
 
     Raises:
-        OSError: the mount of one of them cannot be told.
+        OSError: the mount of one of them cannot be determined.
     """
     real = os.path.realpath(log_dir)
     parent = os.path.dirname(real)
-    # access(2) says no where it cannot look, which leaves inside: any of the two places will do.
+    # access(2) says no if it cannot look; then the place inside is taken, which is just as good.
     if parent != real and mount_of(parent) == mount_of(real) and os.access(parent, os.W_OK):
         return real + SIBLING_SUFFIX
     return os.path.join(log_dir, INSIDE_FOLDER)
 
 
 def write_problem(log_dir: str, quarantine_dir: str | None) -> Problem | None:
-    """Return why this user cannot save anything of *log_dir*, which it can write; None where it can.
+    """Return why this user cannot save anything from *log_dir*, although it can write there; None if it can.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     root = quarantine_root(log_dir, quarantine_dir)
-    place = nearest(root)
-    if os.access(place, os.W_OK | os.X_OK) or not os.access(log_dir, os.W_OK):
+    folder = nearest(root)
+    if os.access(folder, os.W_OK | os.X_OK) or not os.access(log_dir, os.W_OK):
         return None
-    is_frozen = is_read_only(place)
-    # access(2) is "no" for whatever goes wrong, an I/O error as well: whoever writes meets that.
-    if not (is_frozen or own_user().lacks(os.stat(place), "wx")):
+    is_frozen = is_read_only(folder)
+    # access(2) says no whatever goes wrong, even for an I/O error; that is reported when something is written.
+    if not (is_frozen or own_user().lacks(os.stat(folder), "wx")):
         return None
     why = (
         "it lies on a file system that is mounted read-only" if is_frozen else "this user may not write there"
     )
     return Problem(
-        file=place,
-        rule=f"what is replaced and cut could not be kept in quarantine: {why}",
+        file=folder,
+        rule=f"what is replaced or cut could not be kept in quarantine: {why}",
         remedy="choose another place with --quarantine-dir, "
         + ("or mount it read-write" if is_frozen else "or give the folder to the log dir's owner (chown)"),
     )
 
 
 def run_order(name: str) -> tuple[str, int]:
-    """Return what the runs of a log dir are sorted by: their time, and a number where two have the same."""
+    """Return what the runs of a log dir are sorted by: their time, and a number if two have the same time."""
     stamp, _, number = name.partition("-")
     return stamp, int(number or 0)
 
 
 def started_ms_of(name: str) -> int | None:
-    """Return when the run began whose folder is *name*, ms since 1970; None where it is no run's."""
+    """Return when the run began whose folder is *name*, ms since 1970; None if it is not that of a run."""
     match = _RUN_NAME.fullmatch(name)
     if match is None:
         return None

@@ -1,12 +1,12 @@
-"""Whether a log has a remote part, where no setting says so: what its folder and the log dir's checkpoints show of it.
+"""Whether a log has a remote part, if no setting says so: the signs in its folder and in the log dir's checkpoints.
 
 A broker writes the log start of every tiered log into `log-start-offset-checkpoint`, and that of a plain one only
-where it lies above the base of the first segment. So a line that lies below it is a tiered log's, or that of a plain
-one whose broker was killed after it had deleted segments and before it wrote the line again, a minute later. Then the
-leader epochs begin above it (they are cut when segments are deleted, and written by a thread of their own at once), or
-the segments wait for their end as `.deleted`.
+if it lies above the base of the first segment. So a line below that base belongs to a tiered log, or to a plain one
+whose broker was killed after it had deleted segments and before it wrote the line again, a minute later. In that case
+the leader epochs begin above it (they are cut when segments are deleted, and written by a thread of their own at
+once), or the deleted segments are still there as `.deleted`.
 
-A sound plain log must never be refused; a tiered one that cannot be told from it is noted, unless records of
+A sound plain log must never be refused; a tiered one that cannot be told apart from it is noted, unless records of
 `__remote_log_metadata` in one of the log dirs name its topic: then it is a tiered one.
 
 Kafka: LogManager.checkpointLogStartOffsetsInDir, UnifiedLog.deleteSegments, UnifiedLog.maybeIncrementLogStartOffset,
@@ -43,27 +43,27 @@ _NAMED = ", and records of __remote_log_metadata name its topic"
 
 
 class RemoteMetadata:
-    """The logs of `__remote_log_metadata` in *log_dirs*, searched when a topic is asked for.
+    """The logs of `__remote_log_metadata` in *log_dirs*, searched on demand for a topic.
 
-    Differs: their records are not read but looked through for the topic's id, which finds none in batches that are
-    compressed. A broker's own producer compresses nothing. Kafka: TopicBasedRemoteLogMetadataManager.
+    Differs: their records are not read but searched for the topic's id, which is not found in compressed batches. A
+    broker's own producer compresses nothing. Kafka: TopicBasedRemoteLogMetadataManager.
     """
 
     def __init__(self, log_dirs: Iterable[str]) -> None:
         self._log_dirs = tuple(log_dirs)
 
     def names(self, topic_id: UUID) -> bool:
-        """Return whether a record tells of the topic; what cannot be read tells of none."""
+        """Return whether a record names the topic; a file that cannot be read does not."""
         return any(_holds(path, topic_id.bytes) for path in self._logs())
 
     def _logs(self) -> Iterator[str]:
         for log_dir in self._log_dirs:
-            place = os.path.join(escape(log_dir), "__remote_log_metadata-*", f"*{LOG_SUFFIX}")
-            yield from sorted(glob(place))
+            pattern = os.path.join(escape(log_dir), "__remote_log_metadata-*", f"*{LOG_SUFFIX}")
+            yield from sorted(glob(pattern))
 
 
-def _holds(path: str, wanted: bytes) -> bool:
-    """Return whether the file at *path* has the bytes *wanted* anywhere."""
+def _holds(path: str, needle: bytes) -> bool:
+    """Return whether the file at *path* has the bytes *needle* anywhere."""
     try:
         descriptor = open_file(path)
     except OSError:
@@ -71,20 +71,20 @@ def _holds(path: str, wanted: bytes) -> bool:
     with open(descriptor, "rb", buffering=0) as file, suppress(OSError):
         position = 0
         while position < _MOST_BYTES and (window := read_at(file.fileno(), position, _WINDOW_BYTES)):
-            if wanted in window:
+            if needle in window:
                 return True
-            position += max(len(window) - len(wanted) + 1, 1)
+            position += max(len(window) - len(needle) + 1, 1)
     return False
 
 
 class RemotePart:
-    """What speaks for a remote part of one log.
+    """The signs of a remote part of one log.
 
     Args:
         folder: path of the partition's folder.
         topic: its name.
         names: of the files in it.
-        log_start_offset: the line of the log dir's checkpoint, None where there is none.
+        log_start_offset: the line of the log dir's checkpoint, None if there is none.
         has_checkpoint: whether the log dir's checkpoint is there and can be read.
         settings: of the topic.
         metadata: what the log dirs say of remote segments.
@@ -111,7 +111,7 @@ class RemotePart:
         self._first_base = min(_base_offsets(names, LOG_SUFFIX), default=None)
 
     def problem(self) -> Problem | None:
-        """Return why this log must not be taken for a plain one, None where it may be one."""
+        """Return why this log must not be taken for a plain one, None if it may be one."""
         is_named = not self._looks_tiered() and self._is_odd() and self._is_named()
         if not (is_named or self._looks_tiered()):
             return None
@@ -125,12 +125,12 @@ class RemotePart:
         return Problem(
             file=os.path.basename(self._folder),
             rule=f"{contradiction}, so this looks like a tiered log, and {said}: as a plain one it would begin "
-            f"at {self._first_base}, and its remote part be forgotten",
+            f"at {self._first_base}, and its remote part would be forgotten",
             remedy=self._remedy,
         )
 
     def loss(self) -> Problem | None:
-        """Return what a log loses that looks tiered, and that its broker takes for a plain one all the same."""
+        """Return what a log loses that looks tiered, although its broker takes it for a plain one."""
         prevented_by = self._settings.remote_log_prevented_by
         if not prevented_by or not self._looks_tiered():
             return None
@@ -139,7 +139,8 @@ class RemotePart:
             rule=f"topic {self._topic} has remote.storage.enable=true, but with {prevented_by} its broker takes the "
             f"log for a plain one: the log start moves from {self._line or 0} to {self._first_base}, and the remote "
             "part is forgotten",
-            remedy=f"if that is not what the broker has, take the recovery back with undo, and add {self._tiered_by}",
+            remedy="if the broker is configured differently, take the recovery back with undo, and add "
+            f"{self._tiered_by}",
         )
 
     def note(self) -> Problem | None:
@@ -153,20 +154,20 @@ class RemotePart:
         )
 
     def _is_odd(self) -> bool:
-        """Whether anything speaks of offsets before the first segment."""
+        """Whether there is any sign of offsets before the first segment."""
         if self._first_base is None:
             return False
         return self._has_earlier_epochs() if self._line is None else self._line < self._first_base
 
     def _is_named(self) -> bool:
-        """Whether the remote log metadata tells of the topic."""
+        """Whether the remote log metadata names the topic."""
         if PARTITION_METADATA not in self._names:
             return False
         try:
-            found = read_partition_metadata(read_small(os.path.join(self._folder, PARTITION_METADATA)))
+            metadata = read_partition_metadata(read_small(os.path.join(self._folder, PARTITION_METADATA)))
         except (FormatError, OSError):
-            return False  # refused for that
-        return self._metadata.names(found.topic_id)
+            return False  # the partition is refused for that
+        return self._metadata.names(metadata.topic_id)
 
     @property
     def _contradiction(self) -> str:
@@ -189,7 +190,7 @@ class RemotePart:
 
     @property
     def _tiered_by(self) -> str:
-        """The option by which the log is a tiered one."""
+        """The option that makes the log a tiered one."""
         key, _, _ = self._settings.remote_log_prevented_by.partition("=")
         if not key:
             return self._option("remote.storage.enable", "true")
@@ -215,17 +216,17 @@ class RemotePart:
                 read_small(os.path.join(self._folder, LEADER_EPOCH_CHECKPOINT))
             )
         except (MalformedCheckpointError, PermissionError):
-            return False  # refused for that
+            return False  # the partition is refused for that
         return any(start_offset < (self._first_base or 0) for _, start_offset in entries)
 
     def _has_just_deleted(self) -> bool:
-        """Whether the segment that the checkpoint's line leads to, any without one, still waits for its end."""
+        """Whether the segment with the offset of the checkpoint's line (without a line, any) is still `.deleted`."""
         deleted = _base_offsets(self._names, LOG_SUFFIX + DELETED_SUFFIX)
         return any(self._line is None or base_offset <= self._line for base_offset in deleted)
 
 
 def has_deleted_segments(names: Collection[str]) -> bool:
-    """Return whether the first segment of a log is not the one that it began with."""
+    """Return whether the first segment of a log is not its original one."""
     return min(_base_offsets(names, LOG_SUFFIX), default=0) > 0
 
 
@@ -235,4 +236,4 @@ def _base_offsets(names: Collection[str], suffix: str) -> Iterator[int]:
             try:
                 yield read_offset(name)
             except FileNameError:
-                continue  # refused for that
+                continue  # the partition is refused for that

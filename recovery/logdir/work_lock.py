@@ -1,11 +1,11 @@
-"""A lock among ourselves: a recovery, an undo and a purge of quarantine are on a log dir one at a time.
+"""A lock among processes of this tool: only one recovery, undo or purge of quarantine works on a log dir at a time.
 
-`.lock` does not serve for this: a broker holds it, and quarantine is purged while one runs. So the folder of the log
-dir itself is locked with `flock`, which a broker neither takes nor sees; nothing is created for it. It ends with the
-process.
+`.lock` does not serve for this: a broker holds it, and quarantine may be purged while one runs. So the folder of the
+log dir itself is locked with `flock`, which a broker neither takes nor sees; nothing is created for it. The lock ends
+with the process.
 
-Where a file system has no such locks (some network ones), nothing is locked: what is left then is that a purge takes
-no run that was begun after it looked, and none where a journal shows that one is at work.
+If a file system has no such locks (some network ones), nothing is locked: the only protection then is that a purge
+takes no run that was begun after it looked, and none at all if a journal shows that one is at work.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _HELD_ERRNOS = frozenset({errno.EACCES, errno.EAGAIN})
 
 
 class WorkLocks:
-    """Holds the lock of several log dirs from `with` to its end.
+    """Holds the locks of several log dirs for the length of a `with` block.
 
     Args:
         log_dirs: absolute paths of folders.
 
     Raises:
-        LogDirLockedError: on entering, where somebody holds one; nothing was changed.
+        LogDirLockedError: on entering, if somebody holds one; nothing was changed.
     """
 
     def __init__(self, log_dirs: Iterable[str]) -> None:
@@ -52,22 +52,22 @@ class WorkLocks:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """Of the folders; another process that is given them holds the locks, too."""
+        """Those of the folders; another process that is given them holds the locks, too."""
         return tuple(self._held.values())
 
     def release(self) -> None:
-        """Let go of all."""
+        """Release all locks."""
         while self._held:
             os.close(self._held.popitem()[1])
 
     def _lock(self, log_dir: str) -> None:
-        with contextlib.suppress(OSError):  # what cannot be opened is said by who reads the log dir
+        with contextlib.suppress(OSError):  # whoever reads the log dir reports that it cannot be opened
             descriptor = os.open(log_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            found = os.fstat(descriptor)
-            if (found.st_dev, found.st_ino) in self._held:  # the same folder by another name
+            status = os.fstat(descriptor)
+            if (status.st_dev, status.st_ino) in self._held:  # the same folder by another name
                 os.close(descriptor)
                 return
-            self._held[found.st_dev, found.st_ino] = descriptor
+            self._held[status.st_dev, status.st_ino] = descriptor
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

@@ -1,4 +1,4 @@
-"""Looks at single places of an open log: whether a sound batch stands there, where the next one does after damage."""
+"""Looks at single positions of an open log: whether a sound batch begins there, and where the next one is."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MOST_PROBES, _MOST_SEARCHES = 64, 100
 
 
 class BatchSearch:
-    """Searches for the next sound batch of a log after damage, a bounded number of times, each at a bounded price.
+    """Searches for the next sound batch of a log after damage, a bounded number of times, each at a bounded cost.
 
     Args:
         log: opened.
-        most_batch_bytes: of a batch that is looked at.
+        most_batch_bytes: larger batches are not considered.
     """
 
     def __init__(self, log: OpenedLog, *, most_batch_bytes: int) -> None:
@@ -38,11 +38,11 @@ class BatchSearch:
         *,
         base_offset: int,
     ) -> int | None:
-        """Return where the next sound batch begins; None where none is found, or after too many searches.
+        """Return where the next sound batch begins; None if none is found, or after too many searches.
 
         Args:
             position: of the damage.
-            rest: the batches from there on, as their lengths say, HEADER_ROW_DTYPE; None where they cannot be followed.
+            rest: the batches from there on by their lengths, HEADER_ROW_DTYPE; None if they cannot be followed.
             index_positions: returns the positions in the offset index.
             base_offset: no batch below it counts.
         """
@@ -60,7 +60,7 @@ class BatchSearch:
         return None
 
     def is_sound(self, position: int, *, base_offset: int) -> bool:
-        """Return whether a batch with a right CRC and a possible offset stands at *position*."""
+        """Return whether a batch with a correct CRC and a possible offset begins at *position*."""
         header = np.zeros(layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
         if self._log.read_at(header, position) <= layout.HEADER_UP_TO_MAGIC_BYTES:
             return False
@@ -87,9 +87,9 @@ def is_zero_range(log: OpenedLog, start: int, end: int) -> bool:
 def has_right_crc(
     log: OpenedLog, position: int, size_bytes: int, take: Callable[[int], None] = lambda _: None
 ) -> bool:
-    """Return whether the CRC of the batch at *position* is right, reading it piece by piece.
+    """Return whether the CRC of the batch at *position* is correct, reading it piece by piece.
 
-    *take* is asked before each piece.
+    *take* is called with the size of each piece before it is read.
     """
     header = np.zeros(layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
     if log.read_at(header, position) <= layout.HEADER_UP_TO_MAGIC_BYTES:
@@ -103,13 +103,13 @@ def has_right_crc(
         if size_bytes < layout.RECORD_BATCH_OVERHEAD_BYTES:
             return False
     stored = int.from_bytes(octets[at : at + 4], "big")
-    crc, place, end = 0, position + start, position + size_bytes
+    crc, piece_position, end = 0, position + start, position + size_bytes
     buffer = np.zeros(min(WINDOW_BYTES, size_bytes), np.uint8)
-    while place < end:
-        take(min(len(buffer), end - place))
-        count = log.read_at(buffer[: end - place], place)
+    while piece_position < end:
+        take(min(len(buffer), end - piece_position))
+        count = log.read_at(buffer[: end - piece_position], piece_position)
         if count == 0:
             return False
         crc = zlib.crc32(buffer[:count].data, crc) if is_message else crc32c(buffer[:count], crc)
-        place += count
+        piece_position += count
     return crc == stored

@@ -1,10 +1,10 @@
-"""What file systems tell: what is there, which are local, for only there may a segment be mapped, the file of an error.
+"""Questions to file systems: what is there, whether it is local (only then may a segment be mapped), how to open it.
 
-`os.path.exists` and its like answer "no" where they cannot look. What is decided by such an answer is decided by the
-functions here, which raise.
+`os.path.exists` and the like answer "no" if they cannot look. Whatever depends on the answer uses the functions here,
+which raise instead.
 
-What has the name of a file in a folder of somebody else may be anything. All such names are opened by `open_file`,
-which waits for nothing: to open a pipe would take until somebody opens its other end.
+In a folder that belongs to somebody else, a file name may stand for anything. All such names are opened by
+`open_file`, which never blocks: opening a pipe would wait until somebody opens its other end.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NETWORK_MAGICS = frozenset(
         0x7461636F,  # OCFS2
     }
 )
-"""Types by statfs(2). Another machine may change or take away a file of theirs under a mapping."""
+"""Types by statfs(2). On these, another machine may change or remove a file that is mapped here."""
 
 _UNSTABLE_INODE_MAGICS = frozenset(
     {
         0x794C7630,  # overlayfs: another inode once a file is copied up
-        0x65735546,  # FUSE: what its program makes of them, perhaps anew at each look
+        0x65735546,  # FUSE: whatever its program says, perhaps something else at each call
         0x517B,  # SMB
         0xFE534D42,  # SMB2
         0xFF534D42,  # CIFS
@@ -54,10 +54,10 @@ _STATFS_BYTES = 120  # struct statfs of 64-bit Linux; the type is its first word
 
 
 def is_there(path: str) -> bool:
-    """Return whether something has the name *path*, a link that leads nowhere included.
+    """Return whether something has the name *path*, including a dangling link.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     try:
         os.lstat(path)
@@ -67,7 +67,7 @@ def is_there(path: str) -> bool:
 
 
 def free_name(target: str) -> str:
-    """Return *target*, or a name like it that nothing has: what an interrupted run has saved stays."""
+    """Return *target*, or a similar name that nothing has: what an interrupted run has saved is kept."""
     name, count = target, 0
     while is_there(name):
         count += 1
@@ -76,10 +76,10 @@ def free_name(target: str) -> str:
 
 
 def look_at(path: str) -> os.stat_result | None:
-    """Return what *path* leads to, None where it leads to nothing: missing, or a link to nowhere or in circles.
+    """Return what *path* leads to, None if that is nothing: it is missing, a dangling link or one in a loop.
 
     Raises:
-        OSError: it cannot be told.
+        OSError: it cannot be determined.
     """
     try:
         return os.stat(path)
@@ -92,19 +92,19 @@ def look_at(path: str) -> os.stat_result | None:
 
 
 def is_file(path: str) -> bool:
-    """Return whether *path* leads to a regular file. Raises OSError where it cannot be told."""
-    found = look_at(path)
-    return found is not None and stat.S_ISREG(found.st_mode)
+    """Return whether *path* leads to a regular file. Raises OSError if it cannot be determined."""
+    status = look_at(path)
+    return status is not None and stat.S_ISREG(status.st_mode)
 
 
 def is_folder(path: str) -> bool:
-    """Return whether *path* leads to a folder. Raises OSError where it cannot be told."""
-    found = look_at(path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    """Return whether *path* leads to a folder. Raises OSError if it cannot be determined."""
+    status = look_at(path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 def is_link(path: str) -> bool:
-    """Return whether *path* itself is a link. Raises OSError where it cannot be told."""
+    """Return whether *path* itself is a link. Raises OSError if it cannot be determined."""
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -112,37 +112,37 @@ def is_link(path: str) -> bool:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """Return *path* as an absolute one that leads where the kernel goes.
+    """Return *path* as an absolute path that means the same to the kernel.
 
-    `os.path.abspath` crosses out `..` with the name before it; behind a link it leads to where the link's target lies.
-    Java leaves both to the kernel. Links behind the last `..` stay: a log dir keeps the name that it was given.
+    `os.path.abspath` removes `..` together with the name before it, but after a link `..` means the parent of the
+    link's target. Java leaves both to the kernel. Links after the last `..` stay: a log dir keeps its given name.
     """
     parts = os.fspath(path).split(os.sep)
     if os.pardir not in parts:
         return os.path.abspath(path)
-    behind = len(parts) - parts[::-1].index(os.pardir)
-    return os.path.normpath(os.path.join(os.path.realpath(os.sep.join(parts[:behind])), *parts[behind:]))
+    rest = len(parts) - parts[::-1].index(os.pardir)
+    return os.path.normpath(os.path.join(os.path.realpath(os.sep.join(parts[:rest])), *parts[rest:]))
 
 
 def refuse_link(path: str) -> None:
-    """Raise OSError where *path* itself is a link, or where that cannot be told."""
+    """Raise OSError if *path* itself is a link, or if that cannot be determined."""
     if is_link(path):
         raise OSError(errno.ELOOP, "a link, which is not followed here", path)
 
 
 def nearest(path: str) -> str:
-    """Return *path*, or the nearest folder above it that is there. Raises OSError where it cannot be told."""
+    """Return *path*, or the nearest existing folder above it. Raises OSError if it cannot be determined."""
     while look_at(path) is None:
         path = os.path.dirname(path)
     return path
 
 
 def raise_error(error: OSError) -> None:
-    """Raise *error*, for `os.walk`, which otherwise passes over what it cannot list."""
+    """Raise *error*, for `os.walk`, which otherwise skips what it cannot list."""
     raise error
 
 
-class naming:  # noqa: N801 - a class, and not a generator, since it stands around nearly every call
+class naming:  # noqa: N801 - a class, not a generator, because it surrounds nearly every call
     """Put *path* into errors of the block that name no file: those of calls on a descriptor."""
 
     __slots__ = ("_path",)
@@ -163,7 +163,7 @@ class naming:  # noqa: N801 - a class, and not a generator, since it stands arou
 
 
 class OddFileError(OSError):
-    """What has the name of a file is none, and only somebody else can have put it there."""
+    """Something that is not a file has the name of one, and only somebody else can have put it there."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}. Remedy: move it away"
@@ -177,14 +177,14 @@ def open_file(
     at: int | None = None,
     may_be_folder: bool = False,
 ) -> int:
-    """Open a regular file, waiting for nothing, and return its descriptor. It serves as `opener` of Python's `open`.
+    """Open a regular file without blocking and return its descriptor. It serves as `opener` of Python's `open`.
 
     Args:
         flags: with O_NOFOLLOW the name must not be that of a link.
-        at: the folder that *path* begins in, open.
+        at: descriptor of the folder that *path* starts from.
 
     Raises:
-        OddFileError: EINVAL: something else has the name; ELOOP: a link has, and must not.
+        OddFileError: EINVAL: something else has the name; ELOOP: a link has it, and must not.
         OSError: it cannot be opened.
     """
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
@@ -194,7 +194,7 @@ def open_file(
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
             raise OddFileError(errno.ELOOP, "a link, which is not followed here", path) from error
         if error.errno in (errno.ENXIO, errno.EISDIR):
-            # A pipe without a reader, a socket, a device that is not there; a folder that was to be written.
+            # A pipe without a reader, a socket, a missing device; or a folder that was to be written.
             raise _not_a_file(path) from error
         raise
     is_fit = False
@@ -215,9 +215,9 @@ def _not_a_file(path: str) -> OSError:
 
 
 def mount_of(path: str) -> int:
-    """Return the number of the mount that *path* is in, or that begins there: no link or rename leaves it.
+    """Return the number of the mount that *path* is in, or that begins there: no hard link or rename leaves it.
 
-    A file system that is mounted in two places, or in part (a bind mount), has a number for each, and one `st_dev`.
+    A file system that is mounted twice, or in part (a bind mount), has a number for each mount, and one `st_dev`.
 
     Raises:
         OSError: *path* cannot be looked at.
@@ -227,13 +227,13 @@ def mount_of(path: str) -> int:
         lines = read_whole(f"/proc/self/fdinfo/{descriptor}").split(b"\n")
         return next(int(line.split()[1]) for line in lines if line.startswith(b"mnt_id:"))
     except (OSError, StopIteration):
-        return os.fstat(descriptor).st_dev  # as well as it can be told without /proc
+        return os.fstat(descriptor).st_dev  # the best there is without /proc
     finally:
         os.close(descriptor)
 
 
 def name_of(descriptor: int) -> str:
-    """Return the path of what is open, as well as it can be told, for the words of an error."""
+    """Return the path of an open file as far as it is known, for error messages."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
@@ -242,7 +242,7 @@ def name_of(descriptor: int) -> str:
 
 @contextlib.contextmanager
 def opened_folder(path: str, *, at: int | None = None) -> Iterator[int]:
-    """Open a folder; below another one, *at*, no link is followed. An error of its listing names it, not its number."""
+    """Open a folder; below another one, *at*, no link is followed. Errors of its listing name the folder."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if at is None else os.O_NOFOLLOW)
     name = path if at is None else os.path.join(name_of(at), path)
     try:
@@ -262,12 +262,12 @@ def opened_folder(path: str, *, at: int | None = None) -> Iterator[int]:
 
 @functools.cache
 def c_library() -> ctypes.CDLL:
-    """Return the C library, for the calls that Python's `os` does not have; errno is kept."""
+    """Return the C library, for calls that Python's `os` does not have; errno is kept."""
     return ctypes.CDLL(None, use_errno=True)
 
 
 def read_whole(path: str) -> bytes:
-    """Return all bytes of a small file, in as few calls as there can be."""
+    """Return all bytes of a small file, in as few calls as possible."""
     with naming(path):
         descriptor = open_file(path)
         try:
@@ -280,10 +280,10 @@ def read_whole(path: str) -> bytes:
 
 
 def read_small(path: str, most_bytes: int = 64 << 20, *, flags: int = os.O_RDONLY) -> bytes:
-    """Return all bytes of a file that is small, whoever has written it.
+    """Return all bytes of a file that must be small, whoever has written it.
 
     Args:
-        most_bytes: more has no such file. A broker's checkpoint of a million partitions is smaller.
+        most_bytes: no such file is larger. A broker's checkpoint of a million partitions is smaller.
 
     Raises:
         OSError: it cannot be read. EFBIG: it is larger.
@@ -294,7 +294,7 @@ def read_small(path: str, most_bytes: int = 64 << 20, *, flags: int = os.O_RDONL
 
 
 def check_size(descriptor: int, most_bytes: int, path: str) -> int:
-    """Return the size of the file *path*, which is open, whoever has written it.
+    """Return the size of the open file *path*, whoever has written it.
 
     Raises:
         OSError: EFBIG: it is more than *most_bytes*, which no such file has.
@@ -303,21 +303,21 @@ def check_size(descriptor: int, most_bytes: int, path: str) -> int:
     if size_bytes > most_bytes:
         raise OSError(
             errno.EFBIG,
-            f"{size_bytes} bytes, and no such file has more than {most_bytes}. Remedy: move it away",
+            f"{size_bytes} bytes, but no such file has more than {most_bytes}. Remedy: move it away",
             path,
         )
     return size_bytes
 
 
 def read_at(descriptor: int, position: int, size_bytes: int) -> bytearray:
-    """Return so many bytes of a file from *position* on, fewer where it ends before."""
+    """Return *size_bytes* of a file from *position* on, fewer if it ends before."""
     data = bytearray(size_bytes)
     done = fill(memoryview(data), descriptor, position)
     return data if done == size_bytes else data[:done]
 
 
 def fill(target: memoryview, descriptor: int, position: int) -> int:
-    """Fill *target* with the bytes of a file from *position* on; return how many there were, fewer at its end."""
+    """Fill *target* with the bytes of a file from *position* on; return how many there were: fewer at its end."""
     done = 0
     while done < len(target) and (count := os.preadv(descriptor, [target[done:]], position + done)):
         done += count
@@ -328,22 +328,22 @@ def is_local(path: str) -> bool:
     """Return whether *path* lies on a file system of this machine.
 
     Raises:
-        OSError: the path cannot be asked.
+        OSError: statfs(2) failed.
     """
     return _file_system_magic(path) not in _NETWORK_MAGICS
 
 
 def is_read_only(path: str) -> bool:
-    """Return whether nothing can be written at *path*, by root either.
+    """Return whether nobody, not even root, can write at *path*.
 
     Raises:
-        OSError: it cannot be asked.
+        OSError: statvfs(3) failed.
     """
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def is_same(path: str, other: str) -> bool:
-    """Return whether both lead to one file or folder; not where one of them cannot be looked at."""
+    """Return whether both paths lead to the same file or folder; False if one of them cannot be looked at."""
     try:
         return os.path.samefile(path, other)
     except OSError:
@@ -351,10 +351,10 @@ def is_same(path: str, other: str) -> bool:
 
 
 def keeps_inodes(path: str) -> bool:
-    """Return whether a file below *path* is known by its inode, whatever is done to it.
+    """Return whether files below *path* keep their inodes, whatever is done to them.
 
     Raises:
-        OSError: the path cannot be asked.
+        OSError: statfs(2) failed.
     """
     return _file_system_magic(path) not in _UNSTABLE_INODE_MAGICS
 

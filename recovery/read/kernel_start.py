@@ -1,4 +1,4 @@
-"""The kernels before a run: they are loaded, or compiled, before any clock of progress runs."""
+"""The kernels before a run: they are loaded, or compiled, before progress is measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class KernelStart(NamedTuple):
 
     Attributes:
         cpu_path: label of the CpuPath that is taken.
-        origin: cache, compiled (and put there) or memory (of this process alone).
+        origin: cache, compiled (and put into the cache) or memory (of this process alone).
         remarks: what the operator should know of it.
     """
 
@@ -29,7 +29,7 @@ def start_kernels() -> KernelStart:
     """Make the kernels ready.
 
     Raises:
-        UnsupportedCpuPathError: the environment asks for a CPU path that there is not.
+        UnsupportedCpuPathError: the environment asks for a CPU path that does not exist here.
     """
     path = warm_up()
     account = kernels.account()

@@ -1,13 +1,12 @@
 """Files mapped into memory whose faults do not end the process.
 
-Reading a mapped page fails with SIGBUS where the disk has a bad sector, or where somebody has cut the file;
-the default answer is death. Here a handler puts zeros under the rest of the mapping and marks it faulted. The
-thread that was reading goes on, over zeros; its caller sees the mark, throws the result away and reads again
-with `pread`, which tells errno and position.
+Reading a mapped page fails with SIGBUS if the disk has a bad sector, or if somebody has cut the file; by default that
+ends the process. Here a handler puts zeros under the rest of the mapping and marks it as faulted. The thread that was
+reading continues over zeros; its caller sees the mark, discards the result and reads again with `pread`, which gives
+an errno.
 
-The handler is a ctypes callback. It runs in the thread that faulted, inside a kernel that holds neither the
-GIL nor any lock of the C library, so to wait for the GIL there is an ordinary call. A fault anywhere else
-gets what it had before: the previous handler.
+The handler is a ctypes callback. It runs in the thread that faulted, inside a kernel that holds neither the GIL nor
+any lock of the C library, so waiting for the GIL there is safe. A fault anywhere else goes to the previous handler.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class MappedFile:
 
     Args:
         descriptor: open for reading; may be closed once the file is mapped.
-        size_bytes: how much of it; more than 0, and not more than the file has now.
+        size_bytes: how much to map; more than 0, and not more than the file has now.
     """
 
     def __init__(self, descriptor: int, size_bytes: int) -> None:
@@ -66,7 +65,7 @@ class MappedFile:
 
     @property
     def has_faulted(self) -> bool:
-        """Whether a page could not be read: what was made of the view is worthless."""
+        """Whether a page could not be read: what was computed from the view is worthless."""
         return self._range.has_faulted
 
 
@@ -91,7 +90,7 @@ class _SigAction(ctypes.Structure):
 
 
 class _Guard:
-    """The process's handler for SIGBUS, and the mappings that it looks after."""
+    """The process's handler for SIGBUS, and the mappings that it protects."""
 
     def __init__(self) -> None:
         self._ranges: tuple[_Range, ...] = ()
@@ -108,7 +107,7 @@ class _Guard:
         )
 
     def install(self) -> None:
-        """Take SIGBUS, once a process."""
+        """Install the handler for SIGBUS, once a process."""
         with self._lock:
             if self._pid == os.getpid():
                 return
@@ -125,16 +124,16 @@ class _Guard:
 
     def remove(self, removed: _Range) -> None:
         with self._lock:
-            self._ranges = tuple(known for known in self._ranges if known is not removed)
+            self._ranges = tuple(mapped for mapped in self._ranges if mapped is not removed)
 
     def _on_fault(self, number: int, info: int, _context: int) -> None:
         address = ctypes.c_uint64.from_address(info + _SI_ADDR_OFFSET).value
-        for known in self._ranges:  # a tuple that is replaced, never changed: no lock is needed here
-            if known.start <= address < known.end:
-                known.has_faulted = True
+        for mapped in self._ranges:  # a tuple that is replaced, never changed: no lock is needed here
+            if mapped.start <= address < mapped.end:
+                mapped.has_faulted = True
                 page = address // _PAGE_BYTES * _PAGE_BYTES
                 flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x10  # MAP_FIXED
-                placed = self._libc.mmap(page, known.end - page, mmap.PROT_READ, flags, -1, 0)
+                placed = self._libc.mmap(page, mapped.end - page, mmap.PROT_READ, flags, -1, 0)
                 if placed not in (None, _MAP_FAILED):
                     return
         self._libc.sigaction(

@@ -1,4 +1,4 @@
-"""A log that is open: a file here, or whatever stands for one in an archive.
+"""An open log: a local file, or its counterpart in an archive.
 
 A file is read with `pread`: nothing that a live broker does to it can end the process.
 """
@@ -32,15 +32,15 @@ class OpenedLog(Protocol):
         ...
 
     def approach(self, position: int) -> None:
-        """Have what stands behind *position* read ahead."""
+        """Have the bytes after *position* read ahead."""
         ...
 
     def leave(self, position: int) -> None:
-        """Forget what stands before *position*."""
+        """Forget the bytes before *position*."""
         ...
 
     def close(self) -> None:
-        """Give it back."""
+        """Release it."""
         ...
 
 
@@ -51,7 +51,7 @@ class FilePart:
         descriptor: open for reading.
         origin_position: where the part begins in the file.
         size_bytes: of the part.
-        start_position: in the part; what stands before it will not be read.
+        start_position: in the part; the bytes before it will not be read.
         gives_back: whether what is read from disk leaves the page cache again.
     """
 
@@ -68,7 +68,7 @@ class FilePart:
         self._origin = origin_position
         self._size_bytes = size_bytes
         self._cached: CachedFile | None = None
-        if gives_back or size_bytes > STEP_BYTES:  # what is smaller comes at once
+        if gives_back or size_bytes > STEP_BYTES:  # a smaller part is read at once
             self._cached = CachedFile(
                 descriptor,
                 gives_back=gives_back,
@@ -86,17 +86,17 @@ class FilePart:
         return fill(memoryview(target.data), self._descriptor, self._origin + position)
 
     def approach(self, position: int) -> None:
-        """Have what stands behind *position* read from disk."""
+        """Have the bytes after *position* read from disk."""
         if self._cached is not None:
             self._cached.approach(self._origin + position)
 
     def leave(self, position: int) -> None:
-        """Give back what stands before *position* and was not in the page cache before."""
+        """Drop the bytes before *position* that were not in the page cache at the start."""
         if self._cached is not None:
             self._cached.leave(self._origin + position)
 
     def close(self) -> None:
-        """Do nothing: the file is not its own."""
+        """Do nothing: whoever opened the file closes it."""
 
 
 class OpenedFile(FilePart):

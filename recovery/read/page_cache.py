@@ -1,11 +1,11 @@
-"""What of an open file is in the page cache: asked for ahead where the kernel asks for little, given back behind.
+"""The page cache of an open file: filled ahead of the reader if the kernel reads ahead little, dropped after it.
 
 The kernel reads ahead of a sequential reader by itself, in large folios, and nothing here is faster than that as
 long as its window is large. The usual window of 128 KiB leaves a device with a high latency idle between
-requests; there what comes next is asked for in pieces of 8 MiB.
+requests; then the next bytes are requested in pieces of 8 MiB.
 
-Whoever shares the machine may need its page cache. What was not there before can be given back behind the reader;
-what was there stays.
+Other processes on the machine may need its page cache. Pages that were not there before can be dropped once they
+are read; pages that were there stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from native.address import address_of
 from recovery.read.file_system import c_library
 
 STEP_BYTES = 8 << 20
-"""How much is asked for, or given back, at a time."""
+"""How much is requested, or dropped, at a time."""
 _STEPS_AHEAD = 2
 _SUFFICIENT_READ_AHEAD_BYTES = 1 << 20
 
@@ -49,9 +49,9 @@ class CachedFile:
         self._borrowed: deque[tuple[int, int]] = deque()
         self._asks_ahead = kernel_read_ahead_bytes(status.st_dev) < _SUFFICIENT_READ_AHEAD_BYTES
         self._absent: frozenset[int] | None = (
-            None  # where the steps begin that were not there; None: not known
+            None  # where the steps begin that were not in the page cache; None: not known
         )
-        if gives_back:  # all of it is looked at now: soon the kernel will have read ahead
+        if gives_back:  # checked now for the whole part, before the kernel reads ahead
             steps = range(position, end_position, STEP_BYTES)
             ranges = ((start, min(start + STEP_BYTES, end_position)) for start in steps)
             self._borrowed.extend(
@@ -60,7 +60,7 @@ class CachedFile:
             self._absent = frozenset(start for start, _ in self._borrowed)
 
     def approach(self, position: int) -> None:
-        """Have what stands behind *position* read from disk, where the kernel would ask for it late."""
+        """Have the bytes after *position* read from disk if the kernel would request them late."""
         if not self._asks_ahead:
             return
         while self._position < min(position + _STEPS_AHEAD * STEP_BYTES, self.end_position):
@@ -73,28 +73,28 @@ class CachedFile:
         return not is_cached(self._descriptor, start, end) if self._absent is None else start in self._absent
 
     def leave(self, position: int) -> None:
-        """Give back what stands before *position* and was not in the page cache before."""
+        """Drop the bytes before *position* that were not in the page cache at the start."""
         while self._borrowed and self._borrowed[0][1] <= position:
             start, end = self._borrowed.popleft()
             os.posix_fadvise(self._descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def is_cached(descriptor: int, start: int, end: int) -> bool:
-    """Return whether all bytes from *start* to *end* are in the page cache; where it cannot be told: yes.
+    """Return whether all bytes from *start* to *end* are in the page cache; True if that is not known.
 
-    By mincore(2), which reads nothing; a read that must not wait (RWF_NOWAIT) would have the kernel read ahead.
+    By mincore(2), which reads nothing; a non-blocking read (RWF_NOWAIT) would have the kernel read ahead.
     """
     first = start // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
     try:
         pages = mmap.mmap(descriptor, end - first, mmap.MAP_SHARED, mmap.PROT_READ, offset=first)
-    except (OSError, ValueError):  # nothing that can be mapped, or shorter than that
+    except (OSError, ValueError):  # it cannot be mapped, or is shorter
         return True
     with pages:
         view = np.frombuffer(pages, np.uint8)
         are_there = np.zeros(-(-view.size // mmap.PAGESIZE), np.uint8)
-        found = _mincore(address_of(view), view.size, address_of(are_there))
+        result = _mincore(address_of(view), view.size, address_of(are_there))
         del view  # or the mapping cannot be closed
-    return found != 0 or bool(np.all(are_there & 1))
+    return result != 0 or bool(np.all(are_there & 1))
 
 
 def _mincore(address: int, size_bytes: int, vector: int) -> int:
@@ -106,7 +106,7 @@ def _mincore(address: int, size_bytes: int, vector: int) -> int:
 
 @functools.cache
 def kernel_read_ahead_bytes(device: int) -> int:
-    """Return how far the kernel reads ahead on a device, `st_dev`; 0 where it does not say."""
+    """Return how far the kernel reads ahead on a device, `st_dev`, in bytes; 0 if it does not say."""
     number = f"{os.major(device)}:{os.minor(device)}"
     for name in (
         f"/sys/dev/block/{number}/queue/read_ahead_kb",

@@ -2,8 +2,8 @@
 
 Closed segments on local file systems are mapped: the page cache is scanned in place. The active segment, and
 everything on a network file system, is read with `pread` into windows that each thread owns. A mapping that
-faults is given up for `pread`, which can say what is wrong; nothing that somebody else does to a file ends
-the process. Memory follows the number of threads, not the size of a segment.
+faults is abandoned for `pread`, which can say what is wrong; nothing that somebody else does to a file ends
+the process. Memory grows with the number of threads, not with the size of a segment.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from segfmt.time_index import max_entries as max_time_index_entries
 MAPPED_WINDOW_BYTES = 32 << 20
 """How much of a mapping is scanned in one call of the kernel."""
 REPORTED_BYTES = 16 << 20
-"""How much is scanned at least between two reports, which are also the looks at the signals."""
+"""How much is scanned at least between two reports; signals are checked at the same moments."""
 MOST_READ_BATCH_BYTES = 32 << 20
-"""A batch that is said to be larger is not read into a window but mapped, where that can be done."""
+"""A batch that claims to be larger is not read into a window but mapped, if possible."""
 LEAST_MAPPED_BYTES = 256 << 10
 """A smaller segment is read: a copy of it costs less than a mapping."""
 
@@ -62,12 +62,12 @@ class PartitionFiles:
         folder: path of the folder.
         settings: of the log.
         mappable: names of the closed segments that may be mapped.
-        on_bytes: told now and then how many bytes of a recovery were scanned since, from the thread that did
-            it; may raise to end the work.
-        limit: on bytes a second, over all partitions together.
+        on_bytes: called now and then with the number of bytes scanned for a recovery since the last call, in the
+            thread that scans; may raise to end the work.
+        limit: on bytes a second, for all partitions together.
         drops_cache: whether what was not in the page cache before leaves it again. Then nothing is mapped:
-            pages that are in use cannot be given back.
-        spool_dir: where what the fold makes may wait on disk; None: among the system's temporary files.
+            pages that are in use cannot be dropped.
+        spool_dir: where files that the fold makes may wait on disk; None for the system's temporary files.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class PartitionFiles:
         return read_whole(f"{self._folder}/{file}")
 
     def read_part(self, part: Original) -> bytes:
-        """Return some bytes of a file that may be large, fewer where it has become shorter."""
+        """Return some bytes of a file that may be large, fewer if it has become shorter."""
         path = f"{self._folder}/{part.file}"
         with naming(path), open(path, "rb", 0, opener=open_file) as opened:
             return os.pread(opened.fileno(), part.size_bytes, part.origin_position)
@@ -109,7 +109,7 @@ class PartitionFiles:
         if request.mode is not ScanMode.WALK:
             return scan
         batch_count = scan.batch_count
-        while scan.stop in _PRODUCER_STOPS:  # what producers did in the batches is no concern of a walk
+        while scan.stop in _PRODUCER_STOPS:  # a walk does not care what producers did
             last_offset = scan.last_offset
             scan = self._scan_once(replace(request, start_position=scan.valid_bytes))
             if not scan.batch_count:
@@ -133,14 +133,14 @@ class PartitionFiles:
             os.close(descriptor)
 
     def _mappings(self, part: Original, path: str) -> Iterator[int]:
-        """Yield from how many bytes on a window is mapped and not read, as long as mappings are lost."""
+        """Yield the sizes from which on windows are mapped instead of read, to be tried until no mapping is lost."""
         if (
             part.size_bytes >= LEAST_MAPPED_BYTES
             and part.file in self._mappable
             and part.origin_position == 0
         ):
             yield 0
-        # What says that it is a batch larger than any usual one: one flipped bit makes it.
+        # For a header that claims an unusually large batch: one flipped bit is enough for that.
         if part.size_bytes > MOST_READ_BATCH_BYTES and is_local(path):
             yield MOST_READ_BATCH_BYTES + 1
 
@@ -175,7 +175,7 @@ class PartitionFiles:
         Kafka: FileLogInputStream.nextBatch, and the offsets of its batches.
         """
         if start_position >= part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
-            return  # an empty segment that the load has made is no file yet
+            return  # an empty segment that the load has made has no file yet
         path = f"{self._folder}/{part.file}"
         with naming(path), open(path, "rb", _HEADERS_BUFFER_BYTES, opener=open_file) as opened:
             position = start_position
@@ -214,7 +214,7 @@ class PartitionFiles:
         return True
 
     def keep(self, data: bytes) -> Blob:
-        """Return *data*, or what stands for it on disk; until `close`."""
+        """Return *data*, or a stand-in for it on disk, valid until `close`."""
         return self._spool.keep(data)
 
     def close(self) -> None:
@@ -236,7 +236,7 @@ class PartitionFiles:
 
 
 class _Progress:
-    """What is told of the scan of a segment: only of a recovery how many bytes, and of all that they go on."""
+    """Reports of the scan of a segment: the bytes of a recovery, and 0 for others, to show that they proceed."""
 
     def __init__(self, request: ScanRequest, report_bytes: int, on_bytes: Callable[[int], None]) -> None:
         self._reported_position = request.start_position
@@ -245,26 +245,26 @@ class _Progress:
         self._is_counted = request.mode is ScanMode.RECOVER
 
     def reach(self, position: int) -> None:
-        """Take in that the scan is at *position*."""
+        """Note that the scan is at *position*."""
         if position - self._reported_position >= self._report_bytes:
             self.report(position)
 
     def report(self, position: int) -> None:
-        """Tell what was scanned up to *position*."""
+        """Report what was scanned up to *position*."""
         scanned_bytes = position - self._reported_position
         self._reported_position = position
         self._on_bytes(scanned_bytes if self._is_counted else 0)
 
 
 class _MappingLostError(Exception):
-    """The file cannot be mapped, or not all of the mapping could be read: what was made of it is worthless."""
+    """The file cannot be mapped, or not all of the mapping could be read: the result is worthless."""
 
 
 class _MappedWindows(Windows):
-    """Windows in the page cache, in place, if they have *least_bytes*; the others are read.
+    """Windows in place in the page cache if they have at least *least_bytes*; smaller ones are read.
 
     Raises:
-        _MappingLostError: while windows are asked for, and from `check`.
+        _MappingLostError: while windows are fetched, and from `check`.
     """
 
     def __init__(
@@ -300,13 +300,13 @@ class _MappedWindows(Windows):
         if self._mapped is None:
             try:
                 opened = MappedFile(self._descriptor, self._origin + self.end_position)
-            except (OSError, ValueError) as error:  # nothing that can be mapped, or shorter than that
+            except (OSError, ValueError) as error:  # it cannot be mapped, or is shorter
                 raise _MappingLostError from error
             self._mapped = self._stack.enter_context(opened)
         return self._mapped.view
 
     def check(self) -> None:
-        """Look at the end whether all pages could be read; a file cut within its last one reads as zeros there."""
+        """Check at the end whether all pages could be read; a file cut within its last page has zeros there."""
         if self._mapped is None:
             return
         file_bytes = os.fstat(self._descriptor).st_size

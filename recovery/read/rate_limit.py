@@ -1,4 +1,4 @@
-"""A limit on bytes a second that holds over all threads together."""
+"""A limit on bytes a second for all threads together."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def refuse_wrong_rate(bytes_per_second: int | None) -> None:
 
 
 class RateLimit:
-    """Lets *bytes_per_second* pass, whoever asks.
+    """Lets *bytes_per_second* pass, for all callers together.
 
-    Each request gets the next free stretch of time and waits for its beginning, so that what has passed by any
-    moment is never more than the rate allows, plus one request a thread.
+    Each request gets the next free stretch of time and waits for its beginning, so that at any moment no more has
+    passed than the rate allows, plus one request a thread.
 
     Args:
         bytes_per_second: None for no limit.
-        check: called while waiting; may raise to end it.
+        check: called while waiting; may raise to end the wait.
         clock: seconds, monotonic.
-        sleep: waits so many seconds.
+        sleep: waits for a number of seconds.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RateLimit:
 
     @property
     def window_bytes(self) -> int:
-        """How much to ask for at once: a quarter of a second's worth, and not too little."""
+        """How many bytes to ask for at once: those of a quarter of a second, but not too few."""
         if self._bytes_per_second is None:
             return 1 << 30
         return max(64 << 10, self._bytes_per_second // 4)

@@ -1,7 +1,7 @@
-"""Bytes that a fold has made and that wait for their turn to be written: large ones wait on disk.
+"""Bytes that a fold has made and that are yet to be written: large ones wait on disk.
 
-The indexes of a log are half a percent of it, which is gigabytes for a log of a terabyte. Here they lie in a file
-without a name, beside the log where that is written to: nothing is left of it, however the process ends.
+The indexes of a log are half a percent of it, which is gigabytes for a log of a terabyte. Here they are kept in a file
+without a name, in the log dir if that is written to: nothing is left of it, however the process ends.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import BinaryIO
 from recovery.load.model import Blob
 
 LEAST_BYTES = 64 << 10
-"""What is smaller stays in memory."""
+"""Smaller data stays in memory."""
 _FREE_BYTES_PER_BYTE = 4
-"""Room that must be left for each byte that waits: what is written in the end needs the disk more."""
+"""Free space required for each byte that waits: the files that are written in the end need the disk more."""
 
 
 class Spool:
-    """A place for the bytes of one partition.
+    """Keeps the bytes of one partition.
 
     Args:
-        folder: a log dir; None: where the system has its temporary files.
+        folder: a log dir; None for the system's folder of temporary files.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -33,7 +33,7 @@ class Spool:
         self._lock = threading.Lock()
 
     def keep(self, data: bytes) -> Blob:
-        """Return *data*, or what stands for it; in memory it stays where there is no room or no such file."""
+        """Return *data*, or a stand-in for it on disk; it stays in memory if there is no room or no such file."""
         if len(data) < LEAST_BYTES:
             return data
         try:
@@ -41,8 +41,8 @@ class Spool:
                 if self._file is None:
                     self._file = self._open()
                 position, self._size_bytes = self._size_bytes, self._size_bytes + len(data)
-            found = os.fstatvfs(self._file.fileno())
-            if found.f_bavail * found.f_frsize < _FREE_BYTES_PER_BYTE * (self._size_bytes + len(data)):
+            status = os.fstatvfs(self._file.fileno())
+            if status.f_bavail * status.f_frsize < _FREE_BYTES_PER_BYTE * (self._size_bytes + len(data)):
                 return data
             view = memoryview(data)
             while view:
@@ -65,7 +65,7 @@ class Spool:
 
 
 class SpooledBytes:
-    """Bytes in a spool; read anew each time they are asked for."""
+    """Bytes in a spool; read from disk each time they are needed."""
 
     __slots__ = ("_file", "_position", "_size_bytes")
 

@@ -1,8 +1,8 @@
-"""A log walked in windows: what loads, verifies and reads archives goes through a `.log` by the one iterator here.
+"""A log walked in windows: loading, verifying and reading archives all go through a `.log` by the iterator here.
 
-A window begins with a batch, and has its first batch whole. Whoever reads it says where the next one begins: at the
-first batch that is not whole in it, or elsewhere after damage. Memory is bounded by the window, or by one batch where
-a batch is longer.
+A window begins with a batch and holds the whole of it. Its reader says where the next window begins: at the first
+batch that is not whole in this one, or elsewhere after damage. Memory is bounded by the window, or by one batch if
+that is longer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from segfmt.errors import FormatError, InvalidRecordError
 
 WINDOW_BYTES = 4 << 20
 SLACK_BYTES = 256
-"""Bytes before a window that have a page: the kernels' masked loads name them, and are slow where there is none."""
+"""Mapped bytes before a window: the kernels' masked loads address them, and are slow if no page is there."""
 
 _LONGEST_BATCH_BYTES = layout.LOG_OVERHEAD_BYTES + 2**31 - 1
 _NO_BYTES = np.empty(0, np.uint8)
@@ -33,14 +33,14 @@ _threads = threading.local()
 
 
 class Window(NamedTuple):
-    """Some bytes of a log, of which the first are a batch's.
+    """Some bytes of a log, beginning with a batch.
 
     Attributes:
-        position: of the first one in the log.
+        position: of the first byte in the log.
         memory: uint8, shape (slack + n,), C-contiguous: the slack, then the bytes. Valid until the next window is
-            asked for.
-        slack: bytes in front of them.
-        large_bytes: size of a batch that is longer than may be read: then `memory` is empty; otherwise 0.
+            requested.
+        slack: number of bytes in front of them.
+        large_bytes: size of a batch that is too long to be read, in which case `memory` is empty; otherwise 0.
     """
 
     position: int
@@ -59,7 +59,7 @@ class Window(NamedTuple):
         return self.memory[start - origin : end - origin]
 
     def batch_bytes_at(self, position: int) -> int:
-        """Return the size of the batch at *position*, as far as the window tells; at least that of a header."""
+        """Return the size of the batch at *position*, as far as the window shows it; at least that of a header."""
         head = self.between(position, position + layout.LOG_OVERHEAD_BYTES).tobytes()
         if len(head) < layout.LOG_OVERHEAD_BYTES:
             return layout.RECORD_BATCH_OVERHEAD_BYTES
@@ -70,7 +70,7 @@ class WindowBuffer:
     """Memory that windows are read into, one after the other.
 
     Args:
-        usual_bytes: of a window; what is much larger is not kept once such a window is read.
+        usual_bytes: size of a usual window; much larger memory is released again when such a window is read.
     """
 
     def __init__(self, usual_bytes: int) -> None:
@@ -79,12 +79,12 @@ class WindowBuffer:
 
     def memory(self, size_bytes: int) -> npt.NDArray[np.uint8]:
         """Return the slack and *size_bytes* after it; what was returned before is overwritten."""
-        wanted = SLACK_BYTES + size_bytes
-        room = max(wanted, self._usual_bytes)
-        if not room <= self._memory.size <= 4 * room:
-            self._memory = _NO_BYTES  # two of them are never there at once
-            self._memory = np.zeros(room, np.uint8)
-        return self._memory[:wanted]
+        needed_bytes = SLACK_BYTES + size_bytes
+        room_bytes = max(needed_bytes, self._usual_bytes)
+        if not room_bytes <= self._memory.size <= 4 * room_bytes:
+            self._memory = _NO_BYTES  # the old memory is released before the new one is allocated
+            self._memory = np.zeros(room_bytes, np.uint8)
+        return self._memory[:needed_bytes]
 
 
 def thread_buffer() -> WindowBuffer:
@@ -96,7 +96,7 @@ def thread_buffer() -> WindowBuffer:
 
 
 class Windows:
-    """The windows of one log, from the front to the end.
+    """The windows of one log, from its beginning to its end.
 
     ::
 
@@ -107,15 +107,15 @@ class Windows:
 
     Args:
         log: opened; the caller closes it.
-        name: of the log, for an error.
-        window_bytes: how much to read at once; WINDOW_BYTES where it is None.
-        most_batch_bytes: a longer batch is not read, but shown by its size.
-        limit: on bytes a second. What it lets pass at once may be less than a window, and never less than a batch.
-        buffer: what to read into; one of its own by default.
-        may_shrink: a log that became shorter ends where its bytes end.
+        name: of the log, for errors.
+        window_bytes: how much to read at once; None for WINDOW_BYTES.
+        most_batch_bytes: a longer batch is not read; its window only has its size.
+        limit: on bytes a second. It may make windows smaller, but never smaller than a batch.
+        buffer: what to read into; a new one by default.
+        may_shrink: whether a log that became shorter just ends where its bytes end.
 
     Attributes:
-        position: where the window begins that was yielded last; its reader sets where the next one does.
+        position: where the last yielded window begins; its reader sets it to where the next one is to begin.
         end_position: where the log ends.
     """
 
@@ -155,16 +155,16 @@ class Windows:
                 window = self._read(min(max(usual_bytes, needed_bytes), left_bytes))
             yield window
             needed_bytes = self._needed_bytes(window)
-            goes_on = self.position > window.position or needed_bytes > window.octets.size
-            assert goes_on, "nothing was taken of a window that has a whole batch"
+            is_progress = self.position > window.position or needed_bytes > window.octets.size
+            assert is_progress, "the reader has consumed nothing of a window that has all that it needs"
 
     def _needed_bytes(self, window: Window) -> int:
-        """Return what the window after *window* must have: a batch, or a header where its length is not known."""
+        """Return the least size of the window after *window*: a batch, or a header if its length is not known."""
         left_bytes = self.end_position - self.position
         needed_bytes = window.batch_bytes_at(self.position)
         if needed_bytes <= left_bytes:
             return needed_bytes
-        return min(layout.RECORD_BATCH_OVERHEAD_BYTES, left_bytes)  # it is no batch: its header says so
+        return min(layout.RECORD_BATCH_OVERHEAD_BYTES, left_bytes)  # by its header, it is not a batch
 
     def _read(self, size_bytes: int) -> Window:
         self._limit.take(size_bytes)
@@ -173,7 +173,7 @@ class Windows:
         return self.fetch(self.position, size_bytes)
 
     def fetch(self, position: int, size_bytes: int) -> Window:
-        """Return the window of so many bytes, of which the log has as many left; a subclass may have other ways."""
+        """Return the window of *size_bytes* at *position*, which the log has left; a subclass may get it otherwise."""
         memory = self._buffer.memory(size_bytes)
         count = self._log.read_at(memory[SLACK_BYTES:], position)
         if count < size_bytes:
@@ -184,9 +184,9 @@ class Windows:
 
 
 def batch_bytes(head: bytes) -> int:
-    """Return the size of the batch that begins with *head*, by its length field, which may say anything.
+    """Return the size of the batch that begins with *head*, by its length field, which may hold anything.
 
-    *head* has 12 bytes at least.
+    *head* has at least 12 bytes.
     """
     length = int.from_bytes(head[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES], "big", signed=True)
     return layout.LOG_OVERHEAD_BYTES + length
@@ -195,7 +195,7 @@ def batch_bytes(head: bytes) -> int:
 def scan_windows(
     scanner: SegmentScanner, windows: Windows, on_position: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Feed *scanner*, from its position on, until it has ended; *on_position* is told how far it is.
+    """Feed *scanner*, from its position on, until it has ended; *on_position* is called with each position reached.
 
     Raises:
         OSError: as of `Windows`.
@@ -214,8 +214,8 @@ def scan_windows(
 def feed(scanner: SegmentScanner, window: Window, end_position: int | None = None) -> None:
     """Scan *window* from the scanner's position up to *end_position*, or to its end.
 
-    The scan may come back at a control batch that the kernel has left to us; its position is after it then, and what
-    follows is to be fed again.
+    The scan may return at a control batch that the kernel leaves to us; its position is then after that batch, and what
+    follows must be fed again.
     """
     start = scanner.position - window.position
     end = None if end_position is None else window.slack + end_position - window.position
@@ -225,7 +225,7 @@ def feed(scanner: SegmentScanner, window: Window, end_position: int | None = Non
 
 
 def decide_control(scanner: SegmentScanner, batch: bytes) -> None:
-    """Decode a control batch that the kernel left to us, and let the scan go on.
+    """Decode a control batch that the kernel leaves to us, and let the scan continue.
 
     Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize.
     """

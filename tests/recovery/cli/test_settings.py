@@ -371,10 +371,10 @@ class TestNotes:
     @pytest.mark.parametrize(
         ("key", "words"),
         [
-            ("log.index.interval.byte", "is log.index.interval.bytes meant?"),
-            ("LOG.INDEX.INTERVAL.BYTES", "is log.index.interval.bytes meant?"),
-            ("log_index_interval_bytes", "is log.index.interval.bytes meant?"),
-            ("remote.log.storage.sytem.enable", "is remote.log.storage.system.enable meant?"),
+            ("log.index.interval.byte", "did you mean log.index.interval.bytes?"),
+            ("LOG.INDEX.INTERVAL.BYTES", "did you mean log.index.interval.bytes?"),
+            ("log_index_interval_bytes", "did you mean log.index.interval.bytes?"),
+            ("remote.log.storage.sytem.enable", "did you mean remote.log.storage.system.enable?"),
             ("index.interval.bytes", "the broker's is log.index.interval.bytes"),
             ("remote.storage.enable", "--topic-config"),
             ("log.retention.bytes", ""),
@@ -546,7 +546,7 @@ class TestNotes:
             path.unlink()
         notes = self.both(sample)[0]["logDirs"][0]["notes"]
         assert [note["text"].partition(":")[0] for note in notes] == names
-        assert "records deleted from that come back" in notes[0]["text"]
+        assert "records deleted from it come back" in notes[0]["text"]
 
     def test_a_checkpoint_that_takes_the_dir_offline_later(self, sample: Sample) -> None:
         (sample.log_dirs[0] / "replication-offset-checkpoint").write_text("nonsense")

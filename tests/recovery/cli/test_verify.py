@@ -155,11 +155,11 @@ def test_what_was_ignored_is_a_note(sample: Sample) -> None:
     done = verify(sample, *given)
     assert done.exit_code == 0
     assert [note["text"].split(",")[0] for note in done.report["notes"]] == [
-        "log.index.interval.byte is no setting of a broker",
+        "log.index.interval.byte is not a setting of a broker",
         "--topic-config: no log of nope lies in the log dirs",
     ]
     text = run("verify", "-c", sample.config, "--progress", "none", *given).stdout
-    assert "note: log.index.interval.byte is no setting of a broker" in text
+    assert "note: log.index.interval.byte is not a setting of a broker" in text
 
 
 def test_that_the_metadata_log_is_missing_is_a_note(sample: Sample) -> None:

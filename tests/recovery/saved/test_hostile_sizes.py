@@ -151,7 +151,7 @@ def test_a_snapshot_that_cannot_be_one_is_corrupt_without_being_read(tmp_path: P
 def test_a_checkpoint_of_a_log_dir_has_an_end(tmp_path: Path) -> None:
     huge = sparse(tmp_path / "recovery-point-offset-checkpoint")
     with pytest.raises(
-        OSError, match=f"{HUGE_BYTES} bytes, and no such file has more than .* Remedy: "
+        OSError, match=f"{HUGE_BYTES} bytes, but no such file has more than .* Remedy: "
     ) as raised:
         read_small(str(huge))
     assert raised.value.filename == str(huge)

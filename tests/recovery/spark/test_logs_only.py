@@ -73,7 +73,8 @@ def test_what_was_ignored_is_noted(damaged: Path, capsys: pytest.CaptureFixture[
     command = ["archive", "verify", str(damaged), "--logs-only", "--progress", "none", *given]
     words = [
         "--property log.preallocate is given more than once; the last value, false, counts",
-        "log.index.interval.byte is no setting of a broker, and ignored; is log.index.interval.bytes meant?",
+        "log.index.interval.byte is not a setting of a broker, so it is ignored; "
+        "did you mean log.index.interval.bytes?",
     ]
     for form in ("json", "text"):
         assert main([*command, "--property", "log.preallocate=false", "--format", form]) == 2

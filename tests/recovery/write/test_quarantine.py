@@ -366,7 +366,7 @@ class TestPlace:
         assert runs_of(str(log_dir), None) == []
         assert unfinished(str(log_dir), None) == []
         if name == "d1.quarantine":
-            with pytest.raises(OddFileError, match="not a folder, and quarantine is to be there"):
+            with pytest.raises(OddFileError, match="not a folder, but quarantine belongs there"):
                 quarantine_root(str(log_dir), None)
         else:
             assert quarantine_root(str(log_dir), None) == f"{log_dir}.quarantine"
