@@ -131,7 +131,7 @@ class SegmentMap:
             _find(scanned, work.task.log, "empty-log", "it holds no batch: no broker archives such a segment")
 
     def _look_again(self, log: StoredObject, scanned: ScannedSegment) -> None:
-        """Drop findings about an object that was replaced while it was read."""
+        """Drop the result of a log that was replaced while it was read."""
         try:
             now = self._store.stat(log.key)
         except OSError as error:

@@ -1,1 +1,1 @@
-"""Records of archived segments as rows of Arrow. Begin with `read_plan` and `archive_reader`."""
+"""Records of archived segments as Arrow rows. Begin with `read_plan` and `archive_reader`."""

@@ -1,6 +1,6 @@
-"""Which transactions of a partition were aborted, as transaction indexes say it.
+"""Which transactions of a partition were aborted, according to its transaction indexes.
 
-An entry stands in the index of the segment that holds the marker, which may come long after the records.
+An entry is in the index of the segment that holds the marker, which may come long after the records.
 
 Kafka: TransactionIndex.collectAbortedTxns, LocalLog.collectAbortedTransactions, CompletedFetch.isBatchAborted.
 """
@@ -25,7 +25,7 @@ class AbortedTxns:
     """Aborted transactions, each from its first offset to its marker.
 
     Args:
-        entries: of transaction indexes, in any order; the same one may come twice.
+        entries: of transaction indexes, in any order; one may occur twice.
     """
 
     def __init__(self, entries: Entries) -> None:
@@ -43,28 +43,31 @@ class AbortedTxns:
         return len(self._first_offsets)
 
     def are_in(self, rows: HeaderRows) -> npt.NDArray[np.bool_]:
-        """Return of each batch whether its transaction was aborted; markers are in none. Bool, shape (n,)."""
-        found = np.zeros(len(rows), np.bool_)
+        """Return for each batch whether its transaction was aborted; never true for markers. Bool, shape (n,)."""
+        is_aborted = np.zeros(len(rows), np.bool_)
         wanted = layout.TRANSACTIONAL_MASK
         is_data = (rows["magic"] >= layout.MAGIC_V2) & (
             rows["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK) == wanted
         )
         if not len(self) or not is_data.any():
-            return found
+            return is_aborted
         for producer_id in np.unique(rows["producer_id"][is_data]).tolist():
             if producer_id not in self._ranges:
                 continue
             start, end = self._ranges[producer_id]
-            places = np.flatnonzero(is_data & (rows["producer_id"] == producer_id))
+            rows_of_producer = np.flatnonzero(is_data & (rows["producer_id"] == producer_id))
             # The last transaction that begins at or before the batch's end is the one it may be in.
             at = (
-                np.searchsorted(self._first_offsets[start:end], rows["last_offset"][places], side="right") - 1
+                np.searchsorted(
+                    self._first_offsets[start:end], rows["last_offset"][rows_of_producer], side="right"
+                )
+                - 1
             )
             is_in = (at >= 0) & (
-                rows["base_offset"][places] <= self._last_offsets[start:end][np.maximum(at, 0)]
+                rows["base_offset"][rows_of_producer] <= self._last_offsets[start:end][np.maximum(at, 0)]
             )
-            found[places] = is_in
-        return found
+            is_aborted[rows_of_producer] = is_in
+        return is_aborted
 
 
 NONE = AbortedTxns(np.empty(0, layout.ABORTED_TXN_DTYPE))
@@ -80,18 +83,19 @@ def collect_aborted(
     """Return the aborted transactions that reach into a range of offsets.
 
     Args:
-        indexes: base offset of a segment and what returns its transaction index (empty without one), in the order of
-            the segments, from the one that holds *start_offset*. Read as far as need be.
+        indexes: base offset of a segment and a function that returns its transaction index (empty without one), in the
+            order of the segments, from the one that holds *start_offset*. Read only as far as needed.
         start_offset: where the range begins.
-        end_offset: behind its end; None for the end of the log.
-        known: further entries, from elsewhere.
+        end_offset: of the range, exclusive; None for the end of the log.
+        known: further entries, from another source.
 
     Raises:
         FormatError: an index is malformed.
 
-    Kafka: LocalLog.collectAbortedTransactions: an entry whose last stable offset is not below the end is the last.
+    Kafka: LocalLog.collectAbortedTransactions: the search ends at an entry whose last stable offset is not below the
+    end.
     """
-    found = [view_transaction_index(known)]
+    parts = [view_transaction_index(known)]
     for base_offset, read in indexes:
         data = read()
         if not data:
@@ -107,7 +111,7 @@ def collect_aborted(
             is_within &= entries["first_offset"] < end_offset
         if is_last.any():
             is_within[int(np.argmax(is_last)) + 1 :] = False
-        found.append(entries[is_within])
+        parts.append(entries[is_within])
         if is_last.any():
             break
-    return AbortedTxns(np.concatenate(found))
+    return AbortedTxns(np.concatenate(parts))

@@ -37,15 +37,15 @@ def read_task(
     """Yield the rows of one task.
 
     Args:
-        request: what is wanted.
+        request: what to read.
         runs: the task, from `plan_reads`.
-        schema: the columns that are wanted.
-        on_left_out: told what is left out for being damaged.
+        schema: the requested columns.
+        on_left_out: called with what is left out because of damage.
 
     Raises:
         DamagedSegmentError: damage, as the request's options say; or a malformed manifest or transaction index.
         UsageError: segments are encrypted with a key that was not given.
-        OSError: an object cannot be read, or is gone.
+        OSError: an object cannot be read, or no longer exists.
     """
     store = _store(request.url)
     layout = make_layout(request.layout, request.keys)
@@ -55,7 +55,7 @@ def read_task(
 
 @functools.lru_cache(maxsize=8)
 def _store(url: str) -> Store:
-    """Return a store that the tasks of a worker share: connections stay open."""
+    """Return a store, shared by the tasks of a worker so that connections stay open."""
     return open_store(url)
 
 
@@ -121,9 +121,9 @@ class _RunReader:
             log.close()
 
     def _is_too_old(self, planned: PlannedSegment, files: ArchivedFiles) -> bool:
-        """Return whether the time index says that all records are older than what is wanted.
+        """Return whether all records are older than what is requested, by the time index.
 
-        It has the segment's greatest timestamp in its last entry once the segment was rolled.
+        Once the segment was rolled, the last entry has its greatest timestamp.
         """
         lowest_ms = self._request.options.lowest_timestamp_ms
         if lowest_ms is None or planned.is_last or not self._request.selection.uses_time_index:
@@ -144,8 +144,8 @@ class _RunReader:
         try:
             return collect_aborted(
                 (
-                    (one.base_offset, functools.partial(self._txn_index, one))
-                    for one in self._indexed_segments()
+                    (segment.base_offset, functools.partial(self._txn_index, segment))
+                    for segment in self._indexed_segments()
                 ),
                 start_offset=segments[0].segment.base_offset,
                 end_offset=segments[-1].end_offset,
@@ -190,13 +190,13 @@ class _RunReader:
             ) from error
 
     def _name(self, segment: ArchivedSegment) -> str:
-        """Return the URL of a segment's log; of one that was only given its indexes, of its last object."""
+        """Return the URL of a segment's log; for a segment with indexes only, of its last object."""
         log = segment.parts.get(PartKind.LOG) or [*segment.parts.values()][-1]
         return f"{self._store.url}/{log.key}"
 
 
 def _index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:
-    """Return the positions in the offset index: hints, to be checked."""
+    """Return the positions in the offset index, as hints that must be checked."""
     try:
         data, _ = files.read_index(offset_index_name(base_offset), lambda _: None)
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Rows as Arrow arrays, made of buffers: no Python object per row.
+"""Rows as Arrow arrays, made from buffers: no Python object per row.
 
-Integers and flags are copied out of structured arrays, bytes by a kernel.
+Integers and flags are copied from structured arrays, bytes by a kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CONTINUATION_MASK, _CONTINUATION = 0xC0, 0x80
 def integers(
     values: npt.NDArray[Any], kind: pa.DataType, *, nulls: npt.NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Return *values* as integers of *kind*, null where *nulls* says so."""
+    """Return *values* as integers of *kind*, null where *nulls* is true."""
     data = np.ascontiguousarray(values, kind.to_pandas_dtype())
     return pa.Array.from_buffers(kind, len(data), [_validity(nulls), pa.py_buffer(data)])
 
@@ -36,7 +36,7 @@ def flags(values: npt.NDArray[np.bool_]) -> pa.Array:
 def timestamps(values_ms: npt.NDArray[np.int64], kind: pa.TimestampType) -> pa.Array:
     """Return milliseconds since the epoch as timestamps of *kind*, ms or us.
 
-    Null stands for -1, with which Kafka says that there is none, and for what a timestamp in us cannot hold.
+    Null stands for -1, Kafka's value for no timestamp, and for what a timestamp in us cannot hold.
     """
     nulls = values_ms == layout.NO_TIMESTAMP_MS
     values = np.ascontiguousarray(values_ms, np.int64)
@@ -47,7 +47,7 @@ def timestamps(values_ms: npt.NDArray[np.int64], kind: pa.TimestampType) -> pa.A
 
 
 def constants(value: object, count: int, kind: pa.DataType) -> pa.Array:
-    """Return *value* so many times."""
+    """Return *value*, *count* times."""
     return pa.repeat(pa.scalar(value, kind), count)
 
 
@@ -61,14 +61,16 @@ def binaries(rows: Rows, field: str) -> pa.Array:
 
 
 def texts(rows: Rows, field: str) -> pa.Array:
-    """Return like `binaries` what is text in UTF-8; what is none is replaced as Java's decoder replaces it."""
-    found = binaries(rows, field)
-    _, offsets, data = found.buffers()
+    """Return UTF-8 text like `binaries`; malformed bytes are replaced as Java's decoder does."""
+    binary = binaries(rows, field)
+    _, offsets, data = binary.buffers()
     octets = np.frombuffer(data, np.uint8)
     if not _is_utf8(octets, np.frombuffer(offsets, np.int32)[: len(rows) + 1]):
-        words = [None if one is None else one.decode("utf-8", "replace") for one in found.to_pylist()]
-        return pa.array(words, pa.string())
-    return found.view(pa.string())
+        strings = [
+            None if octets is None else octets.decode("utf-8", "replace") for octets in binary.to_pylist()
+        ]
+        return pa.array(strings, pa.string())
+    return binary.view(pa.string())
 
 
 def headers(rows: Rows, kind: pa.ListType) -> pa.Array:
@@ -93,7 +95,7 @@ def _validity(nulls: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
 
 
 def _is_utf8(octets: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32]) -> bool:
-    """Return whether each string is text by itself: all of it is, and none begins within a character."""
+    """Return whether each string is valid: all bytes together are, and no string begins within a character."""
     if not octets.size or octets.max() < _CONTINUATION:
         return True
     starts = octets[offsets[:-1][offsets[:-1] < octets.size]]

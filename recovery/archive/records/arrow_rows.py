@@ -30,7 +30,7 @@ class ArrowRows:
     """Makes the columns of a schema for one partition.
 
     Args:
-        schema: of columns that `record_schema` knows, in any order; nullable or not is the caller's matter.
+        schema: of columns in `record_schema`, in any order; whether they are nullable is up to the caller.
         topic, partition: of the segment.
     """
 
@@ -59,54 +59,54 @@ class ArrowRows:
             start = end
 
     def counted(self, heads: BatchHeads) -> Iterator[pa.RecordBatch]:
-        """Yield a row for each record of batches that were not opened, whose offsets have no gaps."""
+        """Yield a row for each record of unopened batches whose offsets have no gaps."""
         counts = heads.rows["record_count"].astype(np.int64)
         ends = np.cumsum(counts)
         for start in range(0, int(ends[-1]) if len(ends) else 0, MOST_ROWS):
             numbers = np.arange(start, min(start + MOST_ROWS, int(ends[-1])))
-            place = np.searchsorted(ends, numbers, side="right")
-            yield self._counted(heads, place, numbers - (ends - counts)[place])
+            batch_rows = np.searchsorted(ends, numbers, side="right")
+            yield self._counted(heads, batch_rows, numbers - (ends - counts)[batch_rows])
 
     def placeholder(
         self, heads: BatchHeads | None, position: int, size_bytes: int, fault: str
     ) -> pa.RecordBatch:
-        """Return the one row that stands for a batch that cannot be read, or for bytes that are no batch."""
-        known: dict[str, Any] = {
+        """Return the row that stands for a batch that cannot be read, or for bytes that are not a batch."""
+        values: dict[str, Any] = {
             "position": position,
             "size_bytes": size_bytes,
             "crc_valid": False,
             "fault": fault,
         }
-        known |= {"topic": self._topic, "partition": self._partition}
+        values |= {"topic": self._topic, "partition": self._partition}
         if heads is not None:
-            known["crc_valid"] = bool(heads.is_valid[0])
-            known["offset"] = int(heads.rows["base_offset"][0])
-        return self._make(1, lambda name, kind: pa.array([known.get(name)], kind))
+            values["crc_valid"] = bool(heads.is_valid[0])
+            values["offset"] = int(heads.rows["base_offset"][0])
+        return self._make(1, lambda name, kind: pa.array([values.get(name)], kind))
 
     def _records(self, rows: Rows, heads: BatchHeads) -> pa.RecordBatch:
-        place = rows["unit"]
+        batch_rows = rows["unit"]
 
         def column(name: str, kind: pa.DataType) -> pa.Array:
             if name in _OF_RECORDS:
                 return _OF_RECORDS[name](rows, kind)
-            return _OF_BOTH[name](heads, place, kind)
+            return _OF_BOTH[name](heads, batch_rows, kind)
 
         return self._make(len(rows), column)
 
     def _counted(
-        self, heads: BatchHeads, place: npt.NDArray[np.int64], deltas: npt.NDArray[np.int64]
+        self, heads: BatchHeads, batch_rows: npt.NDArray[np.int64], deltas: npt.NDArray[np.int64]
     ) -> pa.RecordBatch:
         def column(name: str, kind: pa.DataType) -> pa.Array:
             if name == "offset":
-                return arrow_columns.integers(heads.rows["base_offset"][place] + deltas, kind)
+                return arrow_columns.integers(heads.rows["base_offset"][batch_rows] + deltas, kind)
             if name == "timestamp":
-                return arrow_columns.timestamps(heads.rows["max_timestamp_ms"][place], kind)
+                return arrow_columns.timestamps(heads.rows["max_timestamp_ms"][batch_rows], kind)
             if name == "sequence":
-                base = heads.rows["base_sequence"][place].astype(np.int64)
+                base = heads.rows["base_sequence"][batch_rows].astype(np.int64)
                 return arrow_columns.integers(np.where(base < 0, -1, (base + deltas) & 0x7FFFFFFF), kind)
-            return _OF_BOTH[name](heads, place, kind)
+            return _OF_BOTH[name](heads, batch_rows, kind)
 
-        return self._make(len(place), column)
+        return self._make(len(batch_rows), column)
 
     def _make(self, count: int, column: Callable[[str, pa.DataType], pa.Array]) -> pa.RecordBatch:
         arrays = []
@@ -117,39 +117,41 @@ class ArrowRows:
                 arrays.append(arrow_columns.constants(self._partition, count, wanted.type))
             else:
                 arrays.append(column(wanted.name, wanted.type))
-        if not arrays:  # a count of rows is all that was asked for
+        if not arrays:  # only the number of rows was asked for
             return pa.RecordBatch.from_struct_array(pa.nulls(count, pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 def _field(name: str) -> Callable[[BatchHeads, _Place, pa.DataType], pa.Array]:
-    return lambda heads, place, kind: arrow_columns.integers(heads.rows[name][place], kind)
+    return lambda heads, batch_rows, kind: arrow_columns.integers(heads.rows[name][batch_rows], kind)
 
 
-def _timestamp_type(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
+def _timestamp_type(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) -> pa.Array:
     types = np.where(heads.rows["magic"] == layout.MAGIC_V0, _NO_TIMESTAMP_TYPE, heads.is_stamped)
-    return arrow_columns.integers(types[place], kind)
+    return arrow_columns.integers(types[batch_rows], kind)
 
 
-def _fault(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
-    is_valid = heads.is_valid[place]
+def _fault(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) -> pa.Array:
+    is_valid = heads.is_valid[batch_rows]
     if is_valid.all():
         return pa.nulls(len(is_valid), kind)
     return pa.array([CHECKSUM_FAULT], kind).take(pa.array(np.zeros(len(is_valid), np.int32), mask=is_valid))
 
 
-def _codec(heads: BatchHeads, place: _Place, _kind: pa.DataType) -> pa.Array:
-    codes = heads.rows["attributes"][place] & layout.COMPRESSION_CODEC_MASK
+def _codec(heads: BatchHeads, batch_rows: _Place, _kind: pa.DataType) -> pa.Array:
+    codes = heads.rows["attributes"][batch_rows] & layout.COMPRESSION_CODEC_MASK
     return _CODECS.take(pa.array(codes.astype(np.int32)))
 
 
-def _base_offset(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
-    return arrow_columns.integers(heads.rows["base_offset"][place], kind, nulls=heads.is_wrapper[place])
+def _base_offset(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) -> pa.Array:
+    return arrow_columns.integers(
+        heads.rows["base_offset"][batch_rows], kind, nulls=heads.is_wrapper[batch_rows]
+    )
 
 
-def _record_count(heads: BatchHeads, place: _Place, kind: pa.DataType) -> pa.Array:
-    counts: _Values = np.where(heads.is_v2, heads.rows["record_count"], 1)[place]
-    return arrow_columns.integers(counts, kind, nulls=heads.is_wrapper[place])
+def _record_count(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) -> pa.Array:
+    counts: _Values = np.where(heads.is_v2, heads.rows["record_count"], 1)[batch_rows]
+    return arrow_columns.integers(counts, kind, nulls=heads.is_wrapper[batch_rows])
 
 
 _OF_BOTH: Final[dict[str, Callable[[BatchHeads, _Place, pa.DataType], pa.Array]]] = {

@@ -1,4 +1,4 @@
-"""Batches with what is known of them beyond their headers: what both shapes of rows are made from."""
+"""Batches with what is known besides their headers, from which both kinds of rows are made."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ class BatchHeads:
 
     @property
     def is_v2(self) -> Flags:
-        """Record batches, not messages."""
-        found: Flags = self.rows["magic"] >= layout.MAGIC_V2
-        return found
+        """Whether they are record batches, not messages."""
+        flags: Flags = self.rows["magic"] >= layout.MAGIC_V2
+        return flags
 
     @property
     def is_compressed(self) -> Flags:
-        """Compressed, or of an unknown codec."""
+        """Whether they are compressed, or of an unknown codec."""
         return self.has(layout.COMPRESSION_CODEC_MASK)
 
     @property
     def is_wrapper(self) -> Flags:
-        """Compressed messages: what is in them stands inside alone."""
+        """Whether they are compressed messages: base offset and count are known only inside."""
         return self.is_compressed & ~self.is_v2
 
     @property
     def is_control(self) -> Flags:
-        """Control batches."""
+        """Whether they are control batches."""
         return self.has(layout.CONTROL_MASK) & self.is_v2
 
     @property
     def is_stamped(self) -> Flags:
-        """LogAppendTime: there is none in magic 0."""
+        """Whether they have LogAppendTime, which does not exist in magic 0."""
         has_type: Flags = self.rows["magic"] != layout.MAGIC_V0
         return self.has(layout.TIMESTAMP_TYPE_MASK) & has_type
 
     def has(self, mask: int) -> Flags:
         """Return whether any of the attributes in *mask* is set."""
-        found: Flags = self.rows["attributes"] & mask != 0
-        return found
+        flags: Flags = self.rows["attributes"] & mask != 0
+        return flags

@@ -23,7 +23,7 @@ from segfmt.transaction_index import Entries, check_transaction_index, view_tran
 
 
 class LocalLog:
-    """The segments of a partition that a broker has itself: transactions of archived segments may end there.
+    """The segments of a partition on the broker itself: transactions of archived segments may end there.
 
     Args:
         store: the log dir.
@@ -37,25 +37,25 @@ class LocalLog:
         self._segments = segments
 
     def last_stable_offset(self, name: str) -> int | None:
-        """Return the last stable offset of the log, None where no transaction is open."""
+        """Return the last stable offset of the log, None if no transaction is open."""
         return last_stable_offset(self._store, self._layout, self._segments, name)
 
     def aborted(self) -> Entries:
-        """Return the aborted transactions whose markers are there."""
-        found = [np.empty(0, ABORTED_TXN_DTYPE)]
+        """Return the aborted transactions whose markers are in these segments."""
+        entries = [np.empty(0, ABORTED_TXN_DTYPE)]
         for segment in self._segments:
             if PartKind.TXN_INDEX in segment.parts:
                 data = self._layout.files(self._store, segment).read_part(PartKind.TXN_INDEX)
                 check_transaction_index(data, segment.base_offset)
-                found.append(view_transaction_index(data))
-        return np.concatenate(found)
+                entries.append(view_transaction_index(data))
+        return np.concatenate(entries)
 
 
 class BrokerView:
-    """What the log dirs of brokers, or copies of them, say. A context manager.
+    """What the log dirs of brokers, or copies of them, show. A context manager.
 
     Args:
-        stores: one a log dir; `__remote_log_metadata` is read there, if it is there.
+        stores: one per log dir; `__remote_log_metadata` is read from them, if it is there.
     """
 
     def __init__(self, stores: Iterable[Store]) -> None:
@@ -72,28 +72,28 @@ class BrokerView:
         self._metadata.close()
 
     def log_start_offset(self, where: PartitionPrefix) -> int | None:
-        """Return where the log of a partition begins, None where that is not known."""
+        """Return where the log of a partition begins, None if that is not known."""
         replica = self._replicas.of(where)
         return None if replica is None else replica.log_start_offset
 
     def lineage(self, where: PartitionPrefix) -> list[str] | None:
-        """Return the ids of the segments that a broker reads, in order; None where it knows of none at all."""
+        """Return the ids of the segments that a broker reads, in order; None if it knows of none at all."""
         if not where.topic_id:
             return None
         cache = self._metadata.cache(read_uuid(where.topic_id), where.partition)
         if not cache.segments and not cache.deleted:
             return None
         replica = self._replicas.of(where)
-        known = () if replica is None else replica.epochs
+        epochs = () if replica is None else replica.epochs
         lineage = trace_lineage(
             cache,
-            known or derive_epochs(cache.segments.values()),
+            epochs or derive_epochs(cache.segments.values()),
             log_start_offset=None if replica is None else replica.log_start_offset,
         )
         return [format_uuid(segment.segment_id) for segment in lineage.segments]
 
     def local_log(self, where: PartitionPrefix) -> LocalLog | None:
-        """Return what is left of a partition in the log dirs, None where there is nothing."""
+        """Return what is left of a partition in the log dirs, None if nothing is."""
         replica = self._replicas.of(where)
         if replica is None:
             return None

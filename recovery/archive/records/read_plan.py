@@ -1,11 +1,11 @@
-"""Reading records, first half: which segments are read, and by which task.
+"""Reading records, first half: which segments are read, by which task.
 
-Each offset is read from one segment, as a broker reads it. Copies of one start offset may be there several times in
-tiered storage, and after a change of leaders segments may overlap: of equal start offsets the whole one is taken, of
-these the largest, and a segment is read up to where the next one begins. With the metadata topic at hand, the lineage
-of the partition says it instead (`recovery.archive.remote.lineage`).
+Each offset is read from one segment, as by a broker. In tiered storage there may be several copies with one start
+offset, and after a change of leaders segments may overlap: of equal start offsets a complete segment is preferred, then
+the largest, and a segment is read up to where the next one begins. If the metadata topic is available, the lineage of
+the partition decides instead (`recovery.archive.remote.lineage`).
 
-Batches are listed as they lie there, every copy of them.
+Batches are listed as they are stored, every copy of them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 from segfmt.transaction_index import encode_transaction_index
 
 MOST_FOLLOWING = 8
-"""Segments behind a task's that it knows of, for their transaction indexes. The first that is not empty nearly always
-tells all; a task that must look further lists the partition."""
+"""Segments after its own that a task knows, for their transaction indexes. The first that is not empty nearly always
+suffices; a task that must look further lists the partition."""
 _READ_PARTS = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
 
 
@@ -44,17 +44,17 @@ def plan_reads(
     *,
     on_seen: Callable[[PartitionPrefix], None] = lambda _: None,
 ) -> Iterator[tuple[SegmentRun, ...]]:
-    """Yield the tasks that read what is wanted, each with runs of about so many bytes.
+    """Yield the tasks that read what is requested, each with runs of about `Selection.task_bytes`.
 
     Args:
         store: the archive.
         layout: its layout.
-        request: what is wanted.
-        broker: what the log dirs say of it, None where they are not at hand.
-        on_seen: told of each partition that is there, wanted or not.
+        request: what to read.
+        broker: what the log dirs show, None if they are not available.
+        on_seen: called for each partition that exists, requested or not.
 
     Raises:
-        OSError: the archive, or a prefix that is wanted, cannot be listed.
+        OSError: the archive, or a requested prefix, cannot be listed.
         UsageError, FormatError: see `last_stable_offset`.
     """
 
@@ -65,19 +65,19 @@ def plan_reads(
     runs: list[SegmentRun] = []
     task_bytes = request.selection.task_bytes
     left_bytes = task_bytes
-    for found in walk(store, layout, is_chosen=is_wanted):
-        if isinstance(found, UnlistedPrefix):
-            raise OSError(errno.EIO, f"{found.prefix}: cannot be listed: {found.error}")
-        partition = _PlannedPartition(store, layout, request, found, broker)
-        places: list[int] = []
-        for place, size_bytes in partition.wanted():
-            if size_bytes > left_bytes and (runs or places):
-                runs += partition.runs(places)
+    for walked in walk(store, layout, is_chosen=is_wanted):
+        if isinstance(walked, UnlistedPrefix):
+            raise OSError(errno.EIO, f"{walked.prefix}: cannot be listed: {walked.error}")
+        partition = _PlannedPartition(store, layout, request, walked, broker)
+        rows: list[int] = []
+        for row, size_bytes in partition.wanted():
+            if size_bytes > left_bytes and (runs or rows):
+                runs += partition.runs(rows)
                 yield tuple(runs)
-                runs, places, left_bytes = [], [], task_bytes
-            places.append(place)
+                runs, rows, left_bytes = [], [], task_bytes
+            rows.append(row)
             left_bytes -= size_bytes
-        runs += partition.runs(places)
+        runs += partition.runs(rows)
     if runs:
         yield tuple(runs)
 
@@ -88,48 +88,48 @@ def choose_segments(
     """Return the segments that are read for records, each up to where the next one begins.
 
     Args:
-        partition: as it lies there.
+        partition: as it was listed.
         layout: its layout.
-        lineage: the ids of those that a broker reads, None where that is not known.
+        lineage: the ids of those that a broker reads, None if not known.
     """
     segments, required = partition.segments, layout.required_parts
     are_whole = [parts_in(shape) >= required for shape in segments.shapes()]
     ranks = list(zip(are_whole, segments.part_bytes(PartKind.LOG), segments.segment_ids, strict=True))
     chosen: dict[int, int] = {}
-    for place in _with_logs(segments):
-        if lineage is not None and segments.segment_ids[place] not in lineage:
+    for row in _with_logs(segments):
+        if lineage is not None and segments.segment_ids[row] not in lineage:
             continue
-        base_offset = segments.base_offsets[place]
-        if base_offset not in chosen or ranks[place] > ranks[chosen[base_offset]]:
-            chosen[base_offset] = place
+        base_offset = segments.base_offsets[row]
+        if base_offset not in chosen or ranks[row] > ranks[chosen[base_offset]]:
+            chosen[base_offset] = row
     bases = sorted(chosen)
-    places = [chosen[base] for base in bases]
+    rows = [chosen[base] for base in bases]
     return PlannedSegments(
-        segments=segments.take(places),
+        segments=segments.take(rows),
         end_offsets=[*bases[1:], None][: len(bases)],
-        has_last=bool(places) and not (layout.is_tiered and are_whole[places[-1]]),
+        has_last=bool(rows) and not (layout.is_tiered and are_whole[rows[-1]]),
     )
 
 
 def _with_logs(segments: SegmentTable) -> list[int]:
-    """Return the places of the segments that have a log."""
+    """Return the rows of the segments that have a log."""
     letter = LETTERS[PartKind.LOG]
-    return [place for place, shape in enumerate(segments.shapes()) if letter in shape]
+    return [row for row, shape in enumerate(segments.shapes()) if letter in shape]
 
 
 class _PlannedPartition:
     """The segments of one partition that may be read, and what each run of them must know."""
 
     def __init__(
-        self, store: Store, layout: Layout, request: ReadRequest, found: Walked, broker: BrokerView | None
+        self, store: Store, layout: Layout, request: ReadRequest, walked: Walked, broker: BrokerView | None
     ) -> None:
-        partition, self._where, self._request = found.partition, found.partition.where, request
+        partition, self._where, self._request = walked.partition, walked.partition.where, request
         if request.options.include is Include.BATCHES:
             self.planned = _all_segments(partition, layout)
         else:
             lineage = None if broker is None else broker.lineage(self._where)
             self.planned = choose_segments(partition, layout, None if lineage is None else set(lineage))
-        self._start_offset = _log_start_offset(store, layout, found, broker)
+        self._start_offset = _log_start_offset(store, layout, walked, broker)
         local = None if broker is None else broker.local_log(self._where)
         self._last_stable_offset = None
         if request.options.is_committed and self.planned and local is not None:
@@ -145,29 +145,31 @@ class _PlannedPartition:
         self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
 
     def wanted(self) -> Iterator[tuple[int, int]]:
-        """Yield place and bytes of the segments that may have rows that are wanted, by their names."""
+        """Yield row and bytes of the segments that may have requested records, by their names."""
         options, segments = self._request.options, self.planned.segments
         lowest = options.lowest_offset
         if options.include is Include.RECORDS:
-            lowest = max((one for one in (lowest, self._start_offset) if one is not None), default=None)
-        rows = zip(
+            lowest = max(
+                (offset for offset in (lowest, self._start_offset) if offset is not None), default=None
+            )
+        columns = zip(
             segments.base_offsets,
             self.planned.end_offsets,
             segments.part_bytes(PartKind.LOG),
             strict=True,
         )
-        for place, (base_offset, end_offset, size_bytes) in enumerate(rows):
+        for row, (base_offset, end_offset, size_bytes) in enumerate(columns):
             if lowest is not None and end_offset is not None and end_offset <= lowest:
                 continue
             if options.highest_offset is not None and base_offset > options.highest_offset:
                 continue
-            yield place, size_bytes
+            yield row, size_bytes
 
     def runs(self, places: Sequence[int]) -> list[SegmentRun]:
-        """Return the run of the segments in *places*, none of no segments."""
+        """Return the run of the segments at *places*; no run without segments."""
         if not places:
             return []
-        behind = bisect_right(self._indexed, places[-1])
+        first = bisect_right(self._indexed, places[-1])
         segments = self.planned.take(places)
         return [
             SegmentRun(
@@ -175,8 +177,8 @@ class _PlannedPartition:
                 segments=segments,
                 start_offset=self._start_offset if self._request.options.include is Include.RECORDS else None,
                 last_stable_offset=self._last_stable_offset,
-                following=self._indexes[behind : behind + MOST_FOLLOWING],
-                follows_more=len(self._indexed) > behind + MOST_FOLLOWING,
+                following=self._indexes[first : first + MOST_FOLLOWING],
+                follows_more=len(self._indexed) > first + MOST_FOLLOWING,
                 local_aborted=self._aborted_within(segments),
             )
         ]
@@ -203,23 +205,21 @@ def _all_segments(partition: ArchivedPartition, layout: Layout) -> PlannedSegmen
     )
 
 
-def _log_start_offset(store: Store, layout: Layout, found: Walked, broker: BrokerView | None) -> int | None:
-    """Return where the partition's log begins, by the checkpoint of the log dir, or of the copy of one."""
-    where = found.partition.where
-    if broker is not None and (known := broker.log_start_offset(where)) is not None:
-        return known
-    beside = [one for one in found.siblings if one.name == LOG_START_OFFSET_CHECKPOINT]
-    if layout.is_tiered or not beside:
+def _log_start_offset(store: Store, layout: Layout, walked: Walked, broker: BrokerView | None) -> int | None:
+    """Return where the partition's log begins, by the checkpoint of a log dir, or of a copy of one."""
+    where = walked.partition.where
+    if broker is not None and (start_offset := broker.log_start_offset(where)) is not None:
+        return start_offset
+    checkpoints = [stored for stored in walked.siblings if stored.name == LOG_START_OFFSET_CHECKPOINT]
+    if layout.is_tiered or not checkpoints:
         return None
-    checkpoint = read_offset_checkpoint(store.read(beside[0].key, most_bytes=MOST_SMALL_FILE_BYTES))
+    checkpoint = read_offset_checkpoint(store.read(checkpoints[0].key, most_bytes=MOST_SMALL_FILE_BYTES))
     return checkpoint.get((where.topic, where.partition))
 
 
 def _with_txn_indexes(segments: SegmentTable, layout: Layout) -> list[int]:
-    """Return the places of the segments that may have aborted transactions in their index, by the listing."""
+    """Return the rows of the segments that may have aborted transactions in their index, by the listing."""
     objects = layout.objects_of(PartKind.TXN_INDEX)
     if PartKind.TXN_INDEX in objects:
-        return [
-            place for place, size_bytes in enumerate(segments.part_bytes(PartKind.TXN_INDEX)) if size_bytes
-        ]
-    return [place for place, shape in enumerate(segments.shapes()) if parts_in(shape) >= objects]
+        return [row for row, size_bytes in enumerate(segments.part_bytes(PartKind.TXN_INDEX)) if size_bytes]
+    return [row for row, shape in enumerate(segments.shapes()) if parts_in(shape) >= objects]

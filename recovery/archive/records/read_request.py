@@ -1,4 +1,4 @@
-"""What is asked of an archive's records, and how that is divided into tasks. Values only, picklable."""
+"""A request for an archive's records, and its division into tasks. Values only, picklable."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
 from recovery.archive.stores.segment_table import SegmentTable
 
 TASK_BYTES = 256 << 20
-"""Of logs, as they lie in the archive; a task has some seconds of work then."""
+"""Of logs as stored in the archive; this gives a task some seconds of work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which segments are wanted at all.
+    """Which segments are requested.
 
     Attributes:
         topics, partitions: None for all.
-        task_bytes: about as much is read by a task.
-        uses_time_index: pass over segments whose time index ends below `ReadOptions.lowest_timestamp_ms`.
+        task_bytes: about how much a task reads.
+        uses_time_index: skip segments whose time index ends below `ReadOptions.lowest_timestamp_ms`.
     """
 
     topics: frozenset[str] | None = None
@@ -31,7 +31,7 @@ class Selection:
     uses_time_index: bool = True
 
     def has(self, where: PartitionPrefix) -> bool:
-        """Return whether a partition is wanted."""
+        """Return whether a partition is requested."""
         return (self.topics is None or where.topic in self.topics) and (
             self.partitions is None or where.partition in self.partitions
         )
@@ -42,8 +42,8 @@ class PlannedSegment:
     """One segment to be read.
 
     Attributes:
-        end_offset: records from here on are another segment's; None for the last one.
-        is_last: nothing follows in the archive, and its end may be what a killed broker or copy has left.
+        end_offset: records from here on belong to another segment; None for the last one.
+        is_last: nothing follows in the archive, and a killed broker or copy may have left a torn end.
     """
 
     segment: ArchivedSegment
@@ -57,7 +57,7 @@ class PlannedSegments(Sequence[PlannedSegment]):
 
     Attributes:
         end_offsets: see `PlannedSegment`.
-        has_last: whether that is so of the last one.
+        has_last: `is_last` of the last one.
     """
 
     segments: SegmentTable
@@ -94,14 +94,14 @@ class PlannedSegments(Sequence[PlannedSegment]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:
-    """Segments of one partition that follow one another.
+    """Consecutive segments of one partition.
 
     Attributes:
-        start_offset: the log start offset, None where it is not known.
+        start_offset: the log start offset, None if not known.
         last_stable_offset: see `SegmentView`.
-        following: the next segments behind it that may have a transaction index, as many as go with a task; with what
-            that is read from.
-        follows_more: there are further ones.
+        following: the next segments that may have a transaction index, as many as go with a task, with the objects to
+            read it from.
+        follows_more: whether there are further ones.
         local_aborted: entries of transaction indexes (as in a file) that the broker has itself.
     """
 
@@ -116,13 +116,13 @@ class SegmentRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """What is asked for: the same for all tasks. A task is some `SegmentRun`s.
+    """What to read: the same for all tasks. A task is some `SegmentRun`s.
 
     Attributes:
         url: of the archive.
         layout: its name.
         keys: for encrypted segments.
-        needs_aborted: whether anybody asks which transactions were aborted.
+        needs_aborted: whether it matters which transactions were aborted.
     """
 
     url: str

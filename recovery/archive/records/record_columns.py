@@ -1,9 +1,9 @@
-"""A segment's bytes as Arrow record batches: a row for each batch, or one for each record.
+"""A segment's bytes as Arrow record batches: a row for each batch, or for each record.
 
-Window by window: memory is bounded by a window, by one batch as it is allowed to open, and by what one Arrow batch
-holds. Only the columns that are asked for are made; nothing is decompressed where the header of a batch says all.
+Window by window: memory is bounded by a window, by the allowed size of one decompressed batch, and by one Arrow batch.
+Only requested columns are made; nothing is decompressed if the header of a batch says all.
 
-Damage is never passed over in silence: see `Corrupt`.
+Damage is never silently skipped: see `Corrupt`.
 
 Kafka: FileRecords.batches, DefaultRecordBatch.iterator, AbstractLegacyRecordBatch.iterator.
 """
@@ -32,32 +32,32 @@ from recovery.read.opened_log import OpenedLog
 from segfmt import layout
 
 _COUNTED = frozenset({"offset", "sequence"})
-"""Columns of records that follow from the header of a batch without gaps."""
+"""Columns of records that follow from the header of a batch whose offsets have no gaps."""
 
 
 class Corrupt(enum.Enum):
-    """What becomes of records that cannot be read, or whose batch has a wrong checksum; the value is the option's."""
+    """How to treat records that cannot be read, or whose batch has a wrong checksum; the value is the option's."""
 
     FAIL = "fail"
     """An error that names the object, the position, the rule and the remedy."""
     SKIP = "skip"
-    """They are left out; each batch is told to `on_left_out`."""
+    """They are left out; each batch is reported to `on_left_out`."""
     INCLUDE = "include"
-    """They are rows with `crc_valid` false and `fault` set; what cannot be read is one row, its key and value null."""
+    """They are rows with `crc_valid` false and `fault` set; what cannot be read is one row with null key and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentView:
-    """One segment, and what its neighbours say of it.
+    """One segment, and what follows from its neighbours.
 
     Attributes:
         name: of the object, for messages.
         base_offset: from the segment's name.
-        start_offset: records below are none of the log's any more: deleted, or left to another segment.
+        start_offset: records below no longer belong to the log, or belong to another segment.
         end_offset: records from here on are read from another segment; None: all of its own.
-        is_last: of its partition, and never rolled: what a killed broker leaves at its end is no damage.
+        is_last: of its partition, and never rolled: what a killed broker leaves at its end is not damage.
         aborted: transactions that reach into it.
-        last_stable_offset: where the first transaction begins that is open at the archive's end, None without one.
+        last_stable_offset: where the first transaction that is open at the archive's end begins, None without one.
     """
 
     name: str
@@ -73,16 +73,16 @@ class SegmentView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What is wanted of segments.
+    """What to read of segments.
 
     Attributes:
-        corrupt: for records; batches are always listed, with what is wrong.
+        corrupt: for records; batches are always listed, with their faults.
         is_committed: leave out what a consumer with isolation.level=read_committed does not see.
-        has_control_records: give the records of control batches, too. No consumer sees them.
-        lowest_offset, highest_offset: records with other offsets are no rows; nor are batches that have none of these.
+        has_control_records: include the records of control batches, which no consumer sees.
+        lowest_offset, highest_offset: records with other offsets are left out, as are batches with none of these.
         lowest_timestamp_ms, highest_timestamp_ms: the same for the timestamps of records, and the greatest timestamps
-            of batches. With one of them what has no timestamp is no row.
-        most_batch_bytes: a larger batch, as it stands or opened, counts as one that cannot be read.
+            of batches. With either, records and batches without a timestamp are left out.
+        most_batch_bytes: a larger batch, stored or decompressed, counts as one that cannot be read.
     """
 
     include: Include = Include.RECORDS
@@ -103,7 +103,7 @@ class LeftOut:
     Attributes:
         name: of the object.
         size_bytes: from *position* on.
-        is_damage: False for what a killed broker leaves behind its last whole batch.
+        is_damage: False for what a killed broker leaves after its last whole batch.
     """
 
     name: str
@@ -131,10 +131,10 @@ def read_segment(
     Args:
         log: the segment's, opened; the caller closes it.
         view: what is known of the segment.
-        schema: the columns that are wanted, of those in `record_schema`; timestamps in ms or us.
-        options: what is wanted.
-        index_positions: returns the positions in the segment's offset index; asked behind damage alone.
-        on_left_out: told what is left out for being damaged.
+        schema: the requested columns, of those in `record_schema`; timestamps in ms or us.
+        options: what to read.
+        index_positions: returns the positions in the segment's offset index; called only after damage.
+        on_left_out: called with what is left out because of damage.
 
     Raises:
         DamagedSegmentError: damage, with `Corrupt.FAIL`.
@@ -164,8 +164,10 @@ class _SegmentRows:
         columns = [column_called(name, options.include) for name in schema.names]
         self._opened = {column.name for column in columns if not column.is_of_batch}
         ends = (options.highest_offset, None if view.end_offset is None else view.end_offset - 1)
-        self._lowest_offsets = [one for one in (options.lowest_offset, view.start_offset) if one is not None]
-        self._highest_offsets = [one for one in ends if one is not None]
+        self._lowest_offsets = [
+            offset for offset in (options.lowest_offset, view.start_offset) if offset is not None
+        ]
+        self._highest_offsets = [offset for offset in ends if offset is not None]
         self._needs_aborted = options.is_committed or "aborted" in schema.names
 
     def read(self, log: OpenedLog, index_positions: Callable[[], Sequence[int]]) -> Iterator[pa.RecordBatch]:
@@ -176,17 +178,17 @@ class _SegmentRows:
             is_last=self._view.is_last,
             most_batch_bytes=self._options.most_batch_bytes,
         )
-        for found in windows:
-            if isinstance(found, BadStretch):
-                yield from self._take_stretch(found)
+        for window in windows:
+            if isinstance(window, BadStretch):
+                yield from self._take_stretch(window)
                 continue
-            heads = self._heads(found)
+            heads = self._heads(window)
             if self._options.include is Include.BATCHES:
                 chosen = heads.at(self._is_listed(heads) | ~heads.is_valid)
                 if len(chosen):
                     yield self._rows.batches(chosen)
             else:
-                yield from self._take(found, heads)
+                yield from self._take(window, heads)
             if self._is_beyond(heads):
                 return
 
@@ -199,7 +201,7 @@ class _SegmentRows:
     # -- which batches ---------------------------------------------------------------------------------------
 
     def _within(self, heads: BatchHeads) -> Flags:
-        """Return which batches may have rows that are wanted."""
+        """Return which batches may have requested rows."""
         options, rows = self._options, heads.rows
         chosen = np.ones(len(rows), np.bool_)
         if options.lowest_offset is not None:
@@ -226,7 +228,7 @@ class _SegmentRows:
         return is_in
 
     def _is_beyond(self, heads: BatchHeads) -> bool:
-        """Return whether no batch behind these can be wanted."""
+        """Return whether no batch after these can be in the requested range."""
         highest = self._options.highest_offset
         if highest is None:
             return False
@@ -253,13 +255,13 @@ class _SegmentRows:
     def _take(self, window: BatchWindow, heads: BatchHeads) -> Iterator[pa.RecordBatch]:
         corrupt = self._options.corrupt
         if not heads.is_valid.all() and corrupt is not Corrupt.INCLUDE:
-            for place in np.flatnonzero(~heads.is_valid).tolist():
-                self._leave_out_batch(heads.at(slice(place, place + 1)), "checksum", CHECKSUM_FAULT)
+            for row in np.flatnonzero(~heads.is_valid).tolist():
+                self._leave_out_batch(heads.at(slice(row, row + 1)), "checksum", CHECKSUM_FAULT)
         visible = self._visible(heads)
         if corrupt is Corrupt.INCLUDE:
             is_empty = heads.is_v2 & (heads.rows["record_count"] == 0) & ~heads.is_valid
-            for place in np.flatnonzero(is_empty).tolist():
-                yield self._placeholder(heads.at(slice(place, place + 1)), CHECKSUM_FAULT)
+            for row in np.flatnonzero(is_empty).tolist():
+                yield self._placeholder(heads.at(slice(row, row + 1)), CHECKSUM_FAULT)
             visible |= ~heads.is_valid
         else:
             visible &= heads.is_valid
@@ -276,16 +278,16 @@ class _SegmentRows:
             most_batch_bytes=self._options.most_batch_bytes,
             most_headers=MOST_HEADERS if "headers" in self._opened else None,
         )
-        for found in opened:
-            if isinstance(found, BadBatch):
-                yield from self._take_bad(found)
+        for records in opened:
+            if isinstance(records, BadBatch):
+                yield from self._take_bad(records)
                 continue
-            listed = self._own(found)
+            listed = self._own(records)
             if len(listed.rows):
                 yield from self._rows.records(listed)
 
     def _own(self, listed: ListedRecords) -> ListedRecords:
-        """Return the records that are the segment's to give, and are wanted."""
+        """Return the records that belong to the segment and are requested."""
         offsets = listed.rows["offset"]
         is_own = self._is_in_time(listed.rows["timestamp_ms"])
         for lowest in self._lowest_offsets:
@@ -295,7 +297,7 @@ class _SegmentRows:
         return listed if is_own.all() else ListedRecords(listed.rows[is_own], listed.heads)
 
     def _can_count(self, heads: BatchHeads) -> bool:
-        """Return whether the headers of the batches tell all that is wanted of their records."""
+        """Return whether the headers of the batches hold all that is requested of their records."""
         rows, options, wanted = heads.rows, self._options, self._opened - _COUNTED
         if wanted - {"timestamp"} or not (heads.is_v2 & heads.is_valid).all():
             return False
@@ -346,8 +348,8 @@ class _SegmentRows:
 
     def _leave_out_batch(self, head: BatchHeads, rule: Rule, fault: str) -> None:
         row = head.rows[0]
-        words = f"batch at offset {row['base_offset']}: {fault.removeprefix(f'{rule}: ')}"
-        self._leave_out(self._left_out(int(row["position"]), int(row["size_bytes"]), rule, words))
+        message = f"batch at offset {row['base_offset']}: {fault.removeprefix(f'{rule}: ')}"
+        self._leave_out(self._left_out(int(row["position"]), int(row["size_bytes"]), rule, message))
 
     def _left_out(
         self, position: int, size_bytes: int, rule: Rule, detail: str, is_damage: bool = True

@@ -1,4 +1,4 @@
-"""The columns of archived segments: what a row is, by batch and by record, and which types they have."""
+"""The columns of archived segments, by batch and by record, and their types."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Column(NamedTuple):
 
     Attributes:
         name: as in the schema.
-        kind: its type as SQL writes it.
-        is_of_batch: the header of a batch has it: nothing needs to be opened for it.
+        kind: its SQL type.
+        is_of_batch: whether it comes from the header of a batch, which then need not be opened.
     """
 
     name: str
@@ -74,7 +74,7 @@ RECORD_COLUMNS: Final = (
 
 
 def columns_of(include: Include) -> dict[str, Column]:
-    """Return the columns that there are, by name, in their order."""
+    """Return all columns by name, in order."""
     columns = BATCH_COLUMNS if include is Include.BATCHES else RECORD_COLUMNS
     return {column.name: column for column in columns}
 
@@ -90,9 +90,9 @@ def column_called(name: str, include: Include) -> Column:
     Raises:
         UsageError: there is none.
     """
-    found = columns_of(include).get(name)
-    if found is None:
+    column = columns_of(include).get(name)
+    if column is None:
         raise UsageError(
             f"{name}: no column of include={include.value}; there are {', '.join(columns_of(include))}"
         )
-    return found
+    return column

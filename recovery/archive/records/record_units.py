@@ -1,4 +1,4 @@
-"""Batches opened, so that a kernel can list their records: what is compressed is decompressed, some MiB at a time.
+"""Batches opened, so that a kernel can list their records: compressed ones are decompressed, some MiB at a time.
 
 Kafka: DefaultRecordBatch.iterator, AbstractLegacyRecordBatch.DeepRecordsIterator.
 """
@@ -32,7 +32,7 @@ MOST_ROWS = 1 << 16
 MOST_HEADERS = 1 << 20
 """Of one record."""
 _OPENED_BYTES = 8 << 20
-"""Batches are opened until they have so many bytes, then their records are listed."""
+"""Batches are opened until they have this many bytes, then their records are listed."""
 
 _FAULT_WORDS = {
     RecordFault.CUT_OFF: "a record ends within a field",
@@ -67,8 +67,8 @@ class ListedRecords:
     """Records of some batches.
 
     Attributes:
-        rows: RECORD_ROW_DTYPE, shape (n,); their addresses hold until the next are asked for.
-        heads: of the batches; `rows["unit"]` counts them.
+        rows: RECORD_ROW_DTYPE, shape (n,); their addresses are valid until the next rows are asked for.
+        heads: of the batches; `rows["unit"]` is the number of the batch.
     """
 
     rows: Rows
@@ -96,18 +96,18 @@ def open_batches(
     starts = heads.rows["position"] - origin
     begin, opened_bytes = 0, 0
     opened: list[npt.NDArray[np.uint8]] = []
-    for place in np.flatnonzero(heads.is_compressed & (heads.rows["record_count"] != 0)).tolist():
+    for number in np.flatnonzero(heads.is_compressed & (heads.rows["record_count"] != 0)).tolist():
         if opened_bytes >= _OPENED_BYTES:
-            yield from _list(units[begin:place], heads.at(slice(begin, place)), most_headers)
-            opened, opened_bytes, begin = [], 0, place
-        start = int(starts[place])
-        batch = octets[start : start + int(heads.rows["size_bytes"][place])]
+            yield from _list(units[begin:number], heads.at(slice(begin, number)), most_headers)
+            opened, opened_bytes, begin = [], 0, number
+        start = int(starts[number])
+        batch = octets[start : start + int(heads.rows["size_bytes"][number])]
         try:
-            content = _open(units[place : place + 1], batch, heads.rows[place], most_batch_bytes)
+            content = _open(units[number : number + 1], batch, heads.rows[number], most_batch_bytes)
         except FormatError as error:
-            yield from _list(units[begin:place], heads.at(slice(begin, place)), most_headers)
-            yield BadBatch(heads.at(slice(place, place + 1)), _rule_of(error), str(error))
-            opened, opened_bytes, begin = [], 0, place + 1
+            yield from _list(units[begin:number], heads.at(slice(begin, number)), most_headers)
+            yield BadBatch(heads.at(slice(number, number + 1)), _rule_of(error), str(error))
+            opened, opened_bytes, begin = [], 0, number + 1
             continue
         opened.append(content)  # kept as long as there are rows with addresses in it
         opened_bytes += content.size
@@ -115,7 +115,7 @@ def open_batches(
 
 
 def _plain_units(octets: npt.NDArray[np.uint8], origin: int, heads: BatchHeads) -> Rows:
-    """Return the units of all batches as if none was compressed."""
+    """Return the units of all batches as if none were compressed."""
     rows, is_v2 = heads.rows, heads.is_v2
     units = np.zeros(len(rows), UNIT_DTYPE)
     starts = rows["position"] - origin
@@ -135,7 +135,7 @@ def _plain_units(octets: npt.NDArray[np.uint8], origin: int, heads: BatchHeads) 
 
 
 def _open(unit: Rows, batch: npt.NDArray[np.uint8], row: np.void, most_bytes: int) -> npt.NDArray[np.uint8]:
-    """Decompress *batch* and have *unit* (one of them) say so."""
+    """Decompress *batch* and point *unit* (one row) to the content."""
     if int(row["magic"]) >= layout.MAGIC_V2:
         codec = codec_of(int(row["attributes"]))
         packed = batch[layout.RECORDS_POSITION :].tobytes()
@@ -174,9 +174,9 @@ def _list(units: Rows, heads: BatchHeads, most_headers: int | None) -> Iterator[
             rows = rows[~np.isin(rows["unit"], swollen)]
         if len(rows):
             yield ListedRecords(rows, heads)
-        for place in swollen.tolist():
-            words = f"a record with more than {most_headers} headers"
-            yield BadBatch(heads.at(slice(place, place + 1)), "too-large", words)
+        for number in swollen.tolist():
+            detail = f"a record with more than {most_headers} headers"
+            yield BadBatch(heads.at(slice(number, number + 1)), "too-large", detail)
         if part.bad_unit >= 0:
             bad = heads.at(slice(part.bad_unit, part.bad_unit + 1))
             yield BadBatch(bad, "record", _FAULT_WORDS[part.fault])

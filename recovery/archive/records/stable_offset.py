@@ -1,7 +1,7 @@
-"""The last stable offset of an archived partition: where the first transaction begins that is open at its end.
+"""The last stable offset of an archived partition: where the first transaction that is open at its end begins.
 
-The snapshot at the end of the last segment says which are. Where there is none, or it is malformed, the one before it
-is taken and the batches behind it are gone through.
+The snapshot at the end of the last segment says which are open. If it is missing or malformed, the one before it is
+taken and the batches after that are read.
 
 Kafka: ProducerStateManager.firstUnstableOffset, UnifiedLog.lastStableOffset.
 """
@@ -25,22 +25,22 @@ from segfmt.filenames import log_name
 from segfmt.producer_snapshot import read_producer_snapshot
 
 MOST_SCANNED_BYTES = 4 << 30
-"""Of logs behind the last snapshot; it is the driver that reads them."""
+"""Of logs after the last snapshot, which the driver itself reads."""
 
 
 def last_stable_offset(
     store: Store, layout: Layout, segments: Sequence[ArchivedSegment], where: str
 ) -> int | None:
-    """Return the last stable offset, None where no transaction is open.
+    """Return the last stable offset, None if no transaction is open.
 
     Args:
         store: the archive, or a log dir.
         layout: its layout.
-        segments: of the partition, in their order, without those that other ones replace.
+        segments: of the partition, in order, without those that others replace.
         where: the partition's name, for messages.
 
     Raises:
-        UsageError: too much would have to be read for want of snapshots.
+        UsageError: for want of snapshots, too much would have to be read.
         FormatError, OSError: a segment cannot be read.
     """
     transactions = OpenTransactions()
@@ -52,7 +52,7 @@ def last_stable_offset(
             break
         scanned.append(segment)
         if not is_closed and transactions.read_snapshot(layout.files(store, segment)):
-            from_offset = _offset_of(segment)  # the end of an active segment is behind its snapshots
+            from_offset = _offset_of(segment)  # the end of an active segment is after its snapshots
             break
     if sum(segment.log_bytes for segment in scanned) > MOST_SCANNED_BYTES:
         raise UsageError(
@@ -63,9 +63,9 @@ def last_stable_offset(
     for segment in reversed(scanned):
         log = layout.files(store, segment).open(log_name(segment.base_offset))
         try:
-            for found in LogWindows(log, base_offset=segment.base_offset, is_last=True):
-                if isinstance(found, BatchWindow):
-                    rows = found.rows[found.is_valid]
+            for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
+                if isinstance(window, BatchWindow):
+                    rows = window.rows[window.is_valid]
                     transactions.take(
                         rows if from_offset is None else rows[rows["base_offset"] >= from_offset]
                     )
@@ -82,11 +82,11 @@ class OpenTransactions:
 
     @property
     def first_offset(self) -> int | None:
-        """The lowest of them, None without one."""
+        """The lowest of their first offsets, None without one."""
         return min(self._begins.values(), default=None)
 
     def read_snapshot(self, files: ArchivedFiles) -> bool:
-        """Take over what a segment's snapshot says; return False without a sound one."""
+        """Take over the state in a segment's snapshot; return False without a sound one."""
         try:
             entries = read_producer_snapshot(files.read_part(PartKind.SNAPSHOT), crc32c=crc32c_of_bytes)
         except (FileNotFoundError, FormatError):
@@ -102,7 +102,7 @@ class OpenTransactions:
         return True
 
     def take(self, rows: HeaderRows) -> None:
-        """Go through batches (HEADER_ROW_DTYPE, in their order)."""
+        """Take in batches (HEADER_ROW_DTYPE, in order)."""
         of_txns = (rows["magic"] >= byte_layout.MAGIC_V2) & (
             rows["attributes"] & byte_layout.TRANSACTIONAL_MASK != 0
         )
