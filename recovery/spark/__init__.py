@@ -1,1 +1,1 @@
-"""Archives on a Spark cluster: Spark schedules, `recovery.archive` does the work. Only here is pyspark imported."""
+"""Archives on a Spark cluster: Spark schedules, `recovery.archive` does the work. Only this package imports pyspark."""

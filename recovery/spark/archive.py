@@ -4,7 +4,7 @@
     report = archive.verify("s3://backups/kafka", output="s3://backups/checked")
     print(report.to_text())
 
-In a notebook, or under spark-submit, the active session does the work; else an embedded one is started.
+In a notebook, or under spark-submit, the active session is used; else an embedded one is started.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def inventory(
     partitions: Collection[str] = (),
     stop: StopRequest | None = None,
 ) -> InventoryReport:
-    """List an archive and say what is there that should not be, and what is not there that should. No Spark is needed.
+    """List an archive and report objects that are missing or should not be there. Spark is not needed.
 
     Args:
         url, layout, metadata, files_from, topics, partitions, stop: as for `verify`.
@@ -86,28 +86,27 @@ def verify(
     Args:
         url: of the archive: a path, `s3://`, `gs://`, `az://`.
         layout: plain, local-tiered, aiven; auto looks at the names.
-        output: URL where verdicts go as Parquet, and where the next run finds what this one has read.
+        output: URL where verdicts go as Parquet, and where the next run finds the scans of this one.
         deep: decompress and parse every record.
-        logs_only: check batches and offsets of the logs, and nothing beside them: for very many small segments, and
-            for a first look.
+        logs_only: check only batches and offsets of the logs: for very many small segments, and for a first look.
         topics: only these; all by default.
         partitions: only these ("orders-3"), besides *topics*.
         aiven_keys: PEM files of RSA keys, by the ids that manifests call them by.
         metadata: paths or URLs of log dirs with partitions of `__remote_log_metadata`: what should be there.
         files_from: path of a list of the archive's objects, or of an S3 Inventory's manifest.json.
         config: broker properties.
-        config_notes: what is to be said of the place they are from; notes of the report.
+        config_notes: notes for the report on where they come from.
         topic_configs: settings by topic; `cleanup.policy` says where offsets may be missing.
         spark: the session that does the work; None: the active one, or one on all cores of this machine.
         cores: how many tasks run at a time; None: what Spark says (8 with Spark Connect, which does not say).
-        observers: told of all progress.
-        stop: lets somebody else end the run.
+        observers: notified of all progress.
+        stop: lets another thread end the run.
 
     Returns:
-        Counts, and the objects that are not sound; `exit_code` says it in a number.
+        Counts, and the objects that are not sound; `exit_code` sums them up.
 
     Raises:
-        UsageError: the archive has no layout that is known, or a setting cannot be; *deep* and *logs_only* together.
+        UsageError: the archive has no known layout, or a setting is invalid; *deep* and *logs_only* together.
         OSError: the archive cannot be listed.
         ExecutorError: Spark gave the job up.
     """
@@ -150,17 +149,17 @@ def recover(
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> ArchiveReport:
-    """Check an archive as `verify` does, and rebuild what a log tells: indexes, snapshots, leader epochs.
+    """Check an archive as `verify` does, and rebuild what follows from its logs: indexes, snapshots, leader epochs.
 
     Args:
         url, layout, deep, topics, partitions, aiven_keys, metadata, files_from, config, config_notes, topic_configs:
             as for `verify`; indexes follow index.interval.bytes and segment.index.bytes of their topic.
         spark, cores, observers, stop: as for `verify`.
-        output: URL where what was rebuilt goes, and the verdicts.
-        in_place: write what was rebuilt into the archive; what was there goes to the output's quarantine first.
+        output: URL where rebuilt objects and verdicts go.
+        in_place: write rebuilt objects into the archive; what they replace goes to the output's quarantine first.
 
     Returns:
-        As `verify`; its exit code is 2 where something is damaged that no log tells.
+        As `verify`; its exit code is 2 if something is damaged that cannot be rebuilt from a log.
 
     Raises:
         UsageError, OSError, ExecutorError: as `verify`; a layout whose objects cannot be replaced in place.
@@ -192,7 +191,7 @@ def check(
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> ArchiveReport:
-    """Do what *options* say: `verify` and `recover` for whoever has them as one value.
+    """Run `verify` or `recover` with *options* as one value.
 
     Args:
         options: which archive, and how.

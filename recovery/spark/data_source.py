@@ -1,16 +1,16 @@
-"""Archived segments as a data source of Spark's: `spark.read.format("kafka-log-segments")`, and `USING` in SQL.
+"""Archived segments as a Spark data source: `spark.read.format("kafka-log-segments")`, and `USING` in SQL.
 
     from recovery.spark import data_source
 
     data_source.register(spark)
     spark.read.format("kafka-log-segments").option("topic", "orders").load("s3://bucket/archive")
 
-docs/archive.md has the options and the columns. Spark has no column pruning for such sources: the schema that the user
-gives says which columns are made. What is to be left unread is said by options.
+docs/archive.md has the options and the columns. Spark has no column pruning for such sources: the user's schema selects
+the columns to make, and options say what to leave unread.
 
-Spark can hand over the filters of a query, too, but 4.1 to 4.3 keep what one scan was planned with for all others of
-the same DataFrame or view: a query without filters, or with other ones, then silently misses rows. So that is off
-unless it is asked for, by `pushFilters`.
+Spark can also push down the filters of a query, but 4.1 to 4.3 keep those of one scan for all later scans of the same
+DataFrame or view: a query without filters, or with other ones, then silently misses rows. So this is off unless it is
+requested by `pushFilters`.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class KafkaLogSegments(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` and `USING` call it."""
+        """The name for `format` and `USING`."""
         return NAME
 
     def schema(self) -> str:
-        """All columns there are, for whoever gives no schema."""
+        """All columns, for queries without a schema."""
         return sql_schema(self._options.read.include)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -81,10 +81,10 @@ class KafkaLogSegments(DataSource):
 
 
 class Task(InputPartition):
-    """One task's share, packed: Spark wants all of them in a list, and a million segments have many names.
+    """One task's share, packed: Spark wants all tasks in a list, and a million segments have many names.
 
     Args:
-        layout: name of the archive's layout, which the reader does not know: Spark pickles it before it has it plan.
+        layout: name of the archive's layout, which the reader in a task does not know: it is pickled before planning.
         runs: what is to be read.
     """
 
@@ -108,7 +108,7 @@ class SegmentReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._asked = options.selection
+        self._requested = options.selection
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
@@ -117,8 +117,8 @@ class SegmentReader(DataSourceReader):
         store = open_store(options.path)
         layout = layout_of(store, options.layout, options.keys)
         wanted = self._request(layout.name)
-        # Not what filters of the query have made of it: they may well exclude everything.
-        selected = SelectedPartitions(self._asked.topics, self._asked.partitions)
+        # The options' selection, not narrowed by the query's filters, which may well exclude everything.
+        selected = SelectedPartitions(self._requested.topics, self._requested.partitions)
         with ExitStack() as stack:
             broker = None
             if options.metadata:
@@ -131,7 +131,7 @@ class SegmentReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
         prepare_worker()
-        if not isinstance(partition, Task):  # Spark's own, where there is nothing to read
+        if not isinstance(partition, Task):  # Spark's own, if there is nothing to read
             return
         from recovery.archive.records.archive_reader import read_task
 
@@ -154,17 +154,17 @@ class SegmentReader(DataSourceReader):
 
 
 class PushingReader(SegmentReader):
-    """A reader that Spark gives the filters of a query to. For a DataFrame that is read once."""
+    """A reader that takes the filters of a query from Spark. For a DataFrame that is read once."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow what is read; Spark looks at each row again."""
+        """Narrow what is read; Spark filters each row again."""
         read, selection = narrowed(self._options.read, self._options.selection, filters)
         self._options = replace(self._options, read=read, selection=selection)
         return filters
 
 
 class _LeftOutCount:
-    """What a task leaves out goes to the executor's log, and its number."""
+    """Logs what a task leaves out, and how much, to the executor's log."""
 
     def __init__(self) -> None:
         self._count = self._bytes = 0
@@ -184,20 +184,20 @@ class _LeftOutCount:
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Return what Spark expects the Arrow batches of *schema* to have; it compares them to the letter."""
+    """Return the Arrow schema that Spark expects for *schema*; it compares them literally."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     try:
         return to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # before 4.2 there is no such argument, and UTC the default
+    except TypeError:  # before 4.2 there is no such argument, and UTC is the default
         return to_arrow_schema(schema)
 
 
 def _check_types(schema: StructType, include: Include) -> None:
     for field in schema.fields:
-        wanted = column_called(field.name, include).kind
-        given = field.dataType.simpleString()
-        if given != wanted:
+        wanted_type = column_called(field.name, include).kind
+        given_type = field.dataType.simpleString()
+        if given_type != wanted_type:
             raise UsageError(
-                f"{field.name}: type {given} in the schema that was given, the column is {wanted}"
+                f"{field.name}: type {given_type} in the schema that was given, the column is {wanted_type}"
             )

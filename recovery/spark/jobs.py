@@ -1,8 +1,7 @@
-"""An archive gone through by Spark: survey here, scan in waves of tasks, fold by partition, a report back.
+"""An archive checked by Spark: survey on the driver, scan in waves of tasks, fold by partition, a report back.
 
-The driver lists and packs, holds one wave at a time, and gets back counts and bad objects. What was found in segments
-goes from the scan to the fold through the output, if there is one, where the next run finds it again; else through
-Spark.
+The driver lists and packs, holds one wave at a time, and gets back counts and bad objects. The results of segments go
+from the scan to the fold through the output, if there is one, where the next run finds them again; else through Spark.
 """
 
 from __future__ import annotations
@@ -55,21 +54,21 @@ if TYPE_CHECKING:
     from recovery.archive.stores.store import Store
 
 _WAVE_BYTES = 16 << 20
-"""Of pickled tasks in one wave: they travel with the job."""
+"""Of pickled tasks in one wave, which travel with the job."""
 _TASKS_A_CORE = 3
-"""At least, where there is enough to do: whoever is done early takes another."""
+"""At least, if there is enough to do: a core that is done early takes another."""
 _MOST_TASK_BYTES = 4 << 30
 _LEAST_TASK_BYTES = 32 << 20
 _LEAST_WAVE_TASKS = 256
 _WAVES = 20
-"""Into how many waves a large run is divided, about; a small one is one."""
+"""About how many waves a large run is divided into; a small one is a single wave."""
 _CONNECT_CORES = 8
 MOST_OBJECTS = 10_000
 """Rows of bad objects in a report."""
 
 
 class ExecutorError(RecoveryError):
-    """A task failed by something that is no fault of the archive: an executor without the package, out of memory."""
+    """A task failed for a reason outside the archive: an executor without the package, or out of memory."""
 
     exit_code = 1
 
@@ -80,8 +79,8 @@ class ArchiveRun:
     Args:
         spark: the session that does the work.
         options: which archive, and how.
-        observers: told of all progress.
-        stop: lets somebody else end the run between two waves.
+        observers: notified of all progress.
+        stop: lets another thread end the run between two waves.
     """
 
     def __init__(
@@ -113,12 +112,12 @@ class ArchiveRun:
         self._scans: list[DataFrame] = []
 
     def run(self) -> ArchiveReport:
-        """Go through the archive and return what was found.
+        """Check the archive and return the report.
 
         Raises:
-            UsageError: the archive, or what was chosen of it, is not there.
+            UsageError: the archive, or what was chosen of it, does not exist.
             OSError: the archive itself cannot be listed.
-            ExecutorError: Spark gave a task up.
+            ExecutorError: Spark gave up a task.
         """
         started_s = time.monotonic()
         report = ArchiveReport(
@@ -152,7 +151,7 @@ class ArchiveRun:
     # -- survey and scan -------------------------------------------------------------------------------------
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
-        known = self._known_digests()
+        known_digests = self._known_digests()
         with ExitStack() as stack:
             expected = open_expectations(self._options.metadata, stack)
             partitions = survey(
@@ -163,13 +162,13 @@ class ArchiveRun:
                 is_chosen=self._choice,
                 topic_configs=self._topic_configs,
             )
-            for found in partitions:
+            for partition in partitions:
                 self._stop.check()
-                if isinstance(found, UnlistedPrefix):
-                    report.unlisted.append(found)
+                if isinstance(partition, UnlistedPrefix):
+                    report.unlisted.append(partition)
                 else:
-                    unknown = _without(found, known)
-                    report.known_segments += len(found.works) - len(unknown.works)
+                    unknown = _without(partition, known_digests)
+                    report.known_segments += len(partition.works) - len(unknown.works)
                     spool.add(unknown)
             if not report.unlisted:
                 self._choice.refuse_missing(self._store.url)
@@ -262,14 +261,14 @@ class ArchiveRun:
         )
 
 
-def _without(partition: SurveyedPartition, known: Any) -> SurveyedPartition:  # noqa: ANN401 - see _known_digests
+def _without(partition: SurveyedPartition, known_digests: Any) -> SurveyedPartition:  # noqa: ANN401 - see _known_digests
     """Return *partition* without the work on segments that are *known*."""
-    if not len(known):
+    if not len(known_digests):
         return partition
     digests = np.frombuffer(partition.head.digests, f"S{DIGEST_BYTES}")
-    # Not np.isin: it sorts all that is known once more for each partition.
-    places = np.minimum(np.searchsorted(known, digests), len(known) - 1)
-    is_known = known[places] == digests
+    # Not np.isin: it would sort all known digests again for each partition.
+    positions = np.minimum(np.searchsorted(known_digests, digests), len(known_digests) - 1)
+    is_known = known_digests[positions] == digests
     return replace(partition, works=partition.works.take(np.flatnonzero(~is_known).tolist()))
 
 

@@ -1,4 +1,4 @@
-"""Filters of a query as what need not be read. Spark looks at each row again, so less may be left out than could be."""
+"""Filters of a query as what need not be read. Spark filters each row again, so it is safe to leave out less."""
 
 from __future__ import annotations
 
@@ -24,32 +24,35 @@ _MOST = (datasource.LessThan, datasource.LessThanOrEqual)
 def narrowed(
     read: ReadOptions, selection: Selection, filters: Iterable[Filter]
 ) -> tuple[ReadOptions, Selection]:
-    """Return *read* and *selection* with what *filters* exclude left out.
+    """Return *read* and *selection* without what *filters* exclude.
 
     Topics, partitions, and the ranges of offsets and timestamps.
     """
-    for one in filters:
-        if not isinstance(one, (*_EQUAL, *_LEAST, *_MOST, datasource.In)) or len(one.attribute) != 1:
+    for query_filter in filters:
+        if (
+            not isinstance(query_filter, (*_EQUAL, *_LEAST, *_MOST, datasource.In))
+            or len(query_filter.attribute) != 1
+        ):
             continue
-        name, values = one.attribute[0], _values(one)
+        name, values = query_filter.attribute[0], _values(query_filter)
         if not values or any(value is None for value in values):
             continue
-        if name in ("topic", "partition") and isinstance(one, (*_EQUAL, datasource.In)):
+        if name in ("topic", "partition") and isinstance(query_filter, (*_EQUAL, datasource.In)):
             selection = _chosen(selection, name, values)
         elif name in _OFFSETS:
-            lowest = None if isinstance(one, _MOST) else min(values)
-            highest = None if isinstance(one, _LEAST) else max(values)
+            lowest = None if isinstance(query_filter, _MOST) else min(values)
+            highest = None if isinstance(query_filter, _LEAST) else max(values)
             read = _bounded(read, lowest, highest)
-        elif name in _TIMESTAMPS and all(isinstance(one, datetime) and one.tzinfo for one in values):
+        elif name in _TIMESTAMPS and all(isinstance(value, datetime) and value.tzinfo for value in values):
             times_ms = [(value - _EPOCH) // timedelta(milliseconds=1) for value in values]
-            lowest = None if isinstance(one, _MOST) else min(times_ms)
-            highest = None if isinstance(one, _LEAST) else max(times_ms)
+            lowest = None if isinstance(query_filter, _MOST) else min(times_ms)
+            highest = None if isinstance(query_filter, _LEAST) else max(times_ms)
             read = _timed(read, lowest, highest)
     return read, selection
 
 
-def _values(one: Any) -> list[Any]:  # noqa: ANN401 - a filter with a value, or with several
-    return list(one.value) if isinstance(one, datasource.In) else [one.value]
+def _values(query_filter: Any) -> list[Any]:  # noqa: ANN401 - a filter with a value, or with several
+    return list(query_filter.value) if isinstance(query_filter, datasource.In) else [query_filter.value]
 
 
 def _chosen(selection: Selection, name: str, values: list[Any]) -> Selection:
@@ -57,8 +60,8 @@ def _chosen(selection: Selection, name: str, values: list[Any]) -> Selection:
         topics = frozenset(map(str, values))
         return replace(selection, topics=topics if selection.topics is None else topics & selection.topics)
     numbers = frozenset(map(int, values))
-    known = selection.partitions
-    return replace(selection, partitions=numbers if known is None else numbers & known)
+    partitions = selection.partitions
+    return replace(selection, partitions=numbers if partitions is None else numbers & partitions)
 
 
 def _bounded(read: ReadOptions, lowest: int | None, highest: int | None) -> ReadOptions:

@@ -1,4 +1,4 @@
-"""A Spark session: an embedded one without any set-up, a cluster's, or one of Spark Connect."""
+"""A Spark session: an embedded one without any set-up, a cluster's, or a Spark Connect session."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ EMBEDDED_MASTER: Final = "local[*,4]"
 """All cores of this machine; a task may fail three times before the job does."""
 
 _SETTINGS: Final = {
-    # The web page and the progress bar of Spark say nothing that the tool does not say.
+    # Spark's web page and progress bar show nothing that the tool does not.
     "spark.ui.showConsoleProgress": "false",
-    # Rows of the map hold what producers did: some are large, so batches have few.
+    # Rows of the map hold what producers did: some are large, so a batch has few rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-    # The fold is small beside the scan; its tasks are of whole partitions.
+    # The fold is small compared with the scan; its tasks are whole partitions.
     "spark.sql.adaptive.enabled": "false",
 }
 _ONE_RUN: Final = {
-    # The JVMs do little here, and that only once: their optimizing compiler takes more time than it saves. These are
-    # the defaults that `extraJavaOptions`, whoever sets them, are added to.
+    # The JVMs do little here, and only once: their optimizing compiler takes more time than it saves. These are
+    # defaults, to which `extraJavaOptions` are added, whoever sets them.
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
 }
@@ -42,7 +42,7 @@ _JAVA: Final = (
 _CONNECT_PORT: Final = 15002
 _KNOCK_SECONDS: Final = 20
 _PROXIES: Final = frozenset({"grpc_proxy", "https_proxy", "http_proxy"})
-"""Where one is named, it is the one that connects."""
+"""If the environment names a proxy, it is the proxy that connects."""
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -65,12 +65,12 @@ def open_session(
         master: URL of a cluster's master; None: the active session, what spark-submit says, or all cores of this
             machine.
         remote: URL of a Spark Connect server (`sc://host:port`).
-        is_for_one_run: whether nothing else is done in it: its JVMs then compile quickly and not well.
+        is_for_one_run: whether it serves this run only: its JVMs then compile quickly, with few optimizations.
         settings: further settings of Spark.
 
     Raises:
-        UsageError: a package is not installed, or no session can be had.
-        RecoveryError: what a handler of signals raises meanwhile.
+        UsageError: a package is not installed, or no session can be opened.
+        RecoveryError: raised by a signal handler meanwhile.
     """
     _load_spark(master, remote)
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def open_session(
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if os.getcwd() != own_folder():
-            # Spark's own workers are `python -m`, which looks for modules in the working folder first: anybody's.
+            # Spark starts workers by `python -m`, which looks for modules in the working folder first, whoever's it is.
             os.environ.setdefault("PYTHONSAFEPATH", "1")
         is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
         if master is None and not is_submitted:
@@ -105,27 +105,27 @@ def open_session(
         raise
     except (
         Exception
-    ) as error:  # what pyspark raises has no common class: RuntimeError, PySparkException, Py4JError
-        place = remote or master or "spark-submit's master"
+    ) as error:  # pyspark's errors have no common class: RuntimeError, PySparkException, Py4JError
+        address = remote or master or "spark-submit's master"
         remedy = _JAVA if remote is None else "start a Spark Connect server there, or leave out --remote"
-        raise UsageError(f"no Spark session at {place}: {error}. Remedy: {remedy}") from error
+        raise UsageError(f"no Spark session at {address}: {error}. Remedy: {remedy}") from error
 
 
 def _knock(remote: str) -> None:
-    """Look whether anybody listens at *remote*: Spark's client would try for ten minutes, without a word.
+    """Check that a server listens at *remote*: Spark's client would silently retry for ten minutes.
 
     Raises:
-        OSError: nobody does.
+        OSError: none does.
     """
-    place = urlsplit(remote)
-    if place.hostname and not any(name.lower() in _PROXIES for name in os.environ):
-        socket.create_connection((place.hostname, place.port or _CONNECT_PORT), _KNOCK_SECONDS).close()
+    server = urlsplit(remote)
+    if server.hostname and not any(name.lower() in _PROXIES for name in os.environ):
+        socket.create_connection((server.hostname, server.port or _CONNECT_PORT), _KNOCK_SECONDS).close()
 
 
 def _load_spark(master: str | None, remote: str | None) -> None:
-    """Import what a session needs, for want of which Spark would fail later, and in its own words."""
+    """Import what a session needs: without it Spark would fail later, with a less helpful message."""
     if remote is not None:
-        load(f"--remote {remote}", "pyspark.sql.connect.session", extras=SPARK)  # it looks for all it needs
+        load(f"--remote {remote}", "pyspark.sql.connect.session", extras=SPARK)  # it checks for all it needs
         return
     use = "archive verify or recover" if master is None else f"--master {master}"
     load(use, "pyspark.sql", "pyarrow", "pandas", extras=SPARK)

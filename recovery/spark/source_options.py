@@ -37,7 +37,7 @@ NAMES = (
     "timeIndex",
     "pushFilters",
 )
-"""The options there are; Spark takes them in any case."""
+"""The names of the options; Spark accepts them in upper and lower case."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_BATCH_BYTES, _MOST_BATCH_BYTES = 1 << 16, 1 << 30
 
@@ -68,50 +68,50 @@ class SourceOptions:
         """Return what *options* say.
 
         Raises:
-            UsageError: an unknown option, or a value that cannot be.
+            UsageError: an unknown option, or an invalid value.
         """
-        given = _Given(options)
-        path = given.text("path")
+        reader = _Options(options)
+        path = reader.text("path")
         if not path:
             raise UsageError("path: say where the archive is: .load(URL), or the option `path`")
-        layout = given.one_of("layout", (AUTO, *LAYOUTS), AUTO)
-        isolation = given.one_of("isolation", ("read_uncommitted", "read_committed"), "read_uncommitted")
-        partitions = given.several("partition")
-        topics = given.several("topic")
+        layout = reader.one_of("layout", (AUTO, *LAYOUTS), AUTO)
+        isolation = reader.one_of("isolation", ("read_uncommitted", "read_committed"), "read_uncommitted")
+        partitions = reader.several("partition")
+        topics = reader.several("topic")
         return cls(
             path=path,
             layout=layout,
-            keys=given.keys(),
-            metadata=given.several("metadata"),
+            keys=reader.keys(),
+            metadata=reader.several("metadata"),
             read=ReadOptions(
-                include=given.member("include", Include, Include.RECORDS),
-                corrupt=given.member("corrupt", Corrupt, Corrupt.FAIL),
+                include=reader.member("include", Include, Include.RECORDS),
+                corrupt=reader.member("corrupt", Corrupt, Corrupt.FAIL),
                 is_committed=isolation == "read_committed",
-                has_control_records=given.flag("controlRecords", is_default=False),
-                lowest_offset=given.offset("startOffset"),
-                highest_offset=_before(given.offset("endOffset")),
-                lowest_timestamp_ms=given.time_ms("startTime"),
-                highest_timestamp_ms=_before(given.time_ms("endTime")),
-                most_batch_bytes=given.number(
+                has_control_records=reader.flag("controlRecords", is_default=False),
+                lowest_offset=reader.offset("startOffset"),
+                highest_offset=_before(reader.offset("endOffset")),
+                lowest_timestamp_ms=reader.time_ms("startTime"),
+                highest_timestamp_ms=_before(reader.time_ms("endTime")),
+                most_batch_bytes=reader.number(
                     "maxBatchBytes", MOST_BATCH_BYTES, _LEAST_BATCH_BYTES, _MOST_BATCH_BYTES
                 ),
             ),
             selection=Selection(
                 topics=frozenset(topics) if topics else None,
                 partitions=frozenset(map(_partition, partitions)) if partitions else None,
-                task_bytes=given.number("taskBytes", TASK_BYTES, 1, 1 << 40),
-                uses_time_index=given.flag("timeIndex", is_default=True),
+                task_bytes=reader.number("taskBytes", TASK_BYTES, 1, 1 << 40),
+                uses_time_index=reader.flag("timeIndex", is_default=True),
             ),
-            takes_filters=given.flag("pushFilters", is_default=False),
+            takes_filters=reader.flag("pushFilters", is_default=False),
         )
 
 
-class _Given:
+class _Options:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
-        known = {name.lower() for name in NAMES}
+        known_names = {name.lower() for name in NAMES}
         for name in options:
-            if name.lower() not in known:
+            if name.lower() not in known_names:
                 raise UsageError(f"{name}: no option of this source; there are {', '.join(NAMES)}")
 
     def text(self, name: str) -> str:
@@ -127,7 +127,7 @@ class _Given:
         return value
 
     def member(self, name: str, kind: type[_Value], default: _Value) -> _Value:
-        names = tuple(one.value for one in kind)
+        names = tuple(value.value for value in kind)
         return kind(self.one_of(name, names, default.value))
 
     def flag(self, name: str, *, is_default: bool) -> bool:

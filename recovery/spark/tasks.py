@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, record binary"
 FOLD_DDL = "kind string, payload string"
 MOST_BAD_OBJECTS = 1_000
-"""Rows of bad objects that one task gives to the driver."""
+"""Rows of bad objects that one task returns to the driver."""
 _ROWS_IN_A_FILE = 200_000
 
 
@@ -67,7 +67,7 @@ class FoldPlan:
 
 
 def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Scan the tasks whose numbers come in; yield rows, without what was found where that is kept in the output."""
+    """Scan the tasks with the numbers in *batches*; yield rows, without their results if the output keeps those."""
     prepare_worker()
     options = plan.options
     store, layout = open_store(options.url), make_layout(options.layout, options.keys)
@@ -86,7 +86,7 @@ def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 def load_scans(
     output: str, keys: tuple[str, ...], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Read the kept scans whose numbers in *keys* come in."""
+    """Read the kept scans whose numbers in *keys* are in *batches*."""
     prepare_worker()
     store = open_store(output)
     for batch in batches:
@@ -108,10 +108,10 @@ def fold_partitions(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterat
     for partition in fold_rows(rows, layout, run=plan.run, write=write, is_logs_only=is_logs_only):
         verdicts.add(partition)
     bad = [("object", json.dumps(row)) for row in verdicts.bad]
-    found = [*bad, ("left_out", str(verdicts.left_out)), ("tally", json.dumps(verdicts.tally.to_json()))]
+    results = [*bad, ("left_out", str(verdicts.left_out)), ("tally", json.dumps(verdicts.tally.to_json()))]
     verdicts.close()
     yield pa.RecordBatch.from_pylist(
-        [{"kind": kind, "payload": payload} for kind, payload in found], schema=schema
+        [{"kind": kind, "payload": payload} for kind, payload in results], schema=schema
     )
 
 
@@ -131,7 +131,7 @@ class _Verdicts:
 
     def add(self, partition: PartitionVerdict) -> None:
         self.tally.add(partition)
-        objects = [object_row(partition, one) for one in partition.objects]
+        objects = [object_row(partition, judged) for judged in partition.objects]
         for row in objects:
             if row["valid"] is True and row["rebuilt"] is None:
                 continue
@@ -148,7 +148,7 @@ class _Verdicts:
                 self.close()
 
     def close(self) -> None:
-        """Write what there is."""
+        """Write the rows that are pending."""
         if self._plan.options.output is None or not self._partitions:
             return
         output = open_store(self._plan.options.output)
@@ -165,7 +165,7 @@ class _Verdicts:
 
 
 def _task_name(file: int) -> str:
-    """Return a name that each attempt of this task, and no other one, has."""
+    """Return a name that is the same for each attempt of this task, and differs for other tasks."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

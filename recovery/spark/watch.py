@@ -26,9 +26,9 @@ def is_connect(spark: SparkSession) -> bool:
 def watched_tasks(
     spark: SparkSession, on_finished: Callable[[int], None], stop: StopRequest
 ) -> Iterator[None]:
-    """Tell *on_finished* how many tasks have finished so far, within the context, from another thread.
+    """Within the context, call *on_finished* from another thread with how many tasks have finished so far.
 
-    Where the system allows no more threads, nothing is told, and a stop waits for the end of the job.
+    If the system allows no more threads, nothing is reported, and a stop waits for the end of the job.
 
     Raises:
         InterruptedRecoveryError: *stop* was asked for; the job was cancelled.
@@ -37,7 +37,7 @@ def watched_tasks(
     try:
         yield from watched(spark, on_finished, stop)
     except Exception:
-        stop.check()  # the job was cancelled, and Spark says so in its own words
+        stop.check()  # the job was cancelled, which Spark reports as an error of its own
         raise
 
 
@@ -56,8 +56,8 @@ def _watched_here(
             for job in tracker.getJobIdsForGroup(group):
                 info = tracker.getJobInfo(job)
                 for stage in () if info is None else info.stageIds:
-                    found = tracker.getStageInfo(stage)
-                    count += 0 if found is None else found.numCompletedTasks
+                    stage_info = tracker.getStageInfo(stage)
+                    count += 0 if stage_info is None else stage_info.numCompletedTasks
             on_finished(count)
             if stop.is_made:
                 context.cancelJobGroup(group)
@@ -91,7 +91,7 @@ def _watched_over_connect(
 
 @contextmanager
 def _polled(poll: Callable[[], None], is_over: threading.Event, *, name: str) -> Iterator[None]:
-    """Let a thread *poll* within the context, at whose end *is_over* is set; where there is no thread, nobody does."""
+    """Run *poll* in a thread within the context, at whose end *is_over* is set; not if no thread can be started."""
     thread = threading.Thread(target=poll, name=name, daemon=True)
     is_polled = is_started(thread)
     try:

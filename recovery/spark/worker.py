@@ -1,13 +1,13 @@
-"""What each task does first: have Python workers not do again what they have done for the task before.
+"""The first step of each task: keep Python workers from repeating work that an earlier task has done.
 
-A worker of Spark's serves many tasks. Two things cost it up to 150 ms of CPU in each of them:
+A Spark worker serves many tasks. Two things cost it up to 150 ms of CPU in each of them:
 
-* Before 4.2, Spark has the import system forget what it knows before each task, and zipimport then reads the
-  directories of pyspark.zip and of a jar again (SPARK-54744, cpython gh-103200). From 4.2 on it does so only where
-  paths were added. `zipimporter.invalidate_caches` is replaced, in the worker alone, by one that reads the directory of
-  an archive whose file has changed.
-* The daemon collects garbage behind each task, through all objects of all modules. These never become garbage: they
-  are moved where the collector does not look (`gc.freeze`).
+** Before 4.2, Spark invalidates the import caches before each task, and zipimport then reads the directories of
+  pyspark.zip and of a jar again (SPARK-54744, cpython gh-103200). From 4.2 on it does so only if paths were added.
+  `zipimporter.invalidate_caches` is replaced, only in the worker, by a function that reads the directory of an archive
+  if its file has changed.
+** The daemon collects garbage after each task, through all objects of all modules. These never become garbage, so they
+  are moved out of the collector's sight (`gc.freeze`).
 
 With KAFKA_LOG_RECOVERY_WORKER_TUNING=0 in the environment of the executors nothing is done.
 """
@@ -32,7 +32,7 @@ _frozen_modules = 0
 
 
 def prepare_worker() -> None:
-    """Tune the Python worker that this task runs in. To be called in tasks alone; costs next to nothing again."""
+    """Tune the Python worker that this task runs in. Call it only in tasks; repeated calls cost next to nothing."""
     if os.environ.get(SWITCH, "1") == "0":
         return
     if _spark_version() < _FIRST_SPARK_WITHOUT_THE_NEED:
@@ -43,14 +43,14 @@ def prepare_worker() -> None:
 def _keep_zip_directories() -> None:
     if zipimport.zipimporter.invalidate_caches is _read_if_changed:
         return
-    for importer in sys.path_importer_cache.values():  # Spark has just had them all read
+    for importer in sys.path_importer_cache.values():  # Spark has just made it read them all
         if isinstance(importer, zipimport.zipimporter):
             _read_archives[importer] = _identity(importer.archive)
     zipimport.zipimporter.invalidate_caches = _read_if_changed  # type: ignore[method-assign, assignment]  # what this is for
 
 
 def _read_if_changed(importer: zipimport.zipimporter) -> None:
-    """Be `zipimporter.invalidate_caches`, for an archive whose file is another one than at the last time."""
+    """Replace `zipimporter.invalidate_caches`: reread an archive only if its file has changed since."""
     identity = _identity(importer.archive)
     if identity is None or _read_archives.get(importer) != identity:
         _python_reads(importer)
@@ -59,14 +59,14 @@ def _read_if_changed(importer: zipimport.zipimporter) -> None:
 
 def _identity(path: str) -> _Identity | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _spark_version() -> tuple[int, int]:
-    """Return major and minor of the pyspark in this worker; a development build's are those it will have."""
+    """Return major and minor version of the pyspark in this worker; a development build has those of its release."""
     import pyspark
 
     major, minor = pyspark.__version__.split(".")[:2]
@@ -74,7 +74,7 @@ def _spark_version() -> tuple[int, int]:
 
 
 def _freeze_modules() -> None:
-    """Take what modules hold out of the collector's sight, whenever there are more of them than before."""
+    """Take the modules' objects out of the collector's sight whenever there are more modules than before."""
     global _frozen_modules
     if len(sys.modules) != _frozen_modules:
         gc.collect()
