@@ -108,7 +108,7 @@ def verify(
     Raises:
         UsageError: the archive has no known layout, or a setting is invalid; *deep* and *logs_only* together.
         OSError: the archive cannot be listed.
-        ExecutorError: Spark gave the job up.
+        ExecutorError: Spark gave up the job.
     """
     options = CheckOptions(
         url=url,

@@ -171,7 +171,7 @@ class _LeftOutCount:
 
     def add(self, left_out: LeftOut) -> None:
         if not left_out.is_damage:
-            _log.info("what a broker has not finished is left out: %s", left_out)
+            _log.info("left out what a broker has not finished writing: %s", left_out)
             return
         self._count += 1
         self._bytes += left_out.size_bytes
@@ -199,5 +199,5 @@ def _check_types(schema: StructType, include: Include) -> None:
         given_type = field.dataType.simpleString()
         if given_type != wanted_type:
             raise UsageError(
-                f"{field.name}: type {given_type} in the schema that was given, the column is {wanted_type}"
+                f"{field.name}: the given schema has type {given_type}, the column is {wanted_type}"
             )

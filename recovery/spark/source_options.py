@@ -73,7 +73,7 @@ class SourceOptions:
         reader = _Options(options)
         path = reader.text("path")
         if not path:
-            raise UsageError("path: say where the archive is: .load(URL), or the option `path`")
+            raise UsageError("path: name the archive by .load(URL), or by the option `path`")
         layout = reader.one_of("layout", (AUTO, *LAYOUTS), AUTO)
         isolation = reader.one_of("isolation", ("read_uncommitted", "read_committed"), "read_uncommitted")
         partitions = reader.several("partition")
@@ -112,7 +112,7 @@ class _Options:
         known_names = {name.lower() for name in NAMES}
         for name in options:
             if name.lower() not in known_names:
-                raise UsageError(f"{name}: no option of this source; there are {', '.join(NAMES)}")
+                raise UsageError(f"{name}: no option of this source; the options are {', '.join(NAMES)}")
 
     def text(self, name: str) -> str:
         return (self._values.get(name.lower()) or "").strip()
@@ -123,7 +123,7 @@ class _Options:
     def one_of(self, name: str, values: tuple[str, ...], default: str) -> str:
         value = self.text(name) or default
         if value not in values:
-            raise UsageError(f"{name}={value}: one of {', '.join(values)}")
+            raise UsageError(f"{name}={value}: expected one of {', '.join(values)}")
         return value
 
     def member(self, name: str, kind: type[_Value], default: _Value) -> _Value:
@@ -136,7 +136,7 @@ class _Options:
     def number(self, name: str, default: int, least: int, most: int) -> int:
         text = self.text(name) or str(default)
         if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise UsageError(f"{name}={text}: a number from {least} to {most}")
+            raise UsageError(f"{name}={text}: expected a number from {least} to {most}")
         return int(text)
 
     def offset(self, name: str) -> int | None:
@@ -151,7 +151,7 @@ class _Options:
             time = datetime.fromisoformat(text)
         except ValueError:
             raise UsageError(
-                f"{name}={text}: a time as 2026-11-22T06:00:00Z, or ms since the epoch"
+                f"{name}={text}: expected a time such as 2026-11-22T06:00:00Z, or ms since the epoch"
             ) from None
         utc = time.replace(tzinfo=time.tzinfo or UTC)
         return -((_EPOCH - utc) // timedelta(milliseconds=1))
@@ -167,5 +167,5 @@ def _before(end: int | None) -> int | None:
 
 def _partition(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise UsageError(f"partition={text}: numbers, divided by commas")
+        raise UsageError(f"partition={text}: expected numbers separated by commas")
     return int(text)

@@ -75,4 +75,4 @@ def _checked(module: str, name: str, find: Callable[[str, str], Any]) -> Any:  #
         value = find(module, name)
         if isinstance(value, type) and value.__module__ == module:
             return value
-    raise pickle.UnpicklingError(f"what was kept of a scan names {module}.{name}: it is not ours")
+    raise pickle.UnpicklingError(f"a kept scan names {module}.{name}, which is not a class of this program")

@@ -108,7 +108,7 @@ class ArchiveReport:
             f"{tally.batches} batches, {bytes_text(tally.log_bytes)} of logs in {self.duration_ms / 1000:.1f} s"
         )
         rebuilt = f", {tally.rebuilt} rebuilt" if self.command == "recover" else ""
-        kind = "logs, and nothing beside them" if self.is_logs_only else "objects"
+        kind = "logs (nothing else was checked)" if self.is_logs_only else "objects"
         lines.append(
             f"{tally.objects} {kind}: {tally.valid} sound, {tally.damaged} damaged, "
             f"{tally.unchecked} not checked{rebuilt}"

@@ -140,7 +140,7 @@ class SegmentMap:
             )
             return
         if log.version and now.version != log.version:
-            detail = f"another object since it was listed ({log.size_bytes} bytes then, {now.size_bytes} now)"
+            detail = f"the object was replaced after it was listed ({log.size_bytes} bytes then, {now.size_bytes} now)"
             scanned.result = None
             scanned.end_offset = None
             _find(scanned, log_name(scanned.segment.base_offset), "changing", detail, severity="unchecked")
@@ -234,7 +234,7 @@ def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:
         entry_bytes = byte_layout.ABORTED_TXN_DTYPE.itemsize
         if len(data) % entry_bytes:
             at = len(data) // entry_bytes * entry_bytes
-            detail = f"{len(data)} bytes are no multiple of {entry_bytes}"
+            detail = f"{len(data)} bytes are not a multiple of {entry_bytes}"
             _find(scanned, txn_index_name(scanned.segment.base_offset), "index-size", detail, position=at)
         return
     entries = read_leader_epoch_checkpoint(data)
@@ -253,7 +253,14 @@ def _check_description(
     log = log_name(segment.base_offset)
 
     def differs(detail: str, *, position: int | None = None, severity: Severity = "damage") -> None:
-        _find(scanned, log, "metadata", f"{detail} by the {source}", position=position, severity=severity)
+        _find(
+            scanned,
+            log,
+            "metadata",
+            f"{detail} according to the {source}",
+            position=position,
+            severity=severity,
+        )
 
     if (remote.start_offset, format_uuid(remote.segment_id)) != (segment.base_offset, segment.segment_id):
         differs(

@@ -189,7 +189,7 @@ class _Comparison:
         status = _STATUS[remote.state]
         missing = self._missing(segment, remote)
         if remote.start_offset != segment.base_offset:
-            detail = f"begins at offset {remote.start_offset} by the metadata topic"
+            detail = f"begins at offset {remote.start_offset} according to the metadata topic"
             self._find(segment, "metadata", detail)
         if status is SegmentStatus.ARCHIVED:
             self._check_size(segment, remote)
@@ -201,8 +201,10 @@ class _Comparison:
                 )
         else:
             rule, detail = _ON_ITS_WAY[status]
-            state_of_objects = "none is missing" if not missing else f"missing: {_in_words(missing)}"
-            self._find(segment, rule, f"{detail}; of its objects {state_of_objects}", severity="note")
+            state_of_objects = (
+                "no object is missing" if not missing else f"missing objects: {_in_words(missing)}"
+            )
+            self._find(segment, rule, f"{detail}; {state_of_objects}", severity="note")
         return _entry(segment, status, remote, place)
 
     def _absent(self, remote: RemoteSegment, place: LineagePlace) -> InventoryEntry | None:
@@ -211,7 +213,10 @@ class _Comparison:
         status = _STATUS[remote.state]
         if status is SegmentStatus.ARCHIVED:
             status = SegmentStatus.MISSING
-            detail = f"offsets {remote.start_offset} to {remote.end_offset}: finished, and no object of it is there"
+            detail = (
+                f"offsets {remote.start_offset} to {remote.end_offset}: the segment is finished, "
+                "but it has no objects"
+            )
             self._find(
                 segment,
                 "missing-segment",
@@ -220,7 +225,7 @@ class _Comparison:
             )
         else:
             rule, detail = _ON_ITS_WAY[status]
-            self._find(segment, rule, f"{detail}; none of its objects is there", severity="note")
+            self._find(segment, rule, f"{detail}; it has no objects", severity="note")
         return _entry(segment, status, remote, place)
 
     def _missing(self, segment: _Listed, remote: RemoteSegment) -> frozenset[PartKind]:
@@ -239,14 +244,14 @@ class _Comparison:
         reported_bytes = self._layout.told_bytes(remote)
         is_whole = segment.present >= self._layout.required_parts
         if is_whole and reported_bytes is not None and reported_bytes != segment.size_bytes:
-            detail = f"its objects have {segment.size_bytes} bytes, the plugin told the brokers of {reported_bytes}"
+            detail = f"its objects have {segment.size_bytes} bytes, the plugin reported {reported_bytes} to the brokers"
             self._find(segment, "object-size", detail)
 
     def _report_lineage(self, lineage: Lineage) -> None:
         """Report what the lineage shows."""
         unread: tuple[tuple[Sequence[RemoteSegment], Rule, str], ...] = (
             (lineage.below, "below-log-start", "ends below the log start offset: a broker deletes it"),
-            (lineage.outside, "outside-lineage", "is of leader epochs that were cut off: no broker reads it"),
+            (lineage.outside, "outside-lineage", "its leader epochs were cut off: no broker reads it"),
             (lineage.superseded, "duplicate", "later copies have its offsets: no broker reads it"),
         )
         for segments, rule, detail in unread:
@@ -271,10 +276,10 @@ class _Comparison:
         other_ranges = merge_ranges(() if self._knows_epochs else (*lineage.outside, *lineage.superseded))
         for gap, segment in zip(lineage.gaps, lineage.behind_gaps, strict=True):
             for start, end in subtract_ranges(gap, deleted):
-                detail = f"offsets {start} to {end} are in no segment that is finished"
+                detail = f"offsets {start} to {end} are in no finished segment"
                 severity: Severity = "damage"
                 if not subtract_ranges(OffsetRange(start_offset=start, end_offset=end), other_ranges):
-                    detail, severity = f"{detail}, but for other leader epochs", "note"
+                    detail, severity = f"{detail}, except of other leader epochs", "note"
                 self._find(_named(segment), "archive-gap", detail, severity=severity)
 
     def _deleted(self) -> list[OffsetRange]:
@@ -303,7 +308,7 @@ _STATUS = {
 _ON_ITS_WAY: dict[SegmentStatus, tuple[Rule, str]] = {
     SegmentStatus.COPY_STARTED: ("interrupted-copy", "its copy was begun and not finished"),
     SegmentStatus.DELETE_STARTED: ("unfinished-delete", "its deletion was begun and not finished"),
-    SegmentStatus.DELETED: ("undeleted", "its deletion is said to be finished"),
+    SegmentStatus.DELETED: ("undeleted", "its deletion is finished according to the metadata topic"),
 }
 
 
@@ -349,7 +354,7 @@ def _missing_parts(
     layout: Layout, segment: _Listed, missing: frozenset[PartKind], severity: Severity
 ) -> Finding:
     kind = min(missing, key=lambda kind: list(PartKind).index(kind))
-    detail = f"there is no {_in_words(missing)} of a segment that is finished"
+    detail = f"the segment is finished, but it has no {_in_words(missing)}"
     return Finding(
         file=_name(layout, segment, kind),
         position=None,

@@ -176,7 +176,7 @@ class InventoryReport:
         basis = (
             "compared with the metadata topic"
             if self.has_metadata
-            else "by names alone (--metadata knows more)"
+            else "by names alone (--metadata compares more)"
         )
         lines.append(
             f"{printable(self.url)} ({self.layout}): {total} segments, {bytes_text(size)}, {basis}, "

@@ -206,9 +206,9 @@ def _load_key(key_id: str, path: Path) -> RsaPrivateKey:
         key = RSA.import_key(path.read_bytes())
     except (OSError, ValueError, TypeError, IndexError) as error:
         raise UsageError(
-            f"{path}: no RSA private key that can be read, for {key_id!r}: {error}; give a PEM file (PKCS #8) "
+            f"{path}: no readable RSA private key for {key_id!r}: {error}; give a PEM file (PKCS #8) "
             "without password"
         ) from error
     if not key.has_private():
-        raise UsageError(f"{path}: no private key, for {key_id!r}")
+        raise UsageError(f"{path}: no private key for {key_id!r}")
     return RsaPrivateKey(der=key.export_key("DER", pkcs=8), bits=key.size_in_bits())

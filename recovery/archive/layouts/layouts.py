@@ -90,7 +90,7 @@ def refuse_nothing(store: Store, layout: Layout) -> None:
     """
     raise UsageError(
         f"{store.url}: no folder of a partition was found in the layout {layout.name}; --layout auto looks for "
-        "others. Else name the folder that holds the partitions"
+        "others. Otherwise name the folder that holds the partitions"
     )
 
 

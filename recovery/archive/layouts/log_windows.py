@@ -145,12 +145,12 @@ class LogWindows:
         if walk.end in (WalkEnd.NEED_BYTES, WalkEnd.FULL) or not left:
             return position
         if walk.end is WalkEnd.END:
-            detail = f"{left} bytes that are no batch"
+            detail = f"{left} bytes that are not a batch"
             self._stretch = BadStretch(position, self._end, "trailing-bytes", detail, not self._is_last)
             return self._end
         if walk.end is WalkEnd.TORN:
             return self._search(position, "torn-batch", "the batch reaches beyond the end of the log")
-        return self._search(position, "batch-length", "a batch length that cannot be")
+        return self._search(position, "batch-length", "an impossible batch length")
 
     def _search(self, position: int, rule: Rule, detail: str, rest: HeaderRows | None = None) -> int:
         """Note damage at *position*, and return where the next sound batch begins; the end of the log without one."""

@@ -101,7 +101,7 @@ def collect_aborted(
         if not data:
             continue
         if len(data) % ENTRY_BYTES:
-            raise FormatError(f"{len(data)} bytes are no multiple of {ENTRY_BYTES}", position=len(data))
+            raise FormatError(f"{len(data)} bytes are not a multiple of {ENTRY_BYTES}", position=len(data))
         check_transaction_index(data, base_offset)
         entries = view_transaction_index(data)
         is_last = np.zeros(len(entries), np.bool_)

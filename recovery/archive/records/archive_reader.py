@@ -186,7 +186,7 @@ class _RunReader:
             return self._layout.files(self._store, segment)
         except FormatError as error:
             raise DamagedSegmentError(
-                f"{self._name(segment)}: what describes it is malformed: {error}"
+                f"{self._name(segment)}: its description is malformed: {error}"
             ) from error
 
     def _name(self, segment: ArchivedSegment) -> str:

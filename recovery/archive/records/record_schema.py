@@ -93,6 +93,6 @@ def column_called(name: str, include: Include) -> Column:
     column = columns_of(include).get(name)
     if column is None:
         raise UsageError(
-            f"{name}: no column of include={include.value}; there are {', '.join(columns_of(include))}"
+            f"{name}: no column of include={include.value}; the columns are {', '.join(columns_of(include))}"
         )
     return column

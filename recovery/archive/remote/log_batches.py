@@ -126,7 +126,7 @@ def read_batches(
                 if batch is not None:
                     yield batch
         except FormatError as error:
-            tell(window.position + consumed, "batch-length", f"no batch: {error}")
+            tell(window.position + consumed, "batch-length", f"not a batch: {error}")
             return
         windows.position = position = window.position + consumed
         if position + window.batch_bytes_at(position) > windows.end_position:
@@ -145,7 +145,7 @@ def _checked(data: bytes, position: int, tell: Callable[[int, Rule, str], None])
             return LoggedBatch(position, data, base_offset, base_offset + delta, attributes)
     try:
         check_record_batch(data, crc32c=crc32c_of_bytes)
-        problem = "its offsets cannot be"
+        problem = "its offsets are impossible"
     except FormatError as error:
         problem = str(error)
     tell(position, "checksum", f"left out: {problem}")

@@ -42,7 +42,7 @@ _NEXT_STATES = {
 class DroppedRecord(enum.Enum):
     """Why a record changes nothing; the value is the explanation."""
 
-    NOT_STARTED = "a segment is announced in another state than COPY_SEGMENT_STARTED"
+    NOT_STARTED = "a segment is announced in a state other than COPY_SEGMENT_STARTED"
     STARTED_AGAIN = "an update to COPY_SEGMENT_STARTED"
     UNKNOWN_SEGMENT = "an update of a segment that was never announced, or is deleted"
     INVALID_TRANSITION = "a state that cannot follow the one the segment is in"

@@ -287,9 +287,7 @@ def _read_partition(metadata: RemoteMetadata, store: Store, logs: Sequence[Store
 def _take_batch(metadata: RemoteMetadata, batch: LoggedBatch, next_offset: int, name: str) -> int:
     """Take in the records of a batch; return the offset after it."""
     if batch.base_offset > next_offset:
-        detail = (
-            f"offsets {next_offset} to {batch.base_offset - 1} are missing: segments they tell of are unknown"
-        )
+        detail = f"offsets {next_offset} to {batch.base_offset - 1} are missing: the segments they describe are unknown"
         metadata.report("missing-records", name, detail, next_offset)
     if batch.is_control or batch.last_offset < next_offset:
         return max(next_offset, batch.last_offset + 1)

@@ -304,7 +304,7 @@ class TestRecords:
         assert [header["key"] for header in row["headers"]] == ["\ufffd", "\ufffd", "\u00e9"]
 
     def test_an_unknown_column_is_named(self) -> None:
-        with pytest.raises(UsageError, match=r"offset_: no column of include=records; there are topic"):
+        with pytest.raises(UsageError, match=r"offset_: no column of include=records; the columns are topic"):
             rows_of(b"", "offset_")
 
 

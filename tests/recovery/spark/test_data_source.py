@@ -172,7 +172,7 @@ def test_errors_say_what_and_where(local_spark: SparkSession, tmp_path: Path) ->
     log.write_bytes(data)
     for expected, schema, options in (
         ("checksum: batch at offset 0", "value BINARY", {}),
-        ("offset: type int in the schema that was given, the column is bigint", "offset INT", {}),
+        ("offset: the given schema has type int, the column is bigint", "offset INT", {}),
         ("no option of this source", "", {"topics": "plain"}),
     ):
         with pytest.raises(Exception, match=expected):

@@ -58,7 +58,7 @@ def test_spark_finds_what_one_process_does(local_spark: SparkSession, damaged: P
     assert len(report.objects) > 5
     assert report.tally == tally
     assert report.exit_code == 2
-    assert " logs, and nothing beside them: " in report.to_text()
+    assert " logs (nothing else was checked): " in report.to_text()
     assert json.loads(report.to_json())["logsOnly"] is True
     whole = checked(local_spark, damaged)
     assert json.loads(whole.to_json())["logsOnly"] is False

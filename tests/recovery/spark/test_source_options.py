@@ -46,13 +46,16 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({}, "path: say where the archive is"),
-            ({"path": "a", "topics": "t"}, "topics: no option of this source; there are path, layout"),
-            ({"path": "a", "layout": "flat"}, "layout=flat: one of auto, plain, local-tiered, aiven"),
-            ({"path": "a", "corrupt": "ignore"}, "corrupt=ignore: one of fail, skip, include"),
-            ({"path": "a", "partition": "x"}, "partition=x: numbers, divided by commas"),
-            ({"path": "a", "startTime": "noon"}, "startTime=noon: a time as"),
-            ({"path": "a", "maxBatchBytes": "1"}, "maxBatchBytes=1: a number from 65536"),
+            ({}, "path: name the archive by"),
+            ({"path": "a", "topics": "t"}, "topics: no option of this source; the options are path, layout"),
+            (
+                {"path": "a", "layout": "flat"},
+                "layout=flat: expected one of auto, plain, local-tiered, aiven",
+            ),
+            ({"path": "a", "corrupt": "ignore"}, "corrupt=ignore: expected one of fail, skip, include"),
+            ({"path": "a", "partition": "x"}, "partition=x: expected numbers separated by commas"),
+            ({"path": "a", "startTime": "noon"}, "startTime=noon: expected a time such as"),
+            ({"path": "a", "maxBatchBytes": "1"}, "maxBatchBytes=1: expected a number from 65536"),
         ],
     )
     def test_that_cannot_be_are_named(self, options: dict[str, str], words: str) -> None:
