@@ -37,14 +37,14 @@ class ChainEnds:
                 history, the segment is another leader's if other segments also have offsets after its start; else it
                 is taken for the next one.
         """
-        places = [place for place, end in enumerate(self.offsets) if end == base_offset]
-        chain_number = next(filter(is_of, places), None)
+        numbers = [number for number, end in enumerate(self.offsets) if end == base_offset]
+        chain_number = next(filter(is_of, numbers), None)
         if (
             chain_number is None
-            and places
+            and numbers
             and max(end for end in self.offsets if end is not None) == base_offset
         ):
-            return places[0]
+            return numbers[0]
         return chain_number
 
     def begin(self, base_offset: int) -> Finding | None:
@@ -62,9 +62,9 @@ class ChainEnds:
             )
         return None
 
-    def reach(self, place: int, end_offset: int | None) -> None:
-        """Move the end of the chain number *place* to the end of its next segment."""
-        self.offsets[place] = end_offset
+    def reach(self, number: int, end_offset: int | None) -> None:
+        """Move the end of chain *number* to the end of its next segment."""
+        self.offsets[number] = end_offset
         self._is_end_known = end_offset is not None
 
     def _gap(self, start: int, base: int) -> Finding:

@@ -123,11 +123,7 @@ class PartitionFold:
         if self._folder is not None:
             verdict.objects = self._of_folder(self._folder)
         else:
-            verdict.objects = [
-                verdict_of_object
-                for scanned in self._scanned
-                for verdict_of_object in self._of_segment(scanned)
-            ]
+            verdict.objects = [judged for scanned in self._scanned for judged in self._of_segment(scanned)]
         self._add_findings(verdict)
         return verdict
 
@@ -228,8 +224,8 @@ class PartitionFold:
                 verdict.objects.append(verdict_of_nothing(prefix + file, findings))
                 continue
             judged = verdict.objects[number]
-            both = replace(judged.verdict, findings=(*judged.verdict.findings, *findings))
-            verdict.objects[number] = replace(judged, verdict=both)
+            file_verdict = replace(judged.verdict, findings=(*judged.verdict.findings, *findings))
+            verdict.objects[number] = replace(judged, verdict=file_verdict)
 
 
 def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:

@@ -169,7 +169,7 @@ class _Folding:
         if self._fold is None:
             return
         digests = _cut(row.digest)
-        current = [place for place, digest in enumerate(digests) if digest in self._wanted]
+        current = [number for number, digest in enumerate(digests) if digest in self._wanted]
         if not current:
             return
         self._wanted.difference_update(digests)

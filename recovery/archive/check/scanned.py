@@ -97,12 +97,12 @@ class PartitionWork:
 
     def __iter__(self) -> Iterator[SegmentWork]:
         """Yield the work on each segment."""
-        for place, segment in enumerate(self.segments):
+        for row, segment in enumerate(self.segments):
             yield SegmentWork(
                 segment=segment,
                 task=self._task(segment),
                 settings=self.settings,
-                digest=self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES],
+                digest=self.digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES],
                 remote=self.remote.get(segment.segment_id),
             )
 
@@ -110,10 +110,10 @@ class PartitionWork:
         """Return the work on neighbouring segments."""
         return self._of(self.segments[start:stop], self.digests[start * DIGEST_BYTES : stop * DIGEST_BYTES])
 
-    def take(self, places: Sequence[int]) -> Self:
-        """Return the work on the segments at *places*, in their order."""
-        digests = (self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES] for place in places)
-        return self._of(self.segments.take(places), b"".join(digests))
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return the work on the segments in *rows*, in their order."""
+        digests = (self.digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] for row in rows)
+        return self._of(self.segments.take(rows), b"".join(digests))
 
     def _of(self, segments: SegmentTable, digests: bytes) -> Self:
         ids = segments.segment_ids if self.remote else ()
@@ -220,8 +220,8 @@ class ScanOptions:
         rebuilds = (self.is_in_place, settings) if self.rebuilds else ()
         depth = "logs" if self.is_logs_only else self.is_deep
         facts_used = facts.expiration_ms, facts.is_preallocated
-        same = f"{VERSION} {self.layout} {depth} {rebuilds} {facts_used}\0{segments.objects.prefix}\0"
-        start = hashlib.blake2b(same.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
+        shared = f"{VERSION} {self.layout} {depth} {rebuilds} {facts_used}\0{segments.objects.prefix}\0"
+        start = hashlib.blake2b(shared.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
         digests = []
         ids = zip(segments.base_offsets, segments.segment_ids, segments.next_base_offsets, strict=True)
         for text, (base_offset, segment_id, following) in zip(segments.identities(), ids, strict=True):

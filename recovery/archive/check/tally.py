@@ -79,10 +79,10 @@ class Tally:
         return counts | {"rules": dict(sorted(self.rules.items()))}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Tally:
+    def from_json(cls, fields: Mapping[str, Any]) -> Tally:
         """Return the counts that `to_json` has written."""
-        counts = {name: int(found[_camel(name)]) for name in _COUNTS}
-        return cls(**counts, rules=Counter(found["rules"]))
+        counts = {name: int(fields[_camel(name)]) for name in _COUNTS}
+        return cls(**counts, rules=Counter(fields["rules"]))
 
 
 def _camel(name: str) -> str:

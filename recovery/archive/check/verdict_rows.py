@@ -28,36 +28,36 @@ _KEEP_ASIDE: Final = (
 _NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
 
 
-def remedy(kind: str, found: Finding) -> str:
+def remedy(kind: str, finding: Finding) -> str:
     """Return what to do about a finding in an archive."""
-    if found.severity == "damage" and kind in _REBUILT_KINDS and found.rule not in _NO_REBUILD:
+    if finding.severity == "damage" and kind in _REBUILT_KINDS and finding.rule not in _NO_REBUILD:
         return _REBUILD
-    if found.severity == "damage" and kind == "log" and found.rule in _OF_BYTES:
+    if finding.severity == "damage" and kind == "log" and finding.rule in _OF_BYTES:
         return _KEEP_ASIDE
-    return found.remedy
+    return finding.remedy
 
 
-def object_row(partition: PartitionVerdict, one: ObjectVerdict) -> dict[str, Any]:
+def object_row(partition: PartitionVerdict, judged: ObjectVerdict) -> dict[str, Any]:
     """Return the row of one object."""
-    where, verdict = partition.head.where, one.verdict
+    where, verdict = partition.head.where, judged.verdict
     first = verdict.first
     return {
         "topic": where.topic,
         "partition": where.partition,
         "topicId": where.topic_id,
-        "baseOffset": None if one.base_offset < 0 else one.base_offset,
-        "segmentId": one.segment_id,
+        "baseOffset": None if judged.base_offset < 0 else judged.base_offset,
+        "segmentId": judged.segment_id,
         "key": verdict.path,
         "kind": verdict.kind,
-        "sizeBytes": one.size_bytes,
-        "version": one.version,
+        "sizeBytes": judged.size_bytes,
+        "version": judged.version,
         "valid": verdict.is_valid,
         "rule": None if first is None else first.rule,
         "firstBadPosition": None if first is None else first.position,
         "detail": None if first is None else first.detail,
         "remedy": None if first is None else remedy(verdict.kind, first),
         "bytesChecked": verdict.checked_bytes,
-        "rebuilt": None if one.rebuilt is None else one.rebuilt.key,
+        "rebuilt": None if judged.rebuilt is None else judged.rebuilt.key,
         "findings": [
             {
                 "rule": finding.rule,
@@ -158,11 +158,11 @@ def partition_schema() -> pa.Schema:
     )
 
 
-def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
+def sound_table(logs_by_partition: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
     """Return the rows of sound logs of some partitions, as `object_row` would make them."""
     import pyarrow as pa
 
-    logs = [sound.segments.logs() for _, sound in found]
+    logs = [sound.segments.logs() for _, sound in logs_by_partition]
     counts = np.array([len(log_table) for log_table in logs], np.int64)
     total = int(counts.sum())
 
@@ -175,11 +175,11 @@ def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
     schema = object_schema()
     no_findings = pa.array([], schema.field("findings").type.value_type)
     values_by_name = {
-        "topic": of_partitions([where.topic for where, _ in found], pa.string()),
-        "partition": of_partitions([where.partition for where, _ in found], pa.int32()),
-        "topicId": of_partitions([where.topic_id for where, _ in found], pa.string()),
-        "baseOffset": joined((sound.segments.base_offsets for _, sound in found), pa.int64()),
-        "segmentId": joined((sound.segments.segment_ids for _, sound in found), pa.string()),
+        "topic": of_partitions([where.topic for where, _ in logs_by_partition], pa.string()),
+        "partition": of_partitions([where.partition for where, _ in logs_by_partition], pa.int32()),
+        "topicId": of_partitions([where.topic_id for where, _ in logs_by_partition], pa.string()),
+        "baseOffset": joined((sound.segments.base_offsets for _, sound in logs_by_partition), pa.int64()),
+        "segmentId": joined((sound.segments.segment_ids for _, sound in logs_by_partition), pa.string()),
         "key": joined(
             ([log_table.prefix + name for name in log_table.names] for log_table in logs), pa.string()
         ),
@@ -187,7 +187,7 @@ def sound_table(found: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
         "sizeBytes": joined((log_table.sizes_bytes for log_table in logs), pa.int64()),
         "version": joined((log_table.versions for log_table in logs), pa.string()),
         "valid": pa.repeat(True, total),
-        "bytesChecked": joined((sound.log_bytes.tolist() for _, sound in found), pa.int64()),
+        "bytesChecked": joined((sound.log_bytes.tolist() for _, sound in logs_by_partition), pa.int64()),
         "findings": pa.ListArray.from_arrays(pa.array(np.zeros(total + 1, np.int32)), no_findings),
     }
     columns = [values_by_name.get(field.name, pa.nulls(total, field.type)) for field in schema]

@@ -25,9 +25,9 @@ def group_by_segment(
     ends: list[int] = []
     taken: list[int] = []
     letter_list: list[str] = []
-    others: list[int] = []
+    other_rows: list[int] = []
     current, parsed = "", None
-    for place, name in enumerate(objects.names):
+    for row, name in enumerate(objects.names):
         letter, segment = letters.get(name[SEGMENT_NAME_CHARS:]), name[:SEGMENT_NAME_CHARS]
         if letter is not None and segment != current:
             current, parsed = segment, read_segment_name(segment)
@@ -36,9 +36,9 @@ def group_by_segment(
                 segment_ids.append(parsed[1])
                 ends.append(len(taken))
         if letter is None or parsed is None:
-            others.append(place)
+            other_rows.append(row)
         else:
-            taken.append(place)
+            taken.append(row)
             letter_list.append(letter)
     segments = SegmentTable(
         base_offsets=base_offsets,
@@ -48,4 +48,4 @@ def group_by_segment(
         kinds="".join(letter_list),
         objects=objects.take(taken),
     )
-    return ArchivedPartition(where=where, segments=segments, others=objects.take(others))
+    return ArchivedPartition(where=where, segments=segments, others=objects.take(other_rows))

@@ -65,11 +65,11 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
     if layout is not None:
         return layout
     pending = [""]
-    looked_at = 0
-    while pending and looked_at < _MOST_PREFIXES:
+    prefix_count = 0
+    while pending and prefix_count < _MOST_PREFIXES:
         deeper: list[str] = []
         for prefix in pending:
-            looked_at += 1
+            prefix_count += 1
             for path in store.list_level(prefix).prefixes:
                 layout = _recognised(path.rstrip("/"), keys)
                 if layout is not None:
@@ -77,7 +77,7 @@ def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> 
                 deeper.append(path)
         pending = deeper
     raise UsageError(
-        f"{store.url}: no folder of a partition was found in {looked_at} prefixes, in any layout "
+        f"{store.url}: no folder of a partition was found in {prefix_count} prefixes, in any layout "
         f"({', '.join(LAYOUTS)}); name the layout by --layout, or the folder that holds the partitions"
     )
 

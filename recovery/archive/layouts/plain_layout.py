@@ -75,10 +75,14 @@ class PlainLayout(CopyLayout):
                     kinds.append(kind)
                     taken.append(row)
             last = len(offsets) if following is None else bisect_right(offsets, following)
-            own = offsets[first:last]
-            end = following if following is not None else (own[-1] if own and own[-1] > base else None)
-            kinds += [_SNAPSHOT if offset == end else FURTHER_SNAPSHOT for offset in own]
-            taken += [rows_by_offset[offset][_SNAPSHOT] for offset in own]
+            own_offsets = offsets[first:last]
+            end = (
+                following
+                if following is not None
+                else (own_offsets[-1] if own_offsets and own_offsets[-1] > base else None)
+            )
+            kinds += [_SNAPSHOT if offset == end else FURTHER_SNAPSHOT for offset in own_offsets]
+            taken += [rows_by_offset[offset][_SNAPSHOT] for offset in own_offsets]
             ends.append(len(taken))
             first = last
         segments = SegmentTable(

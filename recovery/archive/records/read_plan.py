@@ -165,12 +165,12 @@ class _PlannedPartition:
                 continue
             yield row, size_bytes
 
-    def runs(self, places: Sequence[int]) -> list[SegmentRun]:
-        """Return the run of the segments at *places*; no run without segments."""
-        if not places:
+    def runs(self, rows: Sequence[int]) -> list[SegmentRun]:
+        """Return the run of the segments in *rows*; no run without segments."""
+        if not rows:
             return []
-        first = bisect_right(self._indexed, places[-1])
-        segments = self.planned.take(places)
+        first = bisect_right(self._indexed, rows[-1])
+        segments = self.planned.take(rows)
         return [
             SegmentRun(
                 where=self._where,

@@ -69,26 +69,26 @@ class PlannedSegments(Sequence[PlannedSegment]):
         return len(self.segments)
 
     @overload
-    def __getitem__(self, place: int) -> PlannedSegment: ...
+    def __getitem__(self, row: int) -> PlannedSegment: ...
     @overload
-    def __getitem__(self, place: slice) -> Self: ...
-    def __getitem__(self, place: int | slice) -> PlannedSegment | Self:
+    def __getitem__(self, row: slice) -> Self: ...
+    def __getitem__(self, row: int | slice) -> PlannedSegment | Self:
         """Return one segment, or some of them."""
-        places = range(len(self))[place]
-        if isinstance(places, range):
-            return self.take(places)
+        rows = range(len(self))[row]
+        if isinstance(rows, range):
+            return self.take(rows)
         return PlannedSegment(
-            segment=self.segments[places],
-            end_offset=self.end_offsets[places],
-            is_last=self.has_last and places == len(self) - 1,
+            segment=self.segments[rows],
+            end_offset=self.end_offsets[rows],
+            is_last=self.has_last and rows == len(self) - 1,
         )
 
-    def take(self, places: Sequence[int]) -> Self:
-        """Return the segments at *places*, ascending."""
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return the segments in *rows*, ascending."""
         return type(self)(
-            segments=self.segments.take(places),
-            end_offsets=[self.end_offsets[place] for place in places],
-            has_last=self.has_last and bool(places) and places[-1] == len(self) - 1,
+            segments=self.segments.take(rows),
+            end_offsets=[self.end_offsets[row] for row in rows],
+            has_last=self.has_last and bool(rows) and rows[-1] == len(self) - 1,
         )
 
 

@@ -109,14 +109,14 @@ class OpenTransactions:
         rows = rows[of_txns]
         is_marker = rows["attributes"] & byte_layout.CONTROL_MASK != 0
         for producer_id in np.unique(rows["producer_id"]).tolist():
-            own = rows["producer_id"] == producer_id
-            markers = np.flatnonzero(own & is_marker)
-            behind = int(markers[-1]) + 1 if len(markers) else 0
+            is_own = rows["producer_id"] == producer_id
+            markers = np.flatnonzero(is_own & is_marker)
+            start = int(markers[-1]) + 1 if len(markers) else 0
             if len(markers):
                 self._begins.pop(producer_id, None)
-            data = np.flatnonzero(own[behind:] & ~is_marker[behind:])
+            data = np.flatnonzero(is_own[start:] & ~is_marker[start:])
             if len(data):
-                self._begins.setdefault(producer_id, int(rows["base_offset"][behind + int(data[0])]))
+                self._begins.setdefault(producer_id, int(rows["base_offset"][start + int(data[0])]))
 
 
 def _offset_of(segment: ArchivedSegment) -> int:

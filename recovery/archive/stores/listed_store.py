@@ -106,10 +106,10 @@ class ListedStore:
     def _row_of(self, prefix: str, name: str) -> tuple[str, int, str] | None:
         """Return a row with what the store says of an object, None if it has gone since the list was made."""
         try:
-            found = self._store.stat(prefix + name)
+            stored = self._store.stat(prefix + name)
         except FileNotFoundError:
             return None
-        return name, found.size_bytes, found.version
+        return name, stored.size_bytes, stored.version
 
     def _fill(self, entries: Iterator[_Entry]) -> None:
         roots = (f"{self._store.url.rstrip('/')}/", _path_in_bucket(self._store.url))

@@ -64,12 +64,12 @@ class ObjectTable(Sequence[StoredObject]):
         return len(self.names)
 
     @overload
-    def __getitem__(self, place: int) -> StoredObject: ...
+    def __getitem__(self, row: int) -> StoredObject: ...
     @overload
-    def __getitem__(self, place: slice) -> Self: ...
-    def __getitem__(self, place: int | slice) -> StoredObject | Self:
+    def __getitem__(self, row: slice) -> Self: ...
+    def __getitem__(self, row: int | slice) -> StoredObject | Self:
         """Return one object, or the table of some neighbours."""
-        names, sizes_bytes, versions = self.names[place], self.sizes_bytes[place], self.versions[place]
+        names, sizes_bytes, versions = self.names[row], self.sizes_bytes[row], self.versions[row]
         if isinstance(names, str):
             assert isinstance(sizes_bytes, int)
             assert isinstance(versions, str)
@@ -77,15 +77,15 @@ class ObjectTable(Sequence[StoredObject]):
         assert not isinstance(sizes_bytes, int)
         return type(self)(prefix=self.prefix, names=names, sizes_bytes=sizes_bytes, versions=versions)
 
-    def take(self, places: Sequence[int]) -> Self:
-        """Return the table of the objects at *places*, in their order."""
-        if are_neighbours(places):
-            return self[places[0] : places[-1] + 1]
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return the table of the objects in *rows*, in their order."""
+        if are_neighbours(rows):
+            return self[rows[0] : rows[-1] + 1]
         return type(self)(
             prefix=self.prefix,
-            names=[self.names[place] for place in places],
-            sizes_bytes=[self.sizes_bytes[place] for place in places],
-            versions=[self.versions[place] for place in places],
+            names=[self.names[row] for row in rows],
+            sizes_bytes=[self.sizes_bytes[row] for row in rows],
+            versions=[self.versions[row] for row in rows],
         )
 
 
@@ -135,49 +135,49 @@ class SegmentTable(Sequence[ArchivedSegment]):
         return len(self.base_offsets)
 
     @overload
-    def __getitem__(self, place: int) -> ArchivedSegment: ...
+    def __getitem__(self, row: int) -> ArchivedSegment: ...
     @overload
-    def __getitem__(self, place: slice) -> Self: ...
-    def __getitem__(self, place: int | slice) -> ArchivedSegment | Self:
+    def __getitem__(self, row: slice) -> Self: ...
+    def __getitem__(self, row: int | slice) -> ArchivedSegment | Self:
         """Return one segment, or the table of some neighbours."""
-        if isinstance(place, slice):
-            start, stop, step = place.indices(len(self))
+        if isinstance(row, slice):
+            start, stop, step = row.indices(len(self))
             return self._neighbours(start, stop) if step == 1 else self.take(range(start, stop, step))
-        place = range(len(self))[place]
+        row = range(len(self))[row]
         parts, snapshots = {}, {}
-        for at in range(self.ends[place - 1] if place else 0, self.ends[place]):
+        for at in range(self.ends[row - 1] if row else 0, self.ends[row]):
             stored = self.objects[at]
             if self.kinds[at] == FURTHER_SNAPSHOT:
                 snapshots[read_offset(stored.name)] = stored
             else:
                 parts[_KINDS[self.kinds[at]]] = stored
         return ArchivedSegment(
-            base_offset=self.base_offsets[place],
-            segment_id=self.segment_ids[place],
-            other_file=self.other_files[place] if self.other_files else "",
+            base_offset=self.base_offsets[row],
+            segment_id=self.segment_ids[row],
+            other_file=self.other_files[row] if self.other_files else "",
             parts=parts,
-            next_base_offset=self.next_base_offsets[place],
+            next_base_offset=self.next_base_offsets[row],
             snapshots=snapshots,
         )
 
-    def take(self, places: Sequence[int]) -> Self:
-        """Return the table of the segments at *places*, in their order."""
-        if are_neighbours(places):
-            return self._neighbours(places[0], places[-1] + 1)
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return the table of the segments in *rows*, in their order."""
+        if are_neighbours(rows):
+            return self._neighbours(rows[0], rows[-1] + 1)
         spans = self.spans()
-        objects = [at for place in places for at in range(*spans[place])]
+        objects = [at for row in rows for at in range(*spans[row])]
         ends, end = [], 0
-        for place in places:
-            end += spans[place][1] - spans[place][0]
+        for row in rows:
+            end += spans[row][1] - spans[row][0]
             ends.append(end)
         return type(self)(
-            base_offsets=[self.base_offsets[place] for place in places],
-            segment_ids=[self.segment_ids[place] for place in places],
-            next_base_offsets=[self.next_base_offsets[place] for place in places],
+            base_offsets=[self.base_offsets[row] for row in rows],
+            segment_ids=[self.segment_ids[row] for row in rows],
+            next_base_offsets=[self.next_base_offsets[row] for row in rows],
             ends=ends,
             kinds="".join([self.kinds[at] for at in objects]),
             objects=self.objects.take(objects),
-            other_files=[self.other_files[place] for place in places] if self.other_files else (),
+            other_files=[self.other_files[row] for row in rows] if self.other_files else (),
         )
 
     def logs(self) -> ObjectTable:
@@ -262,9 +262,9 @@ class SegmentTable(Sequence[ArchivedSegment]):
         )
 
 
-def are_neighbours(places: Sequence[int]) -> bool:
-    """Return whether *places* are consecutive, at least one."""
-    return bool(places) and list(places) == list(range(places[0], places[-1] + 1))
+def are_neighbours(rows: Sequence[int]) -> bool:
+    """Return whether *rows* are consecutive, at least one."""
+    return bool(rows) and list(rows) == list(range(rows[0], rows[-1] + 1))
 
 
 @lru_cache(1 << 10)

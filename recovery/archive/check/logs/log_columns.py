@@ -68,27 +68,27 @@ class LogColumns:
             return np.argsort(self.base_offsets, kind="stable")
         return np.lexsort((np.array(ids), self.base_offsets))
 
-    def scanned_at(self, place: int) -> ScannedSegment | None:
+    def scanned_at(self, number: int) -> ScannedSegment | None:
         """Return what was found in a log; None for a sound one."""
         start = self._starts[-1]
-        return None if place < start else self._scanned[place - start]
+        return None if number < start else self._scanned[number - start]
 
-    def segment_at(self, place: int) -> ArchivedSegment:
+    def segment_at(self, number: int) -> ArchivedSegment:
         """Return a segment."""
-        scanned = self.scanned_at(place)
+        scanned = self.scanned_at(number)
         if scanned is not None:
             return scanned.segment
-        part = bisect_right(self._starts, place) - 1
-        return self._sound[part].segments[place - self._starts[part]]
+        part = bisect_right(self._starts, number) - 1
+        return self._sound[part].segments[number - self._starts[part]]
 
-    def result_at(self, place: int, task: SegmentTask) -> SegmentResult:
+    def result_at(self, number: int, task: SegmentTask) -> SegmentResult:
         """Return what the checks of neighbours need of a log that was read; *task* is used for a sound one."""
-        scanned = self.scanned_at(place)
+        scanned = self.scanned_at(number)
         if scanned is not None:
             assert scanned.result is not None
             return scanned.result
-        first, end = int(self.first_offsets[place]), int(self.end_offsets[place])
-        size_bytes = self.segment_at(place).parts[PartKind.LOG].size_bytes
+        first, end = int(self.first_offsets[number]), int(self.end_offsets[number])
+        size_bytes = self.segment_at(number).parts[PartKind.LOG].size_bytes
         return SegmentResult(
             task=task,
             first_offset=None if first == UNKNOWN else first,

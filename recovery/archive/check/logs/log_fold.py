@@ -92,13 +92,11 @@ class LogFold:
             verdict.log_bytes += int(sound.log_bytes.sum())
             names = sound.segments.logs().names
             with_findings = (
-                [place for place, name in enumerate(names) if name in self._findings]
-                if self._findings
-                else []
+                [row for row, name in enumerate(names) if name in self._findings] if self._findings else []
             )
-            for place in with_findings:
-                findings = self._findings.pop(names[place])
-                verdict.objects += self._objects(sound.segments[place], int(sound.log_bytes[place]), findings)
+            for row in with_findings:
+                findings = self._findings.pop(names[row])
+                verdict.objects += self._objects(sound.segments[row], int(sound.log_bytes[row]), findings)
             kept = set(range(len(sound))).difference(with_findings)
             verdict.sound.append(sound.take(sorted(kept)) if with_findings else sound)
         for scanned in self._scanned:

@@ -27,16 +27,16 @@ NamedFinding = tuple[str, Finding]
 
 
 def judge_folder(
-    head: PartitionHead, logs: LogColumns, others: Sequence[ScannedSegment]
+    head: PartitionHead, logs: LogColumns, other_files: Sequence[ScannedSegment]
 ) -> Iterator[NamedFinding]:
     """Yield the findings about the logs in a plain copy's folder.
 
     Args:
         head: of the partition.
         logs: of its segments.
-        others: what was read besides them: `.log.swap` files, snapshots of the metadata log.
+        other_files: what was read besides them: `.log.swap` files, snapshots of the metadata log.
     """
-    results = [scanned.result for scanned in others if scanned.result is not None]
+    results = [scanned.result for scanned in other_files if scanned.result is not None]
     swaps = [swap for swap in results if swap.task.log.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
     if head.facts.is_contiguous:
         folder = _Folder(head, logs)
@@ -46,7 +46,7 @@ def judge_folder(
         if swaps:
             for finding in find_lossy_swaps(folder.results_of(swaps), swaps):
                 yield finding.file, finding
-    is_all_there = len(head.digests) == DIGEST_BYTES * len(others)
+    is_all_there = len(head.digests) == DIGEST_BYTES * len(other_files)
     if is_all_there and not len(logs) and not swaps:
         facts = head.facts
         kinds = {file_kind(stored.name) for stored in head.archived.others}
@@ -74,19 +74,19 @@ class _Folder:
         for at in np.flatnonzero(is_suspect).tolist():
             before = self._result(int(read[at - 1])) if at else None
             yield from find_gaps_before(self._result(int(read[at])), before, swaps, names)
-        for place in read.tolist():
-            scanned = logs.scanned_at(place)
+        for number in read.tolist():
+            scanned = logs.scanned_at(number)
             if scanned is not None and scanned.result is not None:
                 yield from scanned.result.gaps
 
     def results_of(self, swaps: Sequence[SegmentResult]) -> list[SegmentResult]:
         """Return the segments that a broker would replace by *swaps*."""
-        wanted = [swap.task.base_offset for swap in swaps]
-        is_wanted = np.isin(self._logs.base_offsets[self._read], wanted)
-        return [self._result(place) for place in self._read[is_wanted].tolist()]
+        base_offsets = [swap.task.base_offset for swap in swaps]
+        is_wanted = np.isin(self._logs.base_offsets[self._read], base_offsets)
+        return [self._result(number) for number in self._read[is_wanted].tolist()]
 
-    def _result(self, place: int) -> SegmentResult:
-        base = int(self._logs.base_offsets[place])
+    def _result(self, number: int) -> SegmentResult:
+        base = int(self._logs.base_offsets[number])
         following = bisect_right(self._bases, base)
         task = segment_task(
             self._head.facts,
@@ -95,7 +95,7 @@ class _Folder:
             unflushed_from=self._unflushed_from,
             snapshot_offsets=(),
         )
-        return self._logs.result_at(place, task)
+        return self._logs.result_at(number, task)
 
 
 def judge_chains(
@@ -126,22 +126,22 @@ def judge_chains(
             chains[at] = chain
     compacted = np.unique(chains[logs.has_compacted[order]])
     is_closed = ~np.isin(chains, compacted) & logs.was_read[order]
-    for place in order[is_closed & (logs.first_offsets[order] > base)].tolist():
-        base_offset = int(logs.base_offsets[place])
+    for number in order[is_closed & (logs.first_offsets[order] > base)].tolist():
+        base_offset = int(logs.base_offsets[number])
         task = SegmentTask(
             folder=head.facts.path, base_offset=base_offset, log=log_name(base_offset), next_base_offset=None
         )
-        gaps = find_gaps_before(logs.result_at(place, task), None, (), ())
-        findings += [(_name_at(logs, place), finding) for finding in gaps]
-    for place in order[is_closed].tolist():
-        scanned = logs.scanned_at(place)
+        gaps = find_gaps_before(logs.result_at(number, task), None, (), ())
+        findings += [(_name_at(logs, number), finding) for finding in gaps]
+    for number in order[is_closed].tolist():
+        scanned = logs.scanned_at(number)
         if scanned is not None and scanned.result is not None:
-            findings += [(_name_at(logs, place), finding) for finding in scanned.result.gaps]
+            findings += [(_name_at(logs, number), finding) for finding in scanned.result.gaps]
     return int(chains.max(initial=0)) + 1, findings
 
 
-def _name_at(logs: LogColumns, place: int) -> str:
+def _name_at(logs: LogColumns, number: int) -> str:
     """Return the name of a log's object if there is one, else the name that a broker gives it."""
-    segment = logs.segment_at(place)
+    segment = logs.segment_at(number)
     log = segment.parts.get(PartKind.LOG)
     return log_name(segment.base_offset) if log is None else log.name

@@ -50,15 +50,15 @@ class LogScan:
         rows = self._rows(works)
         for group in _groups(rows, np.flatnonzero(rows["is_sound"]).tolist()):
             self._check(works, rows, group)
-        for place in np.flatnonzero(~rows["is_sound"]).tolist():
-            (work,) = works.between(place, place + 1)
+        for number in np.flatnonzero(~rows["is_sound"]).tolist():
+            (work,) = works.between(number, number + 1)
             scanned = self._closely.scan(work)
             if scanned.result is not None:
                 scanned.result.pieces = []  # of producers, which are not needed
             if work.segment.other_file or not _is_sound(scanned):
                 yield scanned, work.digest
             else:
-                _enter(scanned, rows[place])
+                _enter(scanned, rows[number])
         if rows["is_sound"].any():
             yield _sound_logs(works, rows)
 
@@ -79,21 +79,21 @@ class LogScan:
         return rows
 
     def _check(self, works: PartitionWork, rows: LogRows, group: Sequence[int]) -> None:
-        """Read the logs in the rows *group* one after another, and enter which are sound."""
+        """Read the logs with the numbers in *group* one after another, and enter which are sound."""
         buffer = thread_buffer().memory(_BUFFER_BYTES + 1)  # a log may have one byte more than it should
         names, prefix = works.segments.objects.names, works.segments.objects.prefix
         firsts = [end - 1 for end in works.segments.ends]  # of one object each
         starts, read = [], []
         position = SLACK_BYTES
-        for place in group:
-            size_bytes = int(rows["size_bytes"][place])
+        for number in group:
+            size_bytes = int(rows["size_bytes"][number])
             target = memoryview(buffer.data)[position : position + size_bytes + 1]
             try:
-                count = self._store.read_into(prefix + names[firsts[place]], target)
+                count = self._store.read_into(prefix + names[firsts[number]], target)
             except OSError:
                 continue  # the closer check reports it
             if count == size_bytes:
-                read.append(place)
+                read.append(number)
                 starts.append(position)
                 position += size_bytes
         rows["is_sound"][group] = False
@@ -103,10 +103,10 @@ class LogScan:
         if self._layout.is_tiered:
             logs["is_sound"] &= logs["batch_count"] > 0
         rows[read] = logs
-        for place in read if works.remote else ():
-            remote = works.remote.get(works.segments.segment_ids[place])
-            if remote is not None and not _is_as_told(rows[place], remote):
-                rows["is_sound"][place] = False
+        for number in read if works.remote else ():
+            remote = works.remote.get(works.segments.segment_ids[number])
+            if remote is not None and not _is_as_told(rows[number], remote):
+                rows["is_sound"][number] = False
 
 
 def _sound_logs(works: PartitionWork, rows: LogRows) -> SoundLogs:
@@ -122,16 +122,16 @@ def _sound_logs(works: PartitionWork, rows: LogRows) -> SoundLogs:
     )
 
 
-def _groups(rows: LogRows, places: Sequence[int]) -> Iterator[list[int]]:
-    """Yield *places*, as many at a time as fit into the buffer."""
+def _groups(rows: LogRows, numbers: Sequence[int]) -> Iterator[list[int]]:
+    """Yield *numbers*, as many at a time as fit into the buffer."""
     group: list[int] = []
     size = 0
-    for place in places:
-        needed = int(rows["size_bytes"][place])
+    for number in numbers:
+        needed = int(rows["size_bytes"][number])
         if group and size + needed > _BUFFER_BYTES:
             yield group
             group, size = [], 0
-        group.append(place)
+        group.append(number)
         size += needed
     if group:
         yield group

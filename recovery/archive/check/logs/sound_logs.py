@@ -42,14 +42,14 @@ class SoundLogs:
         """Return how many there are."""
         return len(self.segments)
 
-    def take(self, places: Sequence[int]) -> Self:
-        """Return those at *places*, in their order."""
-        if len(places) == len(self):
+    def take(self, rows: Sequence[int]) -> Self:
+        """Return those in *rows*, in their order."""
+        if len(rows) == len(self):
             return self
-        digests = [self.digests[place * DIGEST_BYTES : (place + 1) * DIGEST_BYTES] for place in places]
-        chosen = np.asarray(places, np.int64)
+        digests = [self.digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] for row in rows]
+        chosen = np.asarray(rows, np.int64)
         return type(self)(
-            segments=self.segments.take(places),
+            segments=self.segments.take(rows),
             digests=b"".join(digests),
             log_bytes=self.log_bytes[chosen],
             first_offsets=self.first_offsets[chosen],
