@@ -107,7 +107,7 @@ def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
 
 def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
     """Return the row of a segment."""
-    if scanned.result is not None and not any(map(_tells, scanned.result.pieces)):
+    if scanned.result is not None and not any(map(_is_needed, scanned.result.pieces)):
         scanned.result.pieces = []
     return ScanRow(
         prefix=prefix,
@@ -119,7 +119,7 @@ def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
     )
 
 
-def _tells(piece: Piece) -> bool:
+def _is_needed(piece: Piece) -> bool:
     """Return whether the fold needs a piece: most segments have few producers, many none."""
     return piece.is_broken or piece.snapshot_offset is not None or len(piece.scan.producers) > 0
 

@@ -236,7 +236,7 @@ class PlainFiles:
         return None
 
     def contradictions(self) -> list[tuple[PartKind, str]]:
-        """Return nothing."""
+        """Return an empty list: nothing describes the files."""
         return []
 
     def _object(self, kind: PartKind) -> StoredObject:

@@ -143,7 +143,7 @@ def _entries(path: str) -> Iterator[_Entry]:
             manifest = json.load(file)
         columns = [name.strip() for name in manifest["fileSchema"].split(",")]
         for data_file in manifest["files"]:
-            with _opened(_beside(path, data_file["key"])) as lines:
+            with _opened(_path_of_data_file(path, data_file["key"])) as lines:
                 yield from _inventoried(lines, columns)
     except OSError as error:
         raise UsageError(f"--files-from {path}: {error}") from error
@@ -159,7 +159,7 @@ def _opened(path: str) -> TextIO:
     return open(path, encoding="utf-8", newline="")
 
 
-def _beside(manifest: str, key: str) -> str:
+def _path_of_data_file(manifest: str, key: str) -> str:
     """Return where a file of an inventory is after it was copied with its manifest."""
     folder, name = os.path.dirname(manifest), key.rpartition("/")[2]
     candidates = [os.path.join(folder, *above, name) for above in ((), ("data",), ("..", "data"))]

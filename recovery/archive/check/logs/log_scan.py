@@ -105,7 +105,7 @@ class LogScan:
         rows[read] = logs
         for number in read if works.remote else ():
             remote = works.remote.get(works.segments.segment_ids[number])
-            if remote is not None and not _is_as_told(rows[number], remote):
+            if remote is not None and not _agrees(rows[number], remote):
                 rows["is_sound"][number] = False
 
 
@@ -137,7 +137,7 @@ def _groups(rows: LogRows, numbers: Sequence[int]) -> Iterator[list[int]]:
         yield group
 
 
-def _is_as_told(row: np.void, remote: RemoteSegment) -> bool:
+def _agrees(row: np.void, remote: RemoteSegment) -> bool:
     """Return whether a log agrees with what the metadata topic says of it."""
     return (row["base_offset"], row["size_bytes"], row["last_offset"], row["max_timestamp_ms"]) == (
         remote.start_offset,
