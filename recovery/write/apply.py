@@ -1,8 +1,8 @@
 """The only writer. It carries out plans: what is lost is saved, what is new is staged, then all is published.
 
-Up to the commit nothing that was there has changed but the broker's own pending deletions, which it would make, too,
-and which may be what gives a full disk its space back. Behind it every action is a rename, a link, a cut or an unlink.
-Whatever fails raises `OSError`; before the commit it leaves everything as it was.
+Up to the commit nothing that was there has changed except the broker's own pending deletions, which it would carry out,
+too, and which may free the space that a full disk needs. After it every action is a rename, a link, a cut or an unlink.
+Any failure raises `OSError`; before the commit it leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from recovery.write.quarantine import Quarantine
 
 _END_BYTES = 64 << 10
 OpenSaved = Callable[[str], AbstractContextManager[int]]
-"""Opens what was saved of a folder by its name in quarantine, once it is what the manifest says."""
+"""Opens a file saved from a folder, by its name in quarantine, after checking that it is what the manifest says."""
 
 
 def _nothing_saved(name: str) -> AbstractContextManager[int]:
     raise JournalError(
-        f"{name}: the journal of a recovery takes it out of quarantine, which no recovery does. "
+        f"{name}: the journal of a recovery restores it from quarantine, which no recovery does. "
         "Remedy: begin anew with --restart"
     )
 
@@ -73,12 +73,12 @@ def apply_partition(
     """Carry out *plan* in *folder*.
 
     Args:
-        files: what lies in the folder, as the plan was made for it.
-        enter: brings the commit to disk, and what it has saved; from then on it is to be carried out.
+        files: what is in the folder, as the plan assumes.
+        enter: brings the commit to disk, with what it has saved; from then on it must be carried out.
         is_tidy: see `stage`.
 
     Returns:
-        The paths that hold what is lost from the log.
+        The paths in quarantine that hold what is lost from the log.
     """
     saved = quarantine.save(folder, plan)
     pending = {
@@ -99,11 +99,11 @@ def apply_partition(
             for action in plan.actions
             if not (isinstance(action, RemoveFile) and action.kind is RemovalKind.PENDING_DELETION)
         ),
-        bring_to_disk=quarantine.sync,  # what is staged and what is saved by one wait
+        bring_to_disk=quarantine.sync,  # one wait for what is staged and what is saved
         has_removed=bool(pending),
         is_tidy=is_tidy,
     )
-    enter(commit, saved)  # where it fails it may count all the same, so what is staged stays for the next run
+    enter(commit, saved)  # if it fails, the commit may still count, so what is staged stays for the next run
     quarantine.note_change(commit, publish(folder, commit))
     return saved
 
@@ -123,11 +123,11 @@ def stage(
 
     Args:
         name: of the folder, for the commit.
-        files: what lies there; what an earlier run has staged is gone now.
-        bring_to_disk: waits for what was written, and for what else must be on disk before the commit.
+        files: what is there; files that an earlier run has staged do not count, and are removed.
+        bring_to_disk: waits until what was written, and all else that the commit depends on, is on disk.
         has_removed: whether something was removed there that must not come back after a power failure.
         is_tidy: whether no earlier run has left anything there.
-        open_saved: opens what is in quarantine of this folder, by its name there.
+        open_saved: opens files of this folder that are in quarantine, by their names there.
     """
     if not is_tidy:
         unstage(folder)
@@ -150,7 +150,7 @@ def stage(
 
 
 def unstage(folder: str) -> None:
-    """Remove what a run that ended before its commit has left in *folder*."""
+    """Remove the staged files that a run that ended before its commit has left in *folder*."""
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name.endswith(TEMPORARY_SUFFIX)]
     for name in names:
@@ -165,7 +165,7 @@ def publish(folder: str, commit: Commit, *, open_saved: OpenSaved = _nothing_sav
         open_saved: see `stage`.
 
     Raises:
-        OSError: an action failed, or the folder is not what the commit says although none did.
+        OSError: an action failed, or none did and the folder is still not what the commit says.
     """
     for _ in _steps(folder, commit, commit.pending(os.listdir(folder)), open_saved):
         sync(folder)
@@ -173,12 +173,12 @@ def publish(folder: str, commit: Commit, *, open_saved: OpenSaved = _nothing_sav
 
 
 def publish_staged(commits: Mapping[str, Commit]) -> dict[str, dict[str, FileStat]]:
-    """Do the actions of all *commits*, of which none is begun, bring them to disk, and return what is then there.
+    """Do the actions of all *commits*, none of which is begun, bring them to disk, and return what is then there.
 
-    Where one has to wait for the disk, all do, so that it is waited for as often as one of them needs it.
+    When one has to wait for the disk, all wait together, so that there are only as many waits as a single one needs.
 
     Args:
-        commits: by path of the folder, as `stage` has made them: nothing was there but what they say.
+        commits: by path of the folder, as `stage` has made them: nothing else was there.
 
     Raises:
         OSError: as `publish`.
@@ -194,7 +194,7 @@ def publish_staged(commits: Mapping[str, Commit]) -> dict[str, dict[str, FileSta
 def _steps(
     folder: str, commit: Commit, actions: Iterable[Action], open_saved: OpenSaved = _nothing_saved
 ) -> Iterator[str]:
-    """Do *actions*, which are left of *commit*; yield the folder where that must be on disk before it goes on."""
+    """Do *actions*, which are left of *commit*; yield the folder when it must be on disk before the next one."""
     has_unsynced_names = has_unsynced_removals = False
     for action in actions:
         if (has_unsynced_names and _seals(action)) or (
@@ -204,7 +204,7 @@ def _steps(
             has_unsynced_names = has_unsynced_removals = False
         _do(folder, action, open_saved)
         if isinstance(action, RenameFile | LinkFile):
-            yield folder  # a later cut must not reach the disk before the segments behind it are gone
+            yield folder  # a later cut must not reach the disk before the segments after it are gone
             has_unsynced_names = has_unsynced_removals = False
         elif _is_staged(action):
             has_unsynced_names = True
@@ -235,27 +235,27 @@ def _do(folder: str, action: Action, open_saved: OpenSaved) -> None:
 def _checked(folder: str, commit: Commit) -> dict[str, FileStat]:
     """Return what is in *folder*, which must be what *commit* leaves.
 
-    A file system may say that it has done what it has not: an overlay, a network, a program behind FUSE.
+    A file system may report success for what it has not done: an overlay, a network file system, a program on FUSE.
     """
-    found = list_files(folder)
-    name = commit.contradiction(found, by_inode=keeps_inodes(folder))
+    files = list_files(folder)
+    name = commit.contradiction(files, by_inode=keeps_inodes(folder))
     if name is None and commit.contents:
-        after = _contents(folder, commit, found)
+        after = _contents(folder, commit, files)
         name = next((last for last, digest in after.items() if digest != commit.contents.get(last)), None)
     if name is not None:
         raise OSError(
             errno.EIO,
-            "not what the plan makes of it, although the file system has refused nothing. What was taken out is in "
+            "not as the plan should leave it, although the file system has reported no error. What was taken out is in "
             "quarantine",
             f"{folder}/{name}",
         )
-    return found
+    return files
 
 
 def _contents(folder: str, commit: Commit, present: Container[str]) -> dict[str, str]:
-    """Return digests of the files of the start that *commit* moves, links or cuts, by last name, as far as they stay.
+    """Return digests of the parts that stay of the files that *commit* moves, links or cuts, by final name.
 
-    Of a large file its two ends count. Those that have their last name already are among *present*.
+    Only the two ends of a large file count. A file that already has its final name is in *present*.
     """
     kept = {action.name: action.size_bytes for action in commit.actions if isinstance(action, TruncateFile)}
     digests = {}

@@ -1,7 +1,7 @@
-"""What the bytes of a file in quarantine are known by: a SHA-256.
+"""What the bytes of a file in quarantine are identified by: a SHA-256.
 
-An index of an active segment is megabytes of zeros behind some entries, and there is one in each partition. So the
-zeros at the end of what a log can rebuild are not hashed, but counted: all bytes of a file are vouched for either way.
+An index of an active segment is megabytes of zeros after some entries, and each partition has one. So the zeros at the
+end of files that a log can rebuild are not hashed but counted: all bytes of a file are covered either way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def digest_of(descriptor: int, *, may_skip_zeros: bool) -> Digest:
 
 
 def look_into(path: str, *, may_skip_zeros: bool) -> tuple[int, Digest | None]:
-    """Return size and digest of the file *path*; 0 and none of what is no regular file, or not there.
+    """Return size and digest of the file *path*; 0 and None if it is not a regular file, or not there.
 
     Raises:
         OSError: it cannot be read.
@@ -52,7 +52,7 @@ def look_into(path: str, *, may_skip_zeros: bool) -> tuple[int, Digest | None]:
 
 
 def begins_with(path: str, beginning: str) -> bool:
-    """Return whether the file *beginning*, which is no link, is what the file *path* begins with."""
+    """Return whether the file *path* begins with the bytes of the file *beginning*, which must not be a link."""
     with (
         contextlib.suppress(OSError),
         open(path, "rb", opener=open_file) as whole,
@@ -66,10 +66,10 @@ def begins_with(path: str, beginning: str) -> bool:
 
 
 def content_problem(descriptor: int, size_bytes: int, digest: Digest | None) -> str | None:
-    """Return in words what is wrong with an open file, that was *size_bytes* long and had *digest*; None if nothing."""
-    found_bytes = os.fstat(descriptor).st_size
-    if found_bytes != size_bytes:
-        return f"{found_bytes} bytes instead of {size_bytes}"
+    """Return what is wrong with an open file that was *size_bytes* long and had *digest*, as text; None if nothing."""
+    actual_bytes = os.fstat(descriptor).st_size
+    if actual_bytes != size_bytes:
+        return f"{actual_bytes} bytes instead of {size_bytes}"
     if digest is None:
         return None
     is_same = (
@@ -93,7 +93,7 @@ def sha256_of(descriptor: int, size_bytes: int) -> str:
 
 
 def _used_bytes(descriptor: int, size_bytes: int) -> int:
-    """Return where the last byte of a file ends that is not zero."""
+    """Return the position after the last byte of a file that is not zero."""
     end = _data_end(descriptor, size_bytes)
     while end > 0:
         begin = (end - 1) // _BLOCK_BYTES * _BLOCK_BYTES
@@ -114,7 +114,7 @@ def _trimmed_bytes(block: bytes) -> int:
 
 
 def _data_end(descriptor: int, size_bytes: int) -> int:
-    """Return where the last bytes of a file end that are no hole; its end on a file system that does not tell."""
+    """Return where the last data before a hole at the end of a file ends; its size if the file system does not say."""
     end = 0
     try:
         while end < size_bytes:

@@ -1,7 +1,7 @@
 """The calls with which bytes are brought to disk: nothing else in this package writes to a file.
 
-New files take owner, group and mode from what they replace, else from the folder they lie in, so that a broker that
-runs as somebody else can open them. Whatever fails raises `OSError` and leaves no half-written file behind.
+New files take owner, group and mode from what they replace, else from the folder they are in, so that a broker that
+runs as another user can open them. Any failure raises `OSError` and leaves no half-written file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recovery.write.write_back import sync_file_system
 
 _COPY_BYTES = 1 << 20
 _RIGHTS = 0o777
-"""Of a mode, what is taken from another file: never that a program runs with its owner's rights."""
+"""The bits of a mode that are taken from another file: never set-user-ID, set-group-ID or the sticky bit."""
 
 
 class opened(naming):  # noqa: N801 - as `naming`
@@ -49,7 +49,7 @@ class opened(naming):  # noqa: N801 - as `naming`
 
 
 def write_fully(descriptor: int, data: bytes | memoryview) -> None:
-    """Write all of *data*, however often that takes."""
+    """Write all of *data*, in as many calls as that takes."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -63,12 +63,12 @@ def write_new(
     like: str | None = None,
     mtime_ns: int | None = None,
 ) -> os.stat_result:
-    """Write the file *path* from its beginning, not yet synced, and return what it then is.
+    """Write the new file *path*, not yet synced, and return its status.
 
     Args:
-        size_bytes: the file's size where it is larger than *data*; the rest is zeros.
-        like: the file whose owner, group and mode it takes, where that is there; else its folder's.
-        mtime_ns: the time of change that it gets; None for now.
+        size_bytes: the file's size if it is larger than *data*; the rest is zeros.
+        like: the file whose owner, group and mode it takes, if that exists; else its folder's are taken.
+        mtime_ns: its modification time afterwards; None for the present time.
     """
     with _new_file(path, like) as descriptor:
         write_fully(descriptor, data)
@@ -93,7 +93,7 @@ def copy_new(
     Args:
         size_bytes: how much; None for all that is there.
         like: see `write_new`.
-        keeps_time: whether it gets the time of change of *source*.
+        keeps_time: whether it gets the modification time of *source*.
     """
     with opened(source) as read, _new_file(path, like) as descriptor:
         copy_part(read, descriptor, position=position, size_bytes=size_bytes)
@@ -102,7 +102,7 @@ def copy_new(
 
 
 def copy_opened(read: int, path: str) -> None:
-    """Write *path* as a copy of the file *read*, with its owner, group, mode and time of change, not yet synced."""
+    """Write *path* as a copy of the file *read*, with its owner, group, mode and modification time, not yet synced."""
     with _new_file(path, read) as descriptor:
         copy_part(read, descriptor, position=0, size_bytes=None)
         _take_time(descriptor, read)
@@ -114,7 +114,7 @@ def _take_time(descriptor: int, read: int) -> None:
 
 
 def _stat_of(read: int) -> os.stat_result:
-    """Return what is open as *read*; an error of that names it, and not the copy that is made of it."""
+    """Return the status of the open file *read*; an error names that file, and not the copy that is made of it."""
     with naming(name_of(read)):
         return os.fstat(read)
 
@@ -122,7 +122,8 @@ def _stat_of(read: int) -> os.stat_result:
 def link_opened(read: int, path: str) -> bool:
     """Make *path* a name of the file that is open as *read*; return whether the file system allows that."""
     with contextlib.suppress(OSError), opened(os.path.dirname(path)) as folder:
-        # By its number, which nobody can give to another file meanwhile; the folder has linkat(2) follow it there.
+        # By descriptor, which nobody can redirect to another file meanwhile. With a folder's descriptor Python calls
+        # linkat(2), which follows this link.
         os.link(f"/proc/self/fd/{read}", os.path.basename(path), src_dir_fd=folder, dst_dir_fd=folder)
         return True
     return False
@@ -142,18 +143,18 @@ def copy_part(read: int, descriptor: int, *, position: int, size_bytes: int | No
             raise OSError(errno.EIO, "the file became shorter while it was copied", source)
         if any(chunk):
             os.lseek(descriptor, target, os.SEEK_SET)
-            write_fully(descriptor, chunk)  # whoever has opened it names it
+            write_fully(descriptor, chunk)  # the caller, who opened it, names it in errors
         position, target = start + len(chunk), target + len(chunk)
     os.ftruncate(descriptor, target)
 
 
 def _next_data(descriptor: int, position: int, end: int) -> int:
-    """Return where the next bytes are that are no hole, *end* at most: a preallocated file is little else."""
+    """Return where the next bytes outside a hole are, at most *end*: a preallocated file is mostly a hole."""
     try:
         return min(os.lseek(descriptor, position, os.SEEK_DATA), end)
     except OSError as error:
         if error.errno != errno.ENXIO:
-            return position  # a file system that does not tell
+            return position  # the file system does not say
         return end if end <= _stat_of(descriptor).st_size else position
 
 
@@ -170,8 +171,8 @@ def append_part(read: int | None, path: str, position: int, end: int, *, mtime_n
 
     Args:
         read: None for zeros.
-        end: where the file ends then.
-        mtime_ns: the time of change that it is given.
+        end: where the file then ends.
+        mtime_ns: its modification time afterwards.
     """
     if read is not None and _stat_of(read).st_size < end - position:
         raise OSError(errno.EIO, "shorter than what is to be put back", name_of(read))
@@ -188,7 +189,7 @@ def append_part(read: int | None, path: str, position: int, end: int, *, mtime_n
 def rename_anywhere(old: str, new: str) -> None:
     """Give a file or folder another name, perhaps in another folder, on disk when this returns.
 
-    A regular file goes to another file system, too: by a copy, which is whole before the old one goes.
+    A regular file can go to another file system, too: by a copy, which is whole before the old file is removed.
     """
     try:
         os.rename(old, new)
@@ -206,17 +207,17 @@ def rename_anywhere(old: str, new: str) -> None:
 
 
 def remove_empty_folder(folder: str) -> None:
-    """Remove *folder* where it is there and empty, durably."""
+    """Remove *folder* if it is there and empty, durably."""
     with contextlib.suppress(OSError):
         os.rmdir(folder)
         sync(os.path.dirname(folder))
 
 
 def make_folder_like(path: str, log_dir: str) -> None:
-    """Make the folder *path*, with owner, group and mode of *log_dir*: what it holds is no less private.
+    """Make the folder *path*, with owner, group and mode of *log_dir*: what it holds is just as private.
 
     Raises:
-        OSError: it cannot be made, or is there.
+        OSError: it cannot be made, or already exists.
     """
     model = os.stat(log_dir)
     os.mkdir(path, 0o700)
@@ -229,7 +230,7 @@ def remove_file(path: str) -> None:
     """Unlink *path* if it is there.
 
     Raises:
-        OddFileError: a folder is.
+        OddFileError: it is a folder.
         OSError: it cannot be unlinked.
     """
     try:
@@ -247,18 +248,18 @@ def sync(path: str) -> None:
 
 
 def sync_all(paths: Iterable[str]) -> None:
-    """Bring the bytes of files and the names in folders to disk: by one wait for a file system where that will do."""
-    is_waited_for: dict[int, bool] = {}  # by device; False: it cannot be, as a whole
+    """Bring the bytes of files and the names in folders to disk, with one wait for each file system if possible."""
+    is_synced: dict[int, bool] = {}  # by device; False: it cannot be synced as a whole
     for path in paths:
         device = os.stat(path).st_dev
-        if device not in is_waited_for:
-            is_waited_for[device] = sync_file_system(path)
-        if not is_waited_for[device]:
+        if device not in is_synced:
+            is_synced[device] = sync_file_system(path)
+        if not is_synced[device]:
             sync(path)
 
 
 def sync_below(folder: str) -> None:
-    """Bring all that lies below *folder* to disk."""
+    """Bring everything below *folder* to disk."""
     if sync_file_system(folder):
         return
     for below, _, names in os.walk(folder, onerror=raise_error):
@@ -272,7 +273,7 @@ def sync_below(folder: str) -> None:
 def _new_file(path: str, like: str | int | None) -> Iterator[int]:
     try:
         with _opened_new(path) as descriptor:
-            # First, so that a kill leaves no file that the broker's user may not remove.
+            # First of all, so that a kill leaves no file that the broker's user may not remove.
             _adopt(descriptor, path, like)
             yield descriptor
     except BaseException:
@@ -285,13 +286,13 @@ def _opened_new(path: str) -> opened:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         return opened(path, flags)
-    except FileExistsError:  # of an interrupted run, or somebody's, who may have it open
+    except FileExistsError:  # from an interrupted run, or somebody else's, who may have it open
         remove_file(path)
         return opened(path, flags)
 
 
 def _adopt(descriptor: int, path: str, like: str | int | None) -> None:
-    """Take owner, group and mode from the file *like*, a path or open, else from the folder of *path*."""
+    """Take owner, group and mode from the file *like*, a path or a descriptor, else from the folder of *path*."""
     model = _stat_of(like) if isinstance(like, int) else None if like is None else look_at(like)
     if model is not None:
         mode = stat.S_IMODE(model.st_mode) & _RIGHTS
@@ -299,11 +300,11 @@ def _adopt(descriptor: int, path: str, like: str | int | None) -> None:
         model = os.stat(os.path.dirname(path))
         mode = stat.S_IMODE(model.st_mode) & 0o666
     os.fchmod(descriptor, mode)
-    found = os.fstat(descriptor)
-    if (found.st_uid, found.st_gid) != (model.st_uid, model.st_gid):
+    status = os.fstat(descriptor)
+    if (status.st_uid, status.st_gid) != (model.st_uid, model.st_gid):
         try:
             os.fchown(descriptor, model.st_uid, model.st_gid)
         except PermissionError:
-            # Only root may give a file to a group that it is not in. A broker's own new files are no different.
-            if found.st_uid != model.st_uid:
+            # Only root may give a file to a group that the user is not in. A broker's own new files are no different.
+            if status.st_uid != model.st_uid:
                 raise

@@ -1,12 +1,11 @@
-"""A run's journal on one log dir: what is done, so that the next run after a kill goes on instead of beginning anew.
+"""A run's journal on one log dir: what is done, so that the next run after a kill resumes instead of starting over.
 
-One file that only grows, outside of the files of Kafka; `recovery/write/journal_format.py` has its format. Scans are
-appended as they are made and never waited for: they save work, and a run that cannot write them goes on without.
+One file that only grows, apart from Kafka's own files; `recovery/write/journal_format.py` has its format. Scans are
+appended as they are made and never waited for: they save work, and a run that cannot write them continues without.
 What a caller commits is on disk when `commit` returns, with all that was written before it.
 
-What is torn or damaged ends the reading; everything before it counts, and whoever opens the journal to go on
-cuts it off. Scans and documents are read from the file when they are asked for: in memory is one position for
-each.
+A torn or damaged record ends the reading; everything before it counts, and it is cut off when the journal is opened to
+resume a run. Scans and documents are read from the file on demand: only a position for each is in memory.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ class Journal:
 
     @classmethod
     def create(cls, path: str, header: Header) -> Journal:
-        """Begin a journal at *path*, in place of what is there; it is on disk, whole, or not there at all.
+        """Begin a journal at *path*, replacing what is there; it is on disk as a whole, or not there at all.
 
-        The folder is made where it is missing. Folder and file belong to the owner of the log dir.
+        A missing folder is made. Folder and file belong to the owner of the log dir.
 
         Raises:
             OSError: it cannot be written; nothing is left behind.
@@ -84,13 +83,13 @@ class Journal:
 
     @classmethod
     def open(cls, path: str, *, read_only: bool = False) -> Journal | None:
-        """Return the journal at *path*; None where there is none, or none with a whole header: nothing was begun.
+        """Return the journal at *path*; None if there is none, or none with a whole header: nothing was begun.
 
         Args:
             read_only: change nothing, not even a torn end.
 
         Raises:
-            JournalError: the file is no journal, or one of another version. A link is never followed.
+            JournalError: the file is not a journal, or one of another version. A link is never followed.
             OSError: it cannot be read.
         """
         file = open_journal_file(path, read_only=read_only)
@@ -113,8 +112,8 @@ class Journal:
         first = file.check(START.size)
         if first is None or first.kind is not RecordKind.HEADER:
             return None
-        found = file.read(START.size)
-        header = None if found is None else journal_record.decode_header(bytes(found[1]))
+        content = file.read(START.size)
+        header = None if content is None else journal_record.decode_header(bytes(content[1]))
         if header is None:
             raise JournalError(
                 f"{path}: byte {START.size}: the first record is not that of a run. Remedy: move the file away; "
@@ -137,7 +136,7 @@ class Journal:
 
     @property
     def path(self) -> str:
-        """Where the journal is."""
+        """Path of the journal."""
         return self._path
 
     @property
@@ -152,7 +151,7 @@ class Journal:
 
     @property
     def commits(self) -> Mapping[str, dict[str, Any]]:
-        """The partitions that are done, by folder: a view that reads each document when it is asked for.
+        """The partitions that are done, by folder: a view that reads each document on demand.
 
         The last one of a folder counts. A document that can no longer be read raises `JournalError`.
         """
@@ -166,11 +165,11 @@ class Journal:
     # -- scans ----------------------------------------------------------------------------------------------
 
     def has_scan(self, folder: str, request: ScanRequest, stat: FileStat) -> bool:
-        """Return whether there is a scan that a run has made of these bytes; see `scan_of`."""
+        """Return whether there is a scan of these bytes by an earlier run; see `scan_of`."""
         return _digest(scan_record.scan_key(folder, request, stat)) in self._scans
 
     def scan_of(self, folder: str, request: ScanRequest, stat: FileStat) -> RawScan | None:
-        """Return the scan of a segment that a run has made of these bytes; None where none can be read.
+        """Return the scan of these bytes of a segment by an earlier run; None if none can be read.
 
         Args:
             folder: of the partition.
@@ -181,24 +180,24 @@ class Journal:
         if position is None:
             return None
         try:
-            found = self._file.read(position)
+            record = self._file.read(position)
         except OSError:
             return None  # the segment is read instead
-        if found is None:
+        if record is None:
             return None
-        head, body = found
+        head, body = record
         scan = head.get("scan")
         if head.get("key") != key or not isinstance(scan, dict):
             return None
         return scan_record.decode_scan(scan, body, request)
 
     def add_scan(self, folder: str, request: ScanRequest, stat: FileStat, scan: RawScan) -> bool:
-        """Append a scan, not synced. It is a saving only: a caller may ignore that it fails.
+        """Append a scan, not synced. It only saves work: a caller may ignore a failure.
 
         Returns:
-            Whether it was written. It is not where the journal is open for reading only, where the scan is too
-            large for the format, and where less would stay free in the file system than the journal takes: what
-            the run still has to write (indexes) is of that size, and must not fail for its journal.
+            Whether it was written. It is not if the journal is open for reading only, if the scan is too large for
+            the format, or if less would stay free in the file system than the journal takes: what the run still has
+            to write (indexes) is of that size, and must not fail because of its journal.
 
         Raises:
             OSError: it could not be written; the journal is as it was.
@@ -220,27 +219,27 @@ class Journal:
         """Enter that partitions are done, durably, with everything that was appended before.
 
         Args:
-            documents: what is to be known of each, by folder.
+            documents: what is recorded of each, by folder.
 
         Raises:
-            OSError: it could not be written, or not be brought to disk. Which of them count is then known to
-                the next run only.
+            OSError: it could not be written, or not be brought to disk. Only the next run then knows which of them
+                count.
         """
         self._append_documents(RecordKind.COMMIT, "folder", documents, self._commits)
 
     def note(self, name: str, document: Document) -> None:
-        """Enter *document* under *name*, durably, with everything that was appended before; else as `commit`."""
+        """Enter *document* under *name*, durably, with everything that was appended before, like `commit`."""
         self._append_documents(RecordKind.NOTE, "name", {name: document}, self._notes)
 
     def _append_documents(
         self, kind: RecordKind, key: str, documents: Mapping[str, Document], positions: dict[str, int]
     ) -> None:
-        found = {
+        appended = {
             name: self._file.append(kind, {key: name}, [journal_record.encode_json(document)])
             for name, document in documents.items()
         }
         self._file.sync()
-        positions.update(found)
+        positions.update(appended)
 
     # -- end ------------------------------------------------------------------------------------------------
 
@@ -249,7 +248,7 @@ class Journal:
         self._file.close()
 
     def remove(self) -> None:
-        """Close and remove the journal, durably, and its folder where that was made for it and is empty."""
+        """Close and remove the journal, durably, and its folder if that was made for it and is empty."""
         self.close()
         folder = os.path.dirname(self._path)
         with contextlib.suppress(FileNotFoundError):
@@ -273,18 +272,18 @@ class Journal:
         return True
 
     def _read_document(self, position: int) -> dict[str, Any]:
-        found = self._file.read(position)
-        document = None if found is None else journal_record.decode_json(bytes(found[1]))
+        record = self._file.read(position)
+        document = None if record is None else journal_record.decode_json(bytes(record[1]))
         if document is None:
             raise JournalError(
-                f"{self._path}: byte {position}: the record there was whole, and is not any more. Remedy: check "
+                f"{self._path}: byte {position}: the record there was whole and no longer is. Remedy: check "
                 "the disk, or move the file away; everything is then read again"
             )
         return document
 
 
 def remove_unfinished(path: str) -> bool:
-    """Remove what a run has left that was killed while it began a journal at *path*; return whether there was any."""
+    """Remove what a run killed while beginning a journal at *path* has left; return whether it left anything."""
     try:
         os.unlink(path + _NEW_SUFFIX)
     except OSError:
@@ -315,14 +314,14 @@ class _Documents(Mapping[str, dict[str, Any]]):
 def listing_digest(files: Mapping[str, FileStat]) -> str:
     """Return the sha256 (hex) of a folder's listing: names, sizes, mtimes and inodes.
 
-    What comes and goes without a change to the log is left out: pending deletions and our own temporary files.
+    Files that come and go without a change to the log are left out: pending deletions and our own temporary files.
     """
     digest = hashlib.sha256()
     for name in sorted(files):
         if not name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
-            found = files[name]
+            stat = files[name]
             digest.update(name.encode("utf-8", "surrogatepass"))
-            digest.update(f"\0{found.size_bytes} {found.mtime_ns} {found.inode}\n".encode("ascii"))
+            digest.update(f"\0{stat.size_bytes} {stat.mtime_ns} {stat.inode}\n".encode("ascii"))
     return digest.hexdigest()
 
 

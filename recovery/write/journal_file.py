@@ -1,7 +1,7 @@
 """The file of a journal: records appended in one piece, checked, and read back by their position.
 
 It knows the frames of `recovery/write/journal_format.py` and nothing of what they hold. Thread-safe. A link is never
-followed, and what is no regular file is refused: the folder may belong to somebody else than who runs this.
+followed, and only regular files are accepted: the folder may belong to somebody else than the user who runs this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST_FREE_BYTES: Final = 1 << 20
 
 
 class FoundRecord(NamedTuple):
-    """A record that is whole, without its body."""
+    """A whole record, without its body."""
 
     kind: RecordKind
     head: dict[str, Any]
@@ -38,7 +38,7 @@ class JournalFile:
     """An open journal file. Made by `open_journal_file` and `create_journal_file`.
 
     Attributes:
-        path: where it is.
+        path: of the file.
         may_write: whether records can be appended.
     """
 
@@ -76,7 +76,7 @@ class JournalFile:
     def append_if_room(self, kind: RecordKind, head: Document, body: Sequence[Piece]) -> int | None:
         """Append a record like `append`, if the file can be written, the format can hold it, and there is room.
 
-        There is room where no less stays free in the file system than the journal then takes.
+        There is room if at least as much stays free in the file system as the journal then takes.
         """
         payload = journal_record.encode_payload(head, body)
         if payload is None or not self.may_write:
@@ -93,7 +93,7 @@ class JournalFile:
         return position
 
     def _write(self, *pieces: Piece) -> None:
-        """Write *pieces* at the end; where that fails, the file ends where it did before."""
+        """Write *pieces* at the end; if that fails, the file ends where it did before."""
         try:
             with naming(self.path):
                 if self._is_torn:
@@ -110,11 +110,11 @@ class JournalFile:
 
     def _has_room(self, size_bytes: int) -> bool:
         try:
-            found = os.fstatvfs(self._descriptor)
+            status = os.fstatvfs(self._descriptor)
         except OSError:
             return False
-        left = found.f_bavail * found.f_frsize - size_bytes
-        return left >= max(self._end + size_bytes, _LEAST_FREE_BYTES)
+        left_bytes = status.f_bavail * status.f_frsize - size_bytes
+        return left_bytes >= max(self._end + size_bytes, _LEAST_FREE_BYTES)
 
     def sync(self) -> None:
         """Bring all that was appended to disk.
@@ -126,7 +126,7 @@ class JournalFile:
             os.fsync(self._descriptor)
 
     def check(self, position: int) -> FoundRecord | None:
-        """Return the record at *position*, None where there is no whole one; its body is not kept."""
+        """Return the record at *position*, None if there is no whole one; its body is not kept."""
         prefix = journal_record.read_prefix(self._pread(PREFIX.size, position))
         if prefix is None:
             return None
@@ -147,13 +147,13 @@ class JournalFile:
         return FoundRecord(kind, payload[0], end) if is_whole else None
 
     def read(self, position: int) -> tuple[dict[str, Any], memoryview] | None:
-        """Return head and body of the record at *position*, None where it is no longer whole."""
+        """Return head and body of the record at *position*, None if it is no longer whole."""
         prefix = journal_record.read_prefix(self._pread(PREFIX.size, position))
         if prefix is None or prefix[1] > self._end - position - PREFIX.size:
             return None
         kind, length, expected = prefix
         if length > _MOST_READ_BYTES:
-            return None  # not by us: a scan of that size is not kept, and a document is small
+            return None  # not written by us: a scan of that size is not kept, and a document is small
         payload = self._pread(length, position + PREFIX.size)
         checksum = journal_record.payload_checksum(kind, (payload,))
         if len(payload) != length or journal_record.end_checksum(checksum, position) != expected:
@@ -161,7 +161,7 @@ class JournalFile:
         return journal_record.read_payload(payload)
 
     def is_begun(self) -> bool:
-        """Return whether the first bytes are those of a journal; False where they were never brought to disk.
+        """Return whether the first bytes are those of a journal; False if they were never brought to disk.
 
         Raises:
             JournalError: they are those of something else, or of another version.
@@ -174,7 +174,7 @@ class JournalFile:
             return _read_fully(self._descriptor, size_bytes, position)
 
     def cut(self, position: int) -> None:
-        """Let the file end at *position*; where it is open for reading only, just read no further."""
+        """Let the file end at *position*; if it is open for reading only, just read no further."""
         if self.may_write and position < self._end:
             with naming(self.path):
                 os.ftruncate(self._descriptor, position)
@@ -182,10 +182,10 @@ class JournalFile:
 
 
 def open_journal_file(path: str, *, read_only: bool) -> JournalFile | None:
-    """Return the file at *path*, None where there is none.
+    """Return the file at *path*, None if there is none.
 
     Raises:
-        JournalError: a link, a folder, or anything else that is not a regular file.
+        JournalError: it is a link, a folder, or anything else that is not a regular file.
         OSError: it cannot be opened.
     """
     descriptor = _open(path, os.O_RDONLY if read_only else os.O_RDWR)
@@ -199,7 +199,7 @@ def open_journal_file(path: str, *, read_only: bool) -> JournalFile | None:
 
 
 def create_journal_file(path: str, log_dir: str) -> JournalFile:
-    """Return a new file at *path*, in place of what is there, that belongs to the owner of *log_dir*."""
+    """Return a new file at *path*, replacing what is there, that belongs to the owner of *log_dir*."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -217,7 +217,7 @@ def create_journal_file(path: str, log_dir: str) -> JournalFile:
 
 
 def make_folder(folder: str, log_dir: str) -> bool:
-    """Make *folder* for the owner of *log_dir*; return False where it is there."""
+    """Make *folder* for the owner of *log_dir*; return False if it is already there."""
     if is_folder(folder):
         return False
     os.makedirs(os.path.dirname(folder), exist_ok=True)
@@ -227,7 +227,7 @@ def make_folder(folder: str, log_dir: str) -> bool:
 
 
 def _open(path: str, access: int) -> int | None:
-    """Open the regular file *path*, no link; None where there is none."""
+    """Open the regular file *path*, not a link; return None if there is none."""
     try:
         return open_file(path, access | os.O_NOFOLLOW)
     except (FileNotFoundError, NotADirectoryError):
@@ -241,7 +241,7 @@ def _open(path: str, access: int) -> int | None:
 
 
 def _write_fully(descriptor: int, pieces: Sequence[Piece], position: int) -> int:
-    """Write *pieces*, in one call as far as the system takes them, and return their bytes."""
+    """Write *pieces*, in one call if the system accepts that, and return the number of bytes."""
     left = [memoryview(piece) for piece in pieces if piece]
     begin = position
     while left:
@@ -257,7 +257,7 @@ def _write_fully(descriptor: int, pieces: Sequence[Piece], position: int) -> int
 
 
 def _read_fully(descriptor: int, size_bytes: int, position: int) -> bytes:
-    """Return *size_bytes* from *position* on, fewer where the file ends."""
+    """Return *size_bytes* from *position* on, fewer if the file ends before."""
     chunks = []
     while size_bytes > 0 and (chunk := os.pread(descriptor, size_bytes, position)):
         chunks.append(chunk)

@@ -11,13 +11,13 @@
     NOTE    {"name": name}       JSON: anything else
 
 The checksum is the CRC-32 of kind, length, payload and the record's position in the file (u64), so the bytes of
-a record count nowhere but where they were written. It is zlib's, which needs no kernel to be compiled: a journal
+a record are valid only where they were written. It is zlib's, which needs no kernel to be compiled: a journal
 is also read by commands that read no segment. JSON is ASCII with sorted keys; a byte of a name that is not
-UTF-8 is an escaped surrogate, as Python has it.
+UTF-8 is an escaped surrogate, as in Python.
 
-Whoever may write into the quarantine's folder may write a journal. So nothing in it is run, nothing is believed
-about lengths, and the names in it are compared, never opened. A record that is not whole, or not what this
-version writes, is a value (None): reading ends there.
+Anybody who may write into the quarantine's folder may write a journal. So nothing in it is executed, no length is
+trusted, and the names in it are compared, never opened. A record that is not whole, or not what this version writes,
+is a value (None): reading ends there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOST_PAYLOAD_BYTES: Final = (1 << 32) - 1
 Document = Mapping[str, Any]
 """A JSON object."""
 Piece = bytes | memoryview
-"""Bytes; a view has one dimension of them."""
+"""Bytes; a view is one-dimensional."""
 
 
 class RecordKind(Enum):
@@ -62,15 +62,15 @@ class RecordKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What a run began with; another run may go on with its journal only where this still holds.
+    """What a run began with; another run may resume from its journal only if this still holds.
 
     Attributes:
         tool_version: of the tool that began.
         log_dir: absolute path.
-        configuration: every setting that decides about bytes, those of topics included, by name.
+        configuration: every setting on which bytes depend, those of topics included, by name.
         now_ms: the clock of the run; producers expire by it.
-        had_clean_shutdown: whether the marker was there and was believed.
-        run_folder: name of the run's folder in quarantine; None while it is not known.
+        had_clean_shutdown: whether the marker was there and was not ignored.
+        run_folder: name of the run's folder in quarantine; None if it is not known yet.
         checkpoints: sha256 (hex) of the log dir's own files by name, None for one that was not there.
         folders: `listing_digest` of each partition's folder by its name.
     """
@@ -95,10 +95,10 @@ def encode_start() -> bytes:
 
 
 def check_start(start: bytes, path: str) -> bool:
-    """Return whether *start*, the first bytes of the file *path*, are whole; it may be torn.
+    """Return whether *start*, the first bytes of the file *path*, is whole; False if it is torn.
 
     Raises:
-        JournalError: another program's file, or a version that is not this one.
+        JournalError: it is another program's file, or of another version.
     """
     expected = encode_start()
     if start == expected:
@@ -108,7 +108,7 @@ def check_start(start: bytes, path: str) -> bool:
     if start[: len(SIGNATURE)] == SIGNATURE and len(start) == START.size:
         version = START.unpack(start)[1]
         raise JournalError(
-            f"{path}: byte 4: version {version} of the journal, this tool knows {VERSION}. Remedy: go on with the "
+            f"{path}: byte 4: version {version} of the journal, but this tool knows {VERSION}. Remedy: resume with the "
             "version of the tool that began, or begin anew with recover --restart"
         )
     raise JournalError(
@@ -118,7 +118,7 @@ def check_start(start: bytes, path: str) -> bool:
 
 
 def encode_payload(head: Document, body: Sequence[Piece]) -> tuple[Piece, ...] | None:
-    """Return a record's payload in pieces, those of *body* as they are; None where it is too large for the format."""
+    """Return a record's payload in pieces, those of *body* unchanged; None if it is too large for the format."""
     head_bytes = encode_json(head)
     payload = (_HEAD_SIZE.pack(len(head_bytes)) + head_bytes, *body)
     is_small_enough = len(head_bytes) <= MOST_HEAD_BYTES and sum(map(len, payload)) <= _MOST_PAYLOAD_BYTES
@@ -126,7 +126,7 @@ def encode_payload(head: Document, body: Sequence[Piece]) -> tuple[Piece, ...] |
 
 
 def payload_checksum(kind: RecordKind, payload: Sequence[Piece]) -> int:
-    """Return the checksum of a record up to the end of its payload; `end_checksum` goes on with it."""
+    """Return the checksum of a record up to the end of its payload; `end_checksum` continues it."""
     checksum = begin_checksum(kind, sum(map(len, payload)))
     for piece in payload:
         checksum = zlib.crc32(piece, checksum)
@@ -134,17 +134,17 @@ def payload_checksum(kind: RecordKind, payload: Sequence[Piece]) -> int:
 
 
 def begin_checksum(kind: RecordKind, length: int) -> int:
-    """Return the checksum of what stands before the payload; `zlib.crc32` goes on with the payload."""
+    """Return the checksum of what precedes the payload; `zlib.crc32` continues it with the payload."""
     return zlib.crc32(_BEFORE.pack(kind.value, length))
 
 
 def end_checksum(checksum: int, position: int) -> int:
-    """Return the checksum of a record at *position*, given that of all up to the payload's end."""
+    """Return the checksum of a record at *position*, given the one up to the payload's end."""
     return zlib.crc32(_POSITION.pack(position), checksum)
 
 
 def read_prefix(prefix: bytes) -> tuple[RecordKind, int, int] | None:
-    """Return kind, length and checksum; None where these are not the first bytes of a record."""
+    """Return kind, length and checksum; None if these are not the first bytes of a record."""
     if len(prefix) != PREFIX.size:
         return None
     kind, length, checksum = PREFIX.unpack(prefix)
@@ -155,7 +155,7 @@ def read_prefix(prefix: bytes) -> tuple[RecordKind, int, int] | None:
 
 
 def read_payload(payload: bytes) -> tuple[dict[str, Any], memoryview] | None:
-    """Return head and body of *payload*, or of its beginning as far as the head is whole; None without one."""
+    """Return head and body of *payload*, or of its beginning if that holds the whole head; None if it does not."""
     if len(payload) < _HEAD_SIZE.size:
         return None
     (size,) = _HEAD_SIZE.unpack_from(payload)
@@ -173,26 +173,26 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_header(body: bytes) -> Header | None:
-    """Return the header in *body*; None where it is not one."""
-    found = decode_json(body)
-    if found is None or set(found) != _FIELDS:
+    """Return the header in *body*; None if it is not one."""
+    document = decode_json(body)
+    if document is None or set(document) != _FIELDS:
         return None
-    run_folder = found["run_folder"]
+    run_folder = document["run_folder"]
     is_sound = (
-        isinstance(found["tool_version"], str)
-        and isinstance(found["log_dir"], str)
-        and _is_mapping(found["configuration"], str)
-        and type(found["now_ms"]) is int
-        and isinstance(found["had_clean_shutdown"], bool)
+        isinstance(document["tool_version"], str)
+        and isinstance(document["log_dir"], str)
+        and _is_mapping(document["configuration"], str)
+        and type(document["now_ms"]) is int
+        and isinstance(document["had_clean_shutdown"], bool)
         and (run_folder is None or is_file_name(run_folder))
-        and _is_mapping(found["checkpoints"], str | None)
-        and _is_mapping(found["folders"], str)
+        and _is_mapping(document["checkpoints"], str | None)
+        and _is_mapping(document["folders"], str)
     )
-    return Header(**found) if is_sound else None
+    return Header(**document) if is_sound else None
 
 
 def is_file_name(name: object) -> bool:
-    """Whether *name* is one name, not a path that leads elsewhere."""
+    """Whether *name* is a plain file name, not a path that leads elsewhere."""
     return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 
@@ -202,13 +202,13 @@ def encode_json(document: Document) -> bytes:
 
 
 def decode_json(data: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in *data*; None where there is none."""
+    """Return the JSON object in *data*; None if there is none."""
     try:
-        found = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
-def _is_mapping(found: object, values: Any) -> bool:  # noqa: ANN401 - a type, or a union of types
-    return isinstance(found, dict) and all(isinstance(value, values) for value in found.values())
+def _is_mapping(document: object, values: Any) -> bool:  # noqa: ANN401 - a type, or a union of types
+    return isinstance(document, dict) and all(isinstance(value, values) for value in document.values())

@@ -1,10 +1,10 @@
 """The place where bytes go before they leave a log dir, and the account of every change to it.
 
     <log dir>.quarantine/<run>/manifest.jsonl            one line for each saved file or tail, and for each change
-    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked where the file system allows it
+    <log dir>.quarantine/<run>/<partition>/<file>        a whole file, hard-linked if the file system allows it
     <log dir>.quarantine/<run>/<partition>/<file>.from-<position>   the tail that was cut off
 
-Nothing is created before the first byte is saved. `undo` reads the account backwards.
+Nothing is created before the first byte is saved. `undo` reverses the account.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MOST_MANIFEST_BYTES = 512 << 20
 
 
 class Quarantine:
-    """What one run saves from one log dir, and what it does to it. Thread-safe."""
+    """What one run saves from one log dir, and what it does to that dir. Thread-safe."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class Quarantine:
 
         Args:
             root: `--quarantine-dir`; each log dir gets a folder of its own in it.
-            run: name of the folder of an interrupted run, to go on with.
-            on_created: told the name of this run's folder before anything is saved in it.
+            run: name of the folder of an interrupted run that is resumed.
+            on_created: called with the name of this run's folder before anything is saved in it.
         """
         self._log_dir = log_dir
         self._root = quarantine_root(log_dir, root)
@@ -85,30 +85,31 @@ class Quarantine:
 
     @property
     def run_folder(self) -> str | None:
-        """This run's folder, None while nothing was saved."""
+        """This run's folder, None until something is saved."""
         return self._run
 
     def save(self, folder: str, plan: PartitionPlan) -> list[str]:
-        """Save what *plan* takes from the partition in *folder*; return where that is lost from the log lies."""
+        """Save what *plan* takes from the partition in *folder*; return the paths of what the log loses."""
         targets = self._save_all(folder, plan.folder, plan.saves) if plan.saves else []
         return [target for target, save in zip(targets, plan.saves, strict=True) if not save.is_derived]
 
     def move_away(self, path: str, *, folder: str, reason: str) -> str:
-        """Take the file or folder *path* out of the log dir, durably, and return where it is.
+        """Take the file or folder *path* out of the log dir, durably, and return its new path.
 
-        A regular file is saved before its name goes: killed in between, it is in both places. Anything else is
-        renamed as a whole, its line in the manifest first, with what is in it: killed in between, it is where it was.
+        A regular file is saved before it is unlinked: after a kill in between, it is in both places. Anything else is
+        renamed as a whole, after its line in the manifest, with what is in it: after a kill in between, it has not
+        moved.
 
         Args:
             folder: of the partition, or of the log dir itself.
-            reason: why, in words.
+            reason: why, as text.
 
         Raises:
             OSError: it stays where it is. EXDEV: only regular files go to another file system.
         """
-        found = os.lstat(path)
-        save = SaveFile(name=os.path.basename(path), size_bytes=found.st_size, reason=reason)
-        if stat.S_ISREG(found.st_mode):
+        status = os.lstat(path)
+        save = SaveFile(name=os.path.basename(path), size_bytes=status.st_size, reason=reason)
+        if stat.S_ISREG(status.st_mode):
             target = self._save_all(os.path.dirname(path), folder, [save], kind="moved")[0]
             self.sync()
             os.unlink(path)
@@ -138,7 +139,7 @@ class Quarantine:
                 self._enter([entry])
 
     def note_changes(self, changes: Iterable[tuple[Commit, Mapping[str, FileStat]]]) -> None:
-        """Enter what was done to folders, and what is in each of them now: commits that are of this run."""
+        """Enter what was done to folders, and what is in each of them now, by commits of this run."""
         entries = [self._change(commit, after) for commit, after in changes]
         with self._lock:
             if entries:
@@ -151,13 +152,13 @@ class Quarantine:
             "kind": "change",
             "partition": commit.folder,
             "commit": commit.to_json(),
-            "after": {name: [one.inode, one.size_bytes, one.mtime_ns] for name, one in after.items()},
+            "after": {name: [file.inode, file.size_bytes, file.mtime_ns] for name, file in after.items()},
         }
 
     def sync(self, others: Iterable[str] = ()) -> None:
         """Bring all that was saved, the manifest and the paths *others* to disk; only then may anything be touched.
 
-        Where others wait for the same paths, each waits for itself: nobody goes on before what it saved is on disk.
+        If several threads wait for the same paths, each waits itself: none proceeds before what it saved is on disk.
 
         Raises:
             OSError: that failed; nothing counts as synced then.
@@ -177,23 +178,23 @@ class Quarantine:
     def _save_all(
         self, path: str, folder: str, saves: Iterable[Save], *, kind: str | None = None
     ) -> list[str]:
-        """Save from the folder *path*, and enter all of it at once: what cannot be entered is not kept."""
+        """Save from the folder *path*, and enter all of it at once; what cannot be entered is not kept."""
         with self._lock:
-            place = self._folder(folder)
+            saved_folder = self._folder(folder)
         entries: dict[str, dict[str, Any]] = {}
         try:
             for save in saves:
                 file = f"{path}/{save.name}"
-                target, is_linked = self._keep(file, place, save)
+                target, is_linked = self._keep(file, saved_folder, save)
                 entries[target] = {}
                 entries[target] = self._entry(file, save, target, folder, kind=kind, is_linked=is_linked)
         finally:
-            self._enter_saved(place, entries)
+            self._enter_saved(saved_folder, entries)
         return list(entries)
 
-    def _keep(self, path: str, place: str, save: Save) -> tuple[str, bool]:
-        """Put a file or tail into the folder *place*; return where it is, and whether it is a hard link."""
-        target = f"{place}/{save.name}"
+    def _keep(self, path: str, saved_folder: str, save: Save) -> tuple[str, bool]:
+        """Put a file or tail into *saved_folder*; return its path there, and whether it is a hard link."""
+        target = f"{saved_folder}/{save.name}"
         if isinstance(save, SaveFile) and not save.is_cut and _link(path, target):
             return target, True
         position = 0 if isinstance(save, SaveFile) else save.position
@@ -201,7 +202,7 @@ class Quarantine:
         copy = free_name(target)
         copy_new(path, copy, position=position, like=path, keeps_time=True)
         if copy != target and self._is_unentered(target) and begins_with(copy, target):
-            os.rename(copy, target)  # what a run that was killed had begun
+            os.rename(copy, target)  # an unfinished copy of a run that was killed
             return target, False
         return copy, False
 
@@ -210,20 +211,21 @@ class Quarantine:
         with self._lock:
             return target.removeprefix(f"{self._run}/") not in self._entered
 
-    def _enter_saved(self, place: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
-        """Enter what was saved in the folder *place*; what cannot be entered is not kept."""
-        known = {target: entry for target, entry in entries.items() if entry}
+    def _enter_saved(self, saved_folder: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
+        """Enter what was saved in *saved_folder*; what cannot be entered is not kept."""
+        entered = {target: entry for target, entry in entries.items() if entry}
         try:
-            if known:
+            if entered:
                 with self._lock:
-                    self._enter(known.values())  # first: what is gone again nobody must wait for
-                    self._note_unsynced(place, *known)
-                    self._entered.update(entry["stored"] for entry in known.values())
+                    # First, so that nobody waits for files that are removed again.
+                    self._enter(entered.values())
+                    self._note_unsynced(saved_folder, *entered)
+                    self._entered.update(entry["stored"] for entry in entered.values())
         except BaseException:
-            known = {}
+            entered = {}
             raise
         finally:
-            for target in entries.keys() - known.keys():
+            for target in entries.keys() - entered.keys():
                 with contextlib.suppress(OSError):
                     os.unlink(target)
 
@@ -250,7 +252,7 @@ class Quarantine:
         }
 
     def _enter(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Add lines to the manifest, whole or not at all."""
+        """Add lines to the manifest, all of them or none."""
         folder = self._run_folder()
         path = os.path.join(folder, MANIFEST)
         lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
@@ -308,7 +310,7 @@ class Quarantine:
 
 
 def manifest_entries(run: str) -> list[dict[str, Any]]:
-    """Return the lines of the manifest in the folder *run*; what a kill has torn, or a power failure, names nothing."""
+    """Return the lines of the manifest in the folder *run*, without those torn by a kill or a power failure."""
     path = os.path.join(run, MANIFEST)
     refuse_link(run)
     try:
@@ -323,10 +325,10 @@ def lines_of(descriptor: int, path: str) -> Iterator[Line]:
     """Yield the lines of a manifest that is open, and close it.
 
     Args:
-        path: what errors call it.
+        path: its name in errors.
 
     Raises:
-        OSError: it cannot be read. EFBIG: it is larger than any.
+        OSError: it cannot be read. EFBIG: it is larger than any manifest.
     """
     with naming(path), open(descriptor, "rb", buffering=0) as file:
         check_size(descriptor, MOST_MANIFEST_BYTES, path)
@@ -334,12 +336,12 @@ def lines_of(descriptor: int, path: str) -> Iterator[Line]:
 
 
 def _digest(entry: Mapping[str, Any]) -> str:
-    """Return what a change is known by."""
+    """Return what a change is identified by."""
     return hashlib.sha256(json.dumps(entry["commit"], sort_keys=True).encode()).hexdigest()
 
 
 def _link(path: str, target: str) -> bool:
-    """Make *target* a second name of *path*; it may be one already, of an interrupted run."""
+    """Make *target* a second name of *path*; it may be one already, from an interrupted run."""
     try:
         os.link(path, target)
     except FileExistsError:

@@ -2,10 +2,10 @@
 
     key     which segment, which bytes of it, how; and which file it was: size, mtime, ctime, inode
     scan    the integers of the scan, and how many rows each array has
-    body    the arrays, one behind the other, little-endian, in the order of ARRAYS
+    body    the arrays, one after another, little-endian, in the order of ARRAYS
 
-Bytes are read back against the dtypes and shapes that `native.raw_scan` declares. What does not fit them, or
-could not come from a scan of the segment, is no scan: None.
+Bytes are checked against the dtypes and shapes that `native.raw_scan` declares. If they do not fit, or could not come
+from a scan of the segment, they do not count as a scan: None.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _COUNTS: Final = ("batch_count", "legacy_batch_count", "settled_txn_count", "gap
 
 
 def scan_key(folder: str, request: ScanRequest, stat: FileStat) -> dict[str, Any]:
-    """Return what a scan depends on, beyond the settings of the log; where all of it is the same, so is the scan."""
+    """Return what a scan depends on, besides the settings of the log; if all of it is the same, so is the scan."""
     return {
         "folder": folder,
         "file": request.part.file,
@@ -66,15 +66,15 @@ def scan_key(folder: str, request: ScanRequest, stat: FileStat) -> dict[str, Any
     }
 
 
-def is_scan_key(found: object) -> bool:
-    """Whether *found* may be a `scan_key`: names and integers, nothing within them."""
-    return isinstance(found, dict) and all(type(value) in (str, int) for value in found.values())
+def is_scan_key(key: object) -> bool:
+    """Whether *key* may be a `scan_key`: a flat object of strings and integers."""
+    return isinstance(key, dict) and all(type(value) in (str, int) for value in key.values())
 
 
 def encode_scan(scan: RawScan) -> tuple[dict[str, Any], list[memoryview]]:
     """Return the integers of *scan* for the head of its record, and its arrays, as bytes, for the body.
 
-    The arrays are not copied: they must not be written while the record is.
+    The arrays are not copied: they must not be modified while the record is written.
     """
     head: dict[str, Any] = {name: int(getattr(scan, name)) for name in _INTEGERS}
     head["stop_detail"] = [int(detail) for detail in scan.stop_detail]
@@ -84,9 +84,9 @@ def encode_scan(scan: RawScan) -> tuple[dict[str, Any], list[memoryview]]:
 
 
 def decode_scan(head: Document, body: memoryview, request: ScanRequest) -> RawScan | None:
-    """Return the scan in a record's *head* and *body*, None where it could not be one of *request*.
+    """Return the scan in a record's *head* and *body*, None if *request* could not have given it.
 
-    The arrays are writable copies of their own.
+    The arrays are writable copies.
     """
     integers = _integers(head)
     arrays = _arrays(head.get("rows"), body)
@@ -133,14 +133,14 @@ def _arrays(rows: object, body: memoryview) -> dict[str, np.ndarray[Any, np.dtyp
         size = count * dtype.itemsize * int(np.prod(row_shape, dtype=np.int64))
         if size > len(body) - position:
             return None
-        found = np.frombuffer(body[position : position + size], dtype)
-        arrays[name] = found.reshape((count, *row_shape)).astype(dtype.newbyteorder("="), copy=True)
+        array = np.frombuffer(body[position : position + size], dtype)
+        arrays[name] = array.reshape((count, *row_shape)).astype(dtype.newbyteorder("="), copy=True)
         position += size
     return arrays if position == len(body) else None
 
 
 def _are_events_sound(arrays: dict[str, np.ndarray[Any, np.dtype[Any]]]) -> bool:
-    """Whether each event is of a kind and of a producer that there is."""
+    """Whether each event has a kind and a producer that exist."""
     events, producer_count = arrays["txn_events"], len(arrays["producers"])
     kinds = np.array([kind.value for kind in TxnEventKind], np.uint8)
     is_of_producer = (events["producer"] >= 0) & (events["producer"] < producer_count)

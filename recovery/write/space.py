@@ -1,7 +1,7 @@
-"""Room for what a run writes: what each plan needs, and whether it is there, before anything is touched.
+"""Room for what a run writes: what each plan needs, and whether that is free, before anything is touched.
 
-A broker that runs out of space while it recovers empties the segment in hand. Here a partition that does not fit is
-refused, and those that are worked on side by side do not count on the same free bytes.
+A broker that runs out of space during recovery empties the segment that it is working on. Here a partition that does
+not fit is refused, and partitions that are worked on at the same time do not count on the same free bytes.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from recovery.write.space_share import NOTHING_PROMISED, Promised, SpaceShare
 
 _WAIT_S = 0.2
 _SPARE_BYTES = 32 << 10
-"""Never promised, once and for each log dir: checkpoints, the hand-off, the head of the journal, cuts not yet told."""
-_BYTES_PER_PARTITION = 4 << 10  # what a journal and a manifest say of a partition at least, with its report
+"""Kept free, once and for each log dir: for checkpoints, the hand-off, the journal's head, cuts not yet reported."""
+_BYTES_PER_PARTITION = 4 << 10  # the least that a journal and a manifest say of a partition, with its report
 _BYTES_PER_SAVE, _BYTES_PER_ACTION, _BYTES_PER_FILE = 1024, 512, 320
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpaceNeed:
-    """What carrying out a plan takes, whole blocks counted.
+    """The space that carrying out a plan takes, in whole blocks.
 
     Attributes:
-        written_bytes: in the log dir, before anything that is replaced or cut gives its space back.
-        copied_bytes: in quarantine, of what cannot be a hard link.
-        entered_bytes: there, too, in manifest and journal, at most; part of it before anything gives space back.
-        linked_bytes: in quarantine where that is on another file system: of the rest, copied there, too.
-        returned_bytes: given back when all is done.
+        written_bytes: in the log dir, before any space is freed by replacing or cutting.
+        copied_bytes: in quarantine, for copies of what cannot be a hard link.
+        entered_bytes: in manifest and journal, also in quarantine, at most; part of it before any space is freed.
+        linked_bytes: in quarantine, for copies of all else, if that is on another file system.
+        returned_bytes: freed once all is done.
     """
 
     written_bytes: int = 0
@@ -46,10 +46,10 @@ class SpaceNeed:
 
 
 def need_of(plan: PartitionPlan, *, file_count: int = 0, block_bytes: int = 4096) -> SpaceNeed:
-    """Return what carrying out *plan* takes. Zeros at the end of a file that is made are a hole.
+    """Return what carrying out *plan* takes. Zeros at the end of a new file are a hole.
 
     Args:
-        file_count: of the files in the folder: each is entered.
+        file_count: number of files in the folder: each is entered.
     """
 
     def blocks(size_bytes: int) -> int:
@@ -71,7 +71,7 @@ def need_of(plan: PartitionPlan, *, file_count: int = 0, block_bytes: int = 4096
             and action.kind is RemovalKind.PENDING_DELETION
             and action.name not in kept
         ):
-            written -= blocks(action.size_bytes)  # these go first of all
+            written -= blocks(action.size_bytes)  # these are removed first of all
     tails = {save.name: save.size_bytes for save in plan.saves if not isinstance(save, SaveFile)}
     for action in plan.actions:
         if isinstance(action, TruncateFile):
@@ -86,14 +86,14 @@ def need_of(plan: PartitionPlan, *, file_count: int = 0, block_bytes: int = 4096
 
 
 def _entered_bytes(plan: PartitionPlan, file_count: int) -> int:
-    """Return how long the lines of manifest and journal are over a partition, at most: about half of it is usual."""
+    """Return how long the lines of manifest and journal about a partition are at most: about twice the usual."""
     counted = _BYTES_PER_SAVE * len(plan.saves) + _BYTES_PER_ACTION * len(plan.actions)
     return _BYTES_PER_PARTITION + counted + _BYTES_PER_FILE * file_count
 
 
 @dataclass(slots=True)
 class _FileSystem:
-    """What is promised on one file system."""
+    """What is reserved and spent on one file system."""
 
     reserved_bytes: int = 0
     spent_bytes: int = 0  # in a dry run, which frees and fills nothing
@@ -112,10 +112,10 @@ class SpaceLedger:
     """Who may write how much, over all log dirs of a run. Thread-safe.
 
     Args:
-        dry_run: what one partition would write is not there for the next one.
-        log_dir_count: how many log dirs are worked on, by others as well.
-        check_stop: raises where the run is to end.
-        share: with ledgers in other processes; None where all log dirs are written by this one.
+        dry_run: whether nothing is written: then the space that a partition would take counts as spent.
+        log_dir_count: how many log dirs are worked on, including those of other processes.
+        check_stop: raises if the run is to end.
+        share: connects ledgers in other processes; None if this process writes all log dirs.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class SpaceLedger:
         self._layouts: dict[tuple[int, str], _Layout] = {}
         self._held: dict[
             str, list[tuple[int, int, int]]
-        ] = {}  # by partition: device, bytes, bytes that come back
+        ] = {}  # by partition: device, bytes needed, bytes that are freed again
 
     def reserve(
         self,
@@ -148,63 +148,63 @@ class SpaceLedger:
         file_count: int = 0,
         before_waiting: Callable[[], None] = lambda: None,
     ) -> tuple[Problem, ...]:
-        """Set space aside for *plan*, until `release`; return why that cannot be.
+        """Set space aside for *plan*, until `release`; return the problems if that cannot be done.
 
-        Waits for partitions that are being written, where what they give back may do.
+        Waits for partitions that are being written if the space that they free may be enough.
 
         Args:
             partition: path of the folder.
-            quarantine: where that is, or will be.
-            file_count: of the files in the folder.
-            before_waiting: releases all that whoever asks has reserved for others, or sees to it; called once, before
-                the first wait. Two that waited for each other's, or one for its own, would wait for ever.
+            quarantine: path of its quarantine, which need not exist yet.
+            file_count: number of files in the folder.
+            before_waiting: has everything released that the caller has reserved for other partitions; called once,
+                before the first wait. Otherwise callers could wait for each other, or for themselves, for ever.
         """
-        places = self._places(plan, partition, quarantine, file_count)
-        is_on_log_dirs = places[0][0] == os.stat(log_dir).st_dev
+        needs = self._needs(plan, partition, quarantine, file_count)
+        is_on_log_dirs = needs[0][0] == os.stat(log_dir).st_dev
         has_let_go = False
         while True:
             with self._changed:
-                problems = self._try_to_hold(partition, places)
+                problems = self._try_to_hold(partition, needs)
                 if problems is not None:
                     if not problems and is_on_log_dirs:
-                        self._needed[log_dir] = self._needed.get(log_dir, self._spare_bytes) + places[0][2]
+                        self._needed[log_dir] = self._needed.get(log_dir, self._spare_bytes) + needs[0][2]
                     return problems
                 if has_let_go:
                     self._check_stop()
                     self._changed.wait(timeout=_WAIT_S)
-            if not has_let_go:  # once will do: whoever waits takes nothing else
+            if not has_let_go:  # once is enough: a caller that waits reserves nothing else
                 before_waiting()
                 has_let_go = True
 
     def _try_to_hold(
-        self, partition: str, places: list[tuple[int, str, int, int]]
+        self, partition: str, needs: list[tuple[int, str, int, int]]
     ) -> tuple[Problem, ...] | None:
-        """Set space aside where there is enough; return why that can never be, None where others may make room."""
+        """Set space aside if there is enough; return why there never can be, None if others may make room."""
         with self._exclusively():
             short = [
                 (path, needed + self._spare_bytes, free)
-                for device, path, needed, _ in places
+                for device, path, needed, _ in needs
                 if needed and needed + self._spare_bytes > (free := self._free_bytes(device, path))
             ]
             if not short:
-                self._hold(partition, places)
-            elif any(self._is_reserved(device) for device, *_ in places):
+                self._hold(partition, needs)
+            elif any(self._is_reserved(device) for device, *_ in needs):
                 return None
         return tuple(_too_little(path, needed, free) for path, needed, free in short)
 
-    def _hold(self, partition: str, places: Iterable[tuple[int, str, int, int]]) -> None:
-        self._held[partition] = [(device, needed, returned) for device, _, needed, returned in places]
+    def _hold(self, partition: str, needs: Iterable[tuple[int, str, int, int]]) -> None:
+        self._held[partition] = [(device, needed, returned) for device, _, needed, returned in needs]
         for device, needed, _ in self._held[partition]:
             self._systems[device].reserved_bytes += needed
             self._tell_others(device)
 
     def _exclusively(self) -> AbstractContextManager[object]:
-        """Let no other process reserve anything in the block."""
+        """Let no other process reserve anything during the `with` block."""
         return nullcontext() if self._share is None else self._share.exclusively()
 
     def _is_reserved(self, device: int) -> bool:
-        others = self._share is not None and self._share.others(device).reserved_bytes > 0
-        return others or self._systems[device].reserved_bytes > 0
+        is_reserved_by_others = self._share is not None and self._share.others(device).reserved_bytes > 0
+        return is_reserved_by_others or self._systems[device].reserved_bytes > 0
 
     def _tell_others(self, device: int) -> None:
         if self._share is not None:
@@ -212,7 +212,7 @@ class SpaceLedger:
             self._share.publish(device, Promised(system.reserved_bytes, system.spent_bytes))
 
     def release(self, partition: str) -> None:
-        """Give back what was set aside for *partition*, if anything was: it is written now, or never will be."""
+        """Release what was set aside for *partition*, if anything was: it is written by now, or never will be."""
         with self._changed:
             for device, needed, returned in self._held.pop(partition, ()):
                 system = self._systems[device]
@@ -222,52 +222,54 @@ class SpaceLedger:
             self._changed.notify_all()
 
     def needed_bytes(self, log_dir: str) -> int:
-        """Return how many bytes all plans so far need on the file system of *log_dir*, one after another, at most."""
+        """Return how many bytes all plans so far need at most on the file system of *log_dir*, one after another."""
         with self._changed:
             return self._needed.get(log_dir, 0)
 
-    def _places(
+    def _needs(
         self, plan: PartitionPlan, partition: str, quarantine: str, file_count: int
     ) -> list[tuple[int, str, int, int]]:
-        """Return (device, a path on it, bytes needed, bytes that come back) for each file system.
+        """Return (device, a path on it, bytes needed, bytes that are freed again) for each file system.
 
         A folder may be on another file system than its log dir: mounted there, or named by a link.
         """
         device = os.stat(partition).st_dev
-        known = self._layouts.get((device, quarantine))
-        if known is None:  # where quarantine is to be is on the device of what is above it
-            known = self._layouts[device, quarantine] = _Layout(
+        layout = self._layouts.get((device, quarantine))
+        if (
+            layout is None
+        ):  # a quarantine that does not exist yet will be on the device of the folder above it
+            layout = self._layouts[device, quarantine] = _Layout(
                 block_bytes=_block_bytes(partition),
                 device=device,
                 far_device=os.stat(nearest(quarantine)).st_dev,
             )
-        need = need_of(plan, file_count=file_count, block_bytes=known.block_bytes)
-        is_one = known.device == known.far_device
+        need = need_of(plan, file_count=file_count, block_bytes=layout.block_bytes)
+        is_one = layout.device == layout.far_device
         written = need.written_bytes + (need.copied_bytes if is_one else 0)
-        given = need.returned_bytes + max(-written, 0)
+        freed = need.returned_bytes + max(-written, 0)
         if is_one:
-            return [(device, partition, max(written, 0) + need.entered_bytes, given)]
+            return [(device, partition, max(written, 0) + need.entered_bytes, freed)]
         saved = need.copied_bytes + need.linked_bytes + need.entered_bytes
         return [
-            (device, partition, max(written, 0), given),
-            (known.far_device, nearest(quarantine), saved, 0),
+            (device, partition, max(written, 0), freed),
+            (layout.far_device, nearest(quarantine), saved, 0),
         ]
 
     def _free_bytes(self, device: int, path: str) -> int:
         system = self._systems[device]
-        others = NOTHING_PROMISED if self._share is None else self._share.others(device)
+        by_others = NOTHING_PROMISED if self._share is None else self._share.others(device)
         own = system.reserved_bytes + system.spent_bytes
-        return free_bytes(path) - own - others.reserved_bytes - others.spent_bytes
+        return free_bytes(path) - own - by_others.reserved_bytes - by_others.spent_bytes
 
 
 def free_bytes(path: str) -> int:
     """Return how many bytes this user may still write on the file system of *path*.
 
     Raises:
-        OSError: the path cannot be asked.
+        OSError: statvfs(3) failed.
     """
-    found = os.statvfs(path)
-    return found.f_frsize * (found.f_bfree if os.geteuid() == 0 else found.f_bavail)
+    status = os.statvfs(path)
+    return status.f_frsize * (status.f_bfree if os.geteuid() == 0 else status.f_bavail)
 
 
 def _block_bytes(path: str) -> int:
@@ -279,5 +281,5 @@ def _too_little(path: str, needed: int, free: int) -> Problem:
         file=path,
         rule=f"needs {needed} bytes for indexes, snapshots and quarantine, {max(free, 0)} free (a 4.x broker that "
         "meets a full disk empties the segment that it recovers)",
-        remedy="make room on this file system, or have quarantine on another one (--quarantine-dir)",
+        remedy="make room on this file system, or put quarantine on another one (--quarantine-dir)",
     )

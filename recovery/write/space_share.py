@@ -1,8 +1,8 @@
-"""What the worker processes of one run have promised to write, in memory that they share.
+"""The space that the worker processes of one run have reserved for writing, in memory that they share.
 
 Each has a block of its own, which only it writes while it lives, and reads those of the others; whoever reserves
-something locks the memory first. When a process is gone its block is cleared by the one that started it: what it had
-reserved is written now, or never will be.
+something locks the memory first. When a process is gone, its block is cleared by the one that started it: what it had
+reserved is written by then, or never will be.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 _DEVICES = 4
-"""File systems that one log dir is written to, at most: its own and its quarantine's are two."""
+"""How many file systems one log dir may write to; its own and that of its quarantine are two."""
 _ROW_DTYPE = np.dtype(
     [("device", "<u8"), ("reserved_bytes", "<i8"), ("spent_bytes", "<i8"), ("is_used", "<i8")]
 )
 
 
 class Promised(NamedTuple):
-    """What is promised on a file system; see `space.SpaceLedger`."""
+    """What is reserved and spent on a file system; see `space.SpaceLedger`."""
 
     reserved_bytes: int
     spent_bytes: int
@@ -38,7 +38,7 @@ class SpaceShare:
 
     Args:
         descriptor: of the memory, from `create`; this object closes it.
-        number: of the block that is this process's own.
+        number: of this process's own block.
     """
 
     def __init__(self, descriptor: int, number: int) -> None:
@@ -61,7 +61,7 @@ class SpaceShare:
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
-        """Keep other processes out of the block; threads see to that themselves. A dead process holds nothing."""
+        """Keep other processes out of the `with` block; threads need their own lock. A dead process holds nothing."""
         fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
         try:
             yield
@@ -69,24 +69,24 @@ class SpaceShare:
             fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
 
     def others(self, device: int) -> Promised:
-        """Return what all other processes have promised on the file system *device*."""
+        """Return what all other processes have reserved and spent on the file system *device*."""
         is_counted = (self._rows["device"] == device) & (self._rows["is_used"] != 0)
         is_counted[self._number] = False
         rows = self._rows[is_counted]
         return Promised(int(rows["reserved_bytes"].sum()), int(rows["spent_bytes"].sum()))
 
     def publish(self, device: int, promised: Promised) -> None:
-        """Tell the others what this process has promised on the file system *device*, all in all."""
+        """Show the others the totals that this process has reserved and spent on the file system *device*."""
         rows = self._rows[self._number]
-        places = np.flatnonzero((rows["device"] == device) | (rows["is_used"] == 0))
-        rows[places[0]] = (device, *promised, 1)
+        candidates = np.flatnonzero((rows["device"] == device) | (rows["is_used"] == 0))
+        rows[candidates[0]] = (device, *promised, 1)
 
     def clear(self, number: int) -> None:
-        """Take back what the process *number*, which is gone, has reserved. What it has spent stays so."""
+        """Cancel what the process *number*, which is gone, has reserved. What it has spent stays spent."""
         self._rows[number]["reserved_bytes"] = 0
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         del self._rows
         self._memory.close()
         os.close(self.descriptor)

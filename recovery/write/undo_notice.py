@@ -1,12 +1,13 @@
 """What keeps a recovery and an `undo` of another one apart: neither begins where the other was interrupted.
 
-While an `undo` is at work a file of each of its log dirs says so, until all that was to be taken back there is: half of
-that is then as it was before a recovery, and the next `undo` must go on with it and choose no other runs.
+While an `undo` is at work, a file in each of its log dirs says so, until all that was to be taken back there is. Until
+then a part of the log dir is as it was before a recovery, and the next `undo` must resume this one and choose no other
+runs.
 
     {"version": 1, "root": "/data/kafka.quarantine", "last_run": "20261123T004842Z", "log_dirs": {"/data/kafka": ...}}
 
 The journal of the `undo` lies in quarantine, where a recovery with another `--quarantine-dir` does not look. A broker
-passes over the file: LogManager.loadLogs looks at folders alone.
+ignores the file: LogManager.loadLogs looks only at folders.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class EnteredUndo:
     Attributes:
         root: where its quarantine is.
         last_run: name of the last run that it takes back.
-        log_dirs: all that it was begun on, each with that.
+        log_dirs: all that it was begun on, each with the last run taken back there.
     """
 
     root: str
@@ -65,7 +66,7 @@ def enter_undo(log_dir: str, entered: EnteredUndo) -> None:
 
 
 def entered_undo(log_dir: str) -> EnteredUndo | None:
-    """Return what is entered; of what nobody can read nothing but itself, as the quarantine that is not this one.
+    """Return the `undo` that is entered; if the file cannot be parsed, one with its text as the quarantine.
 
     Raises:
         OSError: it cannot be read.
@@ -91,7 +92,7 @@ def remove_undo(log_dir: str) -> None:
     """Remove the file, durably: the log dir is as it was.
 
     Raises:
-        OSError: it cannot be removed; done again, it is.
+        OSError: it cannot be removed; this can be tried again.
     """
     for name in (UNDO_NOTICE, UNDO_NOTICE + TEMPORARY_SUFFIX):
         remove_file(os.path.join(log_dir, name))
@@ -99,24 +100,24 @@ def remove_undo(log_dir: str) -> None:
 
 
 def refuse_interrupted_recovery(log_dir: str, root: str) -> None:
-    """Raise UnsafeError where a recovery was interrupted whose quarantine is the folder *root*.
+    """Raise UnsafeError if a recovery was interrupted whose quarantine is the folder *root*.
 
     Raises:
         UnsafeError: nothing was changed.
-        JournalError: what has the name of its journal is none.
+        JournalError: a file has the name of its journal and is not one.
         OSError: it cannot be looked at.
     """
     journal = Journal.open(os.path.join(root, JOURNAL), read_only=True)
     if journal is not None:
         journal.close()
         raise UnsafeError(
-            f"{log_dir}: its recovery was interrupted ({journal.path}). Nothing was changed. Remedy: take back first "
+            f"{log_dir}: its recovery was interrupted ({journal.path}). Nothing was changed. Remedy: first take back "
             "what was done since with another --quarantine-dir, let recover finish this one, then undo"
         )
 
 
 def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
-    """Raise UnsafeError where an `undo` was interrupted: half of the log dir is as it was before.
+    """Raise UnsafeError if an `undo` was interrupted: a part of the log dir is as it was before.
 
     Raises:
         UnsafeError: nothing was changed.
@@ -130,7 +131,7 @@ def refuse_unfinished_undo(log_dir: str, quarantine_dir: str | None) -> None:
 
 
 def refuse_entered_undo(log_dir: str) -> None:
-    """Raise UnsafeError where an `undo` was at work that has not ended.
+    """Raise UnsafeError if an `undo` was at work and has not ended.
 
     Raises:
         UnsafeError: nothing was changed.
@@ -138,7 +139,7 @@ def refuse_entered_undo(log_dir: str) -> None:
     """
     if (entered := entered_undo(log_dir)) is not None:
         raise UnsafeError(
-            f"{log_dir}: an undo was interrupted here whose quarantine is {printable(entered.root)}. Nothing was "
+            f"{log_dir}: an undo was interrupted here; its quarantine is {printable(entered.root)}. Nothing was "
             "changed. Remedy: let it finish first, with the --quarantine-dir that it had; if that quarantine is gone "
             f"for good, remove {os.path.join(log_dir, UNDO_NOTICE)}"
         )

@@ -1,9 +1,9 @@
-"""Waiting for file systems: what was written is on disk, or the error that says it is not reaches who wrote it.
+"""Waiting for file systems: what was written is on disk, or its writer gets the error that says it is not.
 
-The kernel tells of an error in writing back once for each descriptor that was open when it happened. A descriptor that
-is opened for the wait hears nothing of an error that somebody else's sync was told of before. So each file system that
-a run writes to is held open from before its first write, and once it has failed, everything that waits for it fails:
-nobody knows whose bytes they were.
+The kernel reports an error in writing back once to each descriptor that was open when it happened. A descriptor that
+is opened for the wait gets no error that was reported to somebody else's sync before. So each file system that a run
+writes to is held open from before its first write, and once it has failed, everything that waits for it fails: nobody
+knows whose bytes were lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _held: dict[int, _HeldFileSystem] = {}
 
 
 class _HeldFileSystem:
-    """A file system that is held open. Who waits while another wait is on its way shares the next one."""
+    """A file system that is held open. A caller that comes while another wait is under way shares the next one."""
 
     def __init__(self, path: str) -> None:
         self.user_count = 0
@@ -37,8 +37,8 @@ class _HeldFileSystem:
 
     def sync(self) -> None:
         with self._changed:
-            wanted = self._begun + 1  # one that is on its way may have passed what this caller has written
-            while self._ended < wanted:
+            needed = self._begun + 1  # one that is under way may miss what this caller has written
+            while self._ended < needed:
                 if self._begun > self._ended:
                     self._changed.wait()
                 else:
@@ -48,7 +48,7 @@ class _HeldFileSystem:
                 raise OSError(self._error.errno, self._error.strerror, self._path)
 
     def _sync(self) -> None:
-        """Wait with the lock open."""
+        """Wait with the lock released."""
         self._changed.release()
         error = None
         try:
@@ -64,9 +64,9 @@ class _HeldFileSystem:
 
 @contextmanager
 def held_file_systems(paths: Iterable[str]) -> Iterator[None]:
-    """Hold the file systems of *paths* open for the block; of one that is not there yet that of the folder above it.
+    """Hold the file systems of *paths* open for the block; for a missing path that of the nearest folder above it.
 
-    What cannot be opened is not held: whoever uses it gets the error.
+    A path that cannot be opened is skipped: whoever uses it gets the error.
     """
     with ExitStack() as stack:
         for path in paths:
@@ -94,12 +94,12 @@ def _held_file_system(path: str) -> Iterator[None]:
 
 
 def sync_file_system(path: str) -> bool:
-    """Bring all that was written to the file system of *path* to disk; return False where that cannot be told.
+    """Bring all that was written to the file system of *path* to disk; return False if it does not report errors.
 
     Raises:
-        OSError: it failed, now or since it is held.
+        OSError: it failed, now or at any time since it was first held open.
     """
-    if not _tells_errors(path):
+    if not _reports_errors(path):
         return False
     with _lock:
         held = _held.get(os.stat(path).st_dev)
@@ -114,8 +114,8 @@ def sync_file_system(path: str) -> bool:
     return True
 
 
-def _tells_errors(path: str) -> bool:
-    """Whether syncfs(2) tells of errors in writing back as fsync(2) does: of local file systems, since Linux 5.8."""
+def _reports_errors(path: str) -> bool:
+    """Whether syncfs(2) reports errors in writing back as fsync(2) does: on local file systems, since Linux 5.8."""
     major, minor = os.uname().release.split(".")[:2]
     return (int(major), int(minor.split("-")[0])) >= (5, 8) and is_local(path)
 

@@ -169,7 +169,7 @@ def _serve() -> None:
     from recovery.write import write_back
 
     if os.environ[_SYNC_VARIABLE]:
-        write_back._tells_errors = lambda path: False
+        write_back._reports_errors = lambda path: False
     source.LEAST_MAPPED_BYTES = forecast.LEAST_KEPT_SCAN_BYTES = 0  # as large segments are
     warm_up()
     _load_what_runs_load(main)

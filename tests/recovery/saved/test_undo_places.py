@@ -53,7 +53,7 @@ def test_an_interrupted_undo_keeps_recoveries_with_other_quarantines_away(
     for options in ({}, {"quarantine_dir": elsewhere}, {"quarantine_dir": elsewhere, "dry_run": True}):
         with pytest.raises(UnsafeError, match="an undo was interrupted here"):
             recover(samples[0], [victim.log_dir], **options)
-    with pytest.raises(UnsafeError, match=f"whose quarantine is {quarantine_of(victim.log_dir)}"):
+    with pytest.raises(UnsafeError, match=f"its quarantine is {quarantine_of(victim.log_dir)}"):
         undo(log_dirs, quarantine_dir=elsewhere)
     undo(log_dirs)
     assert differences(before, tree_of(victim.log_dir)) == []
@@ -86,7 +86,7 @@ def test_runs_in_two_quarantines(samples: list[Sample], tmp_path: Path) -> None:
     assert killed_at(40, lambda: recover(samples[0], [victim.log_dir], thread_count=1, **places[0]))
     recover(samples[0], [victim.log_dir], **places[1])
     with pytest.raises(
-        UnsafeError, match="take back first what was done since with another --quarantine-dir"
+        UnsafeError, match="first take back what was done since with another --quarantine-dir"
     ):
         undo([str(victim.log_dir)], **places[0])
     undo([str(victim.log_dir)], **places[1])

@@ -205,7 +205,7 @@ class TestDurability:
             RemoveFile(name="a.snapshot", size_bytes=2, kind=RemovalKind.DERIVED),
             RenameFile(old="a.log.swap", new="a.log"),
         ]
-        with pytest.raises(OSError, match="not what the plan makes"):  # nothing is removed here
+        with pytest.raises(OSError, match="not as the plan should leave it"):  # nothing is removed here
             folder.apply(plan(*actions))
         assert told == ["remove a.snapshot", "sync t-0", "rename a.log", "sync t-0", "sync t-0"]
 
