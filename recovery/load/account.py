@@ -137,7 +137,7 @@ class _Account:
     # -- cuts and deletions ---------------------------------------------------------------------------------
 
     def _cut_of_noted(self, departure: Departure) -> Cut | None:
-        """Return the cut of *departure*; its batches are looked at only where some of them may not be lost."""
+        """Return the cut of *departure*; its batches are looked at only if some of them may not be lost."""
         part = departure.part
         batch_count, last_offset = self._reader.count_batches(part, departure.base_offset)
         first = departure.base_offset if departure.may_repeat else departure.first_offset
@@ -251,7 +251,7 @@ class _Account:
             lost.is_lost[np.flatnonzero(lost.is_lost)[is_superseded]] = False
 
     def _aborted_txns(self) -> AbortedTxns:
-        """Return what the transaction indexes say: those that are gone and the present ones, one of a `.swap` say."""
+        """Return what the transaction indexes say: those of the start and the present ones, also of a `.swap`."""
         contents: dict[Original, bytes] = {}
         now = [node for name, node in self._nodes.items() if name.endswith(TXN_INDEX_SUFFIX)]
         before = [

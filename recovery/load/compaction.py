@@ -121,10 +121,10 @@ class _Turn:
         order = np.lexsort((np.array(offsets, np.int64), keys))
         is_last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
         last = order[is_last]  # for each key, the latest record that is gone
-        wanted, wanted_offsets = keys[last], np.array(offsets, np.int64)[last]
+        wanted_keys, wanted_offsets = keys[last], np.array(offsets, np.int64)[last]
         is_proven: Flags = np.array(tombstones, np.bool_)[last] & self._is_certain
-        self._prove_by_later_records(live, first_offset, wanted, wanted_offsets, is_proven)
-        bad_keys = wanted[~is_proven]
+        self._prove_by_later_records(live, first_offset, wanted_keys, wanted_offsets, is_proven)
+        bad_keys = wanted_keys[~is_proven]
         unproven = np.array(batch_indexes, np.int64)[np.isin(keys, bad_keys)]
         return np.concatenate((unproven, np.array(unreadable, np.int64)))
 
@@ -132,11 +132,11 @@ class _Turn:
         self,
         live: Sequence[Original],
         first_offset: int,
-        wanted: npt.NDArray[np.uint64],
+        wanted_keys: npt.NDArray[np.uint64],
         wanted_offsets: npt.NDArray[np.int64],
         is_proven: Flags,
     ) -> None:
-        """Mark those of the *wanted* keys, ascending, that a live record has at their offset or after it."""
+        """Mark those of *wanted_keys*, ascending, that a live record has at their offset or after it."""
         for part in live:
             for span in self._reader.spans(part):
                 if is_proven.all():
@@ -149,9 +149,9 @@ class _Turn:
                 ))  # fmt: skip
                 if records:
                     keys = np.array([key_hash for key_hash, _, _ in records], np.uint64)
-                    at = np.searchsorted(wanted, keys).clip(max=len(wanted) - 1)
+                    at = np.searchsorted(wanted_keys, keys).clip(max=len(wanted_keys) - 1)
                     is_later = np.array([offset for _, offset, _ in records], np.int64) >= wanted_offsets[at]
-                    is_proven[at[(wanted[at] == keys) & is_later]] = True
+                    is_proven[at[(wanted_keys[at] == keys) & is_later]] = True
 
     def _readable(self, batch: Original) -> list[tuple[int, int, bool]]:
         """Return the records of a live batch; an unreadable one proves nothing."""

@@ -262,7 +262,7 @@ class _Loader:
                 return
 
     def _log_end_unless_before_start(self) -> int | None:
-        """Return the log end, or drop the whole log where it ends before its checkpointed start.
+        """Return the log end, or drop the whole log if it ends before its checkpointed start.
 
         Kafka: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd.
         """

@@ -1,6 +1,6 @@
 """What the load asks of the `.log` files: scans, offsets to positions, the end of a segment.
 
-Names are those of the tree; the reader knows which file of the start each one stands for.
+Names are those of the tree; the reader knows which original file each one stands for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_KEPT_BYTES = 16 << 20
 
 
 class LogReader:
-    """Reads the segments of one log as they stand in its tree."""
+    """Reads the segments of one log as they are in its tree."""
 
     def __init__(self, tree: PartitionTree, source: PartitionSource, remedy_of: Callable[[str], str]) -> None:
         """Begin with nothing read.

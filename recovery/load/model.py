@@ -262,7 +262,7 @@ class Cut:
 
     Attributes:
         file: the `.log`, or a `.log.swap` or `.log.cleaned`, by its first name.
-        position: where the cut begins; 0 where the whole file goes.
+        position: where the cut begins; 0 if the whole file goes.
         size_bytes: bytes cut.
         batch_count: batches in them, as far as their headers can be followed.
         first_offset: the first offset that is lost.
@@ -309,10 +309,10 @@ class Hole:
         }
 
     def __str__(self) -> str:
-        where = (
+        location = (
             f"before {self.before}" if self.position == 0 else f"in {self.before} before byte {self.position}"
         )
-        return f"offsets {self.first_offset} to {self.last_offset} are missing {where}"
+        return f"offsets {self.first_offset} to {self.last_offset} are missing {location}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

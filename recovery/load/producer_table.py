@@ -79,8 +79,8 @@ class ProducerTable:
         if not has_event.all():  # an emptied control batch makes its producer known and changes nothing
             rows = rows.take(has_event.nonzero()[0])
             producer_ids = rows["producer_id"].tolist()
-        places = np.array([self._rows[producer_id] for producer_id in producer_ids], np.intp)
-        entries = self._entries.take(places)
+        table_rows = np.array([self._rows[producer_id] for producer_id in producer_ids], np.intp)
+        entries = self._entries.take(table_rows)
         if keeps_batches_on_return:
             is_cleared = rows["epoch"] != entries["epoch"]
         else:
@@ -92,7 +92,7 @@ class ProducerTable:
         entries["timestamp_ms"] = rows["timestamp_ms"]
         np.copyto(entries["coordinator_epoch"], rows["coordinator_epoch"], where=rows["has_marker"])
         entries[_TXN] = [open_txns.get(producer_id, -1) for producer_id in producer_ids]
-        self._entries[places] = entries
+        self._entries[table_rows] = entries
 
     def in_map_order(self) -> Entries:
         """Return the entries, PRODUCER_ENTRY_DTYPE, shape (n,), in the order in which Kafka's map gives them."""
@@ -100,10 +100,10 @@ class ProducerTable:
         return self._entries.take(java_hash_map_order(producer_ids))
 
     def _add(self, producer_ids: list[int]) -> None:
-        places = self._rows
-        new = [producer_id for producer_id in producer_ids if producer_id not in places]
+        rows = self._rows
+        new = [producer_id for producer_id in producer_ids if producer_id not in rows]
         if new:
-            places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))
+            rows.update(zip(new, range(len(rows), len(rows) + len(new)), strict=True))
             added = _NEW_ENTRY.repeat(len(new))
             added["producer_id"] = new
             both = np.concatenate((self._entries.view(_ROW_OF_BYTES), added.view(_ROW_OF_BYTES)))

@@ -217,7 +217,7 @@ class ProducerState:
             The transactions aborted in it, ABORTED_TXN_DTYPE, shape (n,), in log order.
 
         Raises:
-            InvalidTxnStateError: where the broker would halt.
+            InvalidTxnStateError: the broker would halt.
 
         Kafka: LogSegment.updateProducerState, batch by batch.
         """

@@ -62,7 +62,7 @@ class Departure(NamedTuple):
 
 
 class SegmentRecovery:
-    """Recovers segments of one log, in the order in which it is asked.
+    """Recovers segments of one log, in the order of the calls.
 
     Attributes:
         departures: what was cut off or deleted so far.

@@ -180,7 +180,7 @@ class SegmentMap:
     def values(self, start: int | None = None, end: int | None = None) -> list[Segment]:
         """Return the segments that may hold offsets in [start, end): from the floor of *start* on.
 
-        Kafka: LogSegments.values(long, long): empty where *start* equals *end*.
+        Kafka: LogSegments.values(long, long): empty if *start* equals *end*.
         """
         if start is None or end is None:
             return [self._segments[base] for base in self._bases]

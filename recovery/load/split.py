@@ -1,8 +1,8 @@
 """The split of a segment that holds offsets too far from its base offset for the indexes.
 
 Kafka copies the batches into new segments, each named by its first batch, and renames the old one to
-`.deleted` if it is loaded already. It does so only where the last batch is among those that do not fit; a
-single batch that sticks out in the middle stops the broker.
+`.deleted` if it is loaded already. It does so only if the last batch is among those that do not fit; a single
+batch in the middle that does not fit stops the broker.
 
 Kafka: LogLoader.retryOnOffsetOverflow, LocalLog.splitOverflowedSegment.
 """
@@ -66,7 +66,7 @@ def split_segment(
         _require_temporary_names(tree, made)
         scan = reader.index_scan(part, base_offset)
         if scan.stop is not Stop.END:
-            raise _refusal(segment, f"its batches cannot be indexed anew ({scan.stop.name})")
+            raise _refusal(segment, f"its batches cannot be indexed again ({scan.stop.name})")
         tree.put_part(made.log, part)
         tree.put(made.offset_index, index_entries(scan).tobytes())
         tree.put(made.time_index, encode_time_index(scan.time_index))

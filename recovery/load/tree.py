@@ -24,7 +24,7 @@ LINKS_TO_NOTHING = frozenset({"dangling link", "link that leads nowhere"})
 
 
 class PartitionTree:
-    """The regular files of one partition's folder while the load goes on."""
+    """The regular files of one partition's folder during the load."""
 
     def __init__(
         self,

@@ -79,12 +79,12 @@ def identify(
 
 
 def contradictions(
-    found: Mapping[str, MetaProperties], *, node_id: int | None
+    meta_of: Mapping[str, MetaProperties], *, node_id: int | None
 ) -> Iterator[tuple[str, Problem]]:
     """Yield the points in which the files of log dirs contradict each other, or the configured *node_id*."""
-    yield from _of_others({log_dir: meta.node_id for log_dir, meta in found.items()}, "node.id", node_id)
-    yield from _of_others({log_dir: meta.cluster_id for log_dir, meta in found.items()}, "cluster.id", None)
-    yield from _copies({log_dir: meta.directory_id for log_dir, meta in found.items()})
+    yield from _of_others({log_dir: meta.node_id for log_dir, meta in meta_of.items()}, "node.id", node_id)
+    yield from _of_others({log_dir: meta.cluster_id for log_dir, meta in meta_of.items()}, "cluster.id", None)
+    yield from _copies({log_dir: meta.directory_id for log_dir, meta in meta_of.items()})
 
 
 def _read(log_dir: str) -> MetaProperties | Problem | None:

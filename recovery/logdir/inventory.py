@@ -243,11 +243,11 @@ class _Listing:
         kind = other_kind(path)
         leads_away = is_link(path)
         if leads_away or kind is not None:
-            what = "a link, through which it writes" if leads_away else f"a {kind}, where it needs a file"
+            what = "a link" if leads_away else f"a {kind} where a file is needed"
             self._problems.append(
                 Problem(
                     file=CLEAN_SHUTDOWN_FILE,
-                    rule=f"a broker takes this for its clean-shutdown marker, although it is {what}",
+                    rule=f"{what}: a broker takes it for its clean-shutdown marker, and writes the next one there",
                     remedy="move it away: the log dir is then recovered as after an unclean shutdown",
                     repair=None if leads_away else Repair(names=(CLEAN_SHUTDOWN_FILE,)),
                 )

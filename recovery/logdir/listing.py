@@ -105,13 +105,13 @@ def list_files(folder: str) -> dict[str, FileStat]:
         }
 
 
-def file_stat(found: os.stat_result) -> FileStat:
-    """Return the part of *found* that tasks, commits and journals keep."""
+def file_stat(status: os.stat_result) -> FileStat:
+    """Return the part of *status* that tasks, commits and journals keep."""
     return FileStat(
-        size_bytes=found.st_size,
-        mtime_ns=found.st_mtime_ns,
-        inode=found.st_ino,
-        ctime_ns=found.st_ctime_ns,
+        size_bytes=status.st_size,
+        mtime_ns=status.st_mtime_ns,
+        inode=status.st_ino,
+        ctime_ns=status.st_ctime_ns,
     )
 
 
@@ -209,15 +209,15 @@ def fits_checkpoint(topic: str) -> bool:
     return _WHITE_SPACE.search(topic) is None
 
 
-def access_problem(name: str, path: str, found: os.stat_result, lacking: str, user: BrokerUser) -> Problem:
+def access_problem(name: str, path: str, status: os.stat_result, lacking: str, user: BrokerUser) -> Problem:
     """Return the problem that *user* does not have the rights *lacking*, of `rwx`, on *path*."""
     participles = {"r": "read", "w": "written", "x": "entered"}
     denied = " and ".join(participles[right] for right in lacking)
     return Problem(
         file=name,
-        rule=f"may not be {denied} by {user.name}, the broker's user: {mode_words(found)} "
+        rule=f"may not be {denied} by {user.name}, the broker's user: {mode_words(status)} "
         "(IOException takes the log dir offline)",
-        remedy=f"chmod u+{lacking} {path}" if found.st_uid == user.uid else f"{user.chown} {path}",
+        remedy=f"chmod u+{lacking} {path}" if status.st_uid == user.uid else f"{user.chown} {path}",
     )
 
 
@@ -227,20 +227,20 @@ def folder_problem(name: str, path: str, denial: PermissionError, user: BrokerUs
     Raises:
         OSError: it cannot be looked at.
     """
-    found = os.stat(path)
-    lacking = user.lacks(found, "rwx")
-    return access_problem(name, path, found, lacking, user) if lacking else _unreadable(name, denial)
+    status = os.stat(path)
+    lacking = user.lacks(status, "rwx")
+    return access_problem(name, path, status, lacking, user) if lacking else _unreadable(name, denial)
 
 
-def owner_problems(name: str, found: os.stat_result) -> Iterator[Problem]:
+def owner_problems(name: str, status: os.stat_result) -> Iterator[Problem]:
     """Yield the problem that new files in place of *name*, or in it, could not be given to its owner."""
-    if found.st_uid != os.geteuid():
-        owner = user_name(found.st_uid)
+    if status.st_uid != os.geteuid():
+        owner = user_name(status.st_uid)
         yield Problem(
             file=name,
             rule=f"belongs to {owner}, and recover runs as {user_name(os.geteuid())}, who may write there but not give "
             "a file to another user",
-            remedy="run recover as root" if found.st_uid == 0 else f"run recover as {owner}, or as root",
+            remedy="run recover as root" if status.st_uid == 0 else f"run recover as {owner}, or as root",
         )
 
 

@@ -51,7 +51,7 @@ def older_version(
 
 
 def place_problems(log_dirs: Iterable[str], version: str | None) -> dict[str, tuple[Problem, ...]]:
-    """Return, by log dir, the problem that quarantine would lie inside, where it stops an old broker.
+    """Return, by log dir, the problem that quarantine would lie inside it and stop an old broker.
 
     Args:
         version: the fact that shows that the broker is too old, None if nothing does.

@@ -35,12 +35,12 @@ class BrokerUser:
     gid: int
     gids: frozenset[int]
 
-    def lacks(self, found: os.stat_result, rights: str) -> str:
-        """Return those of *rights*, letters of `rwx`, that this user does not have on what *found* describes."""
+    def lacks(self, status: os.stat_result, rights: str) -> str:
+        """Return those of *rights*, letters of `rwx`, that this user does not have on what *status* describes."""
         if self.uid == 0:
             return ""
-        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid in self.gids else 0
-        bits = found.st_mode >> shift
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid in self.gids else 0
+        bits = status.st_mode >> shift
         return "".join(right for right in rights if not bits & {"r": 4, "w": 2, "x": 1}[right])
 
     @property
@@ -108,9 +108,9 @@ def may_give_away() -> bool:
     return bool(int(held.split()[1], 16) & _CAP_CHOWN)
 
 
-def mode_words(found: os.stat_result) -> str:
+def mode_words(status: os.stat_result) -> str:
     """Return owner, group and mode as text: `root:root -rw-r--r--`."""
-    return f"{user_name(found.st_uid)}:{_group_name(found.st_gid)} {stat.filemode(found.st_mode)}"
+    return f"{user_name(status.st_uid)}:{_group_name(status.st_gid)} {stat.filemode(status.st_mode)}"
 
 
 def give_to_owner_of(log_dir: str, path: str, descriptor: int) -> None:

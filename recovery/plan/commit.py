@@ -71,37 +71,37 @@ class Commit:
     actions: tuple[Action, ...]
     contents: Mapping[str, str] = field(default_factory=dict)
 
-    def explain(self, found: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
-        """Return the name of a file in *found* that no step of this commit can have left, None if there is none.
+    def explain(self, files: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
+        """Return the name of a file in *files* that no step of this commit can have left, None if there is none.
 
         A `.deleted` file may be gone: quarantine has it. A file that is still to be cut must not have been touched:
         somebody may have repaired it.
 
         Args:
-            found: the files that are in the folder now.
+            files: the files that are in the folder now.
             by_inode: whether files are identified by their inodes there.
         """
         for name, made in self.staged.items():
-            candidates = (found.get(name), found.get(name + TEMPORARY_SUFFIX))
+            candidates = (files.get(name), files.get(name + TEMPORARY_SUFFIX))
             if not any(stat is not None and _is(stat, _state(made), by_inode) for stat in candidates):
                 return name
         allowed = self._simulated()[0]
-        for name in self.concerned(found.keys() | allowed.keys()):
+        for name in self.concerned(files.keys() | allowed.keys()):
             states = allowed.get(name, {None})
-            stat = found.get(name)
+            stat = files.get(name)
             if stat is None:
                 if None not in states and not name.endswith(DELETED_SUFFIX):
                     return name
             elif not any(state is not None and _is(stat, state, by_inode) for state in states):
                 return name
-        return self._touched(found, by_inode)
+        return self._touched(files, by_inode)
 
-    def _touched(self, found: Mapping[str, FileStat], by_inode: bool) -> str | None:
+    def _touched(self, files: Mapping[str, FileStat], by_inode: bool) -> str | None:
         """Return the name of a file that is still to be cut and was touched since the commit."""
         origins = self.origins()
         for action in self.actions:
             if isinstance(action, TruncateFile) and origins.get(action.name) == action.name:
-                before, now = self.before[action.name], found.get(action.name)
+                before, now = self.before[action.name], files.get(action.name)
                 if (
                     now is not None
                     and _is(now, _state(before), by_inode)
@@ -110,8 +110,8 @@ class Commit:
                     return action.name
         return None
 
-    def contradiction(self, found: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
-        """Return the name of a file that is not in *found* as all actions leave it, None if there is none.
+    def contradiction(self, files: Mapping[str, FileStat], *, by_inode: bool = True) -> str | None:
+        """Return the name of a file that is not in *files* as all actions leave it, None if there is none.
 
         Some of the log dir's own files are not subject to any commit.
 
@@ -119,9 +119,9 @@ class Commit:
             by_inode: as of `explain`.
         """
         last = self._simulated()[1]
-        names = last.keys() | (self.before.keys() if self.folder == LOG_DIR_ITSELF else found.keys())
+        names = last.keys() | (self.before.keys() if self.folder == LOG_DIR_ITSELF else files.keys())
         for name in self.concerned(names):
-            stat, state = found.get(name), last.get(name)
+            stat, state = files.get(name), last.get(name)
             if stat is None:
                 if state is not None and not name.endswith(DELETED_SUFFIX):
                     return name
@@ -173,17 +173,17 @@ class Commit:
             case WriteFile(name=name) | CopyPart(name=name) | RestoreFile(name=name):
                 return name + TEMPORARY_SUFFIX not in names
 
-    def done(self, found: Mapping[str, FileStat]) -> tuple[Action, ...]:
-        """Return the actions that are done, in order, if *found* is what some step of this commit has left."""
-        pending = {id(action) for action in self.pending(found.keys())}
+    def done(self, files: Mapping[str, FileStat]) -> tuple[Action, ...]:
+        """Return the actions that are done, in order, if *files* is what some step of this commit has left."""
+        pending = {id(action) for action in self.pending(files.keys())}
         return tuple(
             action
             for action in self.actions
             if id(action) not in pending
             or (
                 isinstance(action, TruncateFile)
-                and action.name in found
-                and found[action.name].size_bytes == action.size_bytes
+                and action.name in files
+                and files[action.name].size_bytes == action.size_bytes
             )
         )
 
@@ -292,7 +292,7 @@ def plain_name(name: object) -> str:
         ValueError: it leads out of its folder.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError(f"{name!r} is no name of a file in a folder")
+        raise ValueError(f"{name!r} is not a plain file name")
     return name
 
 
@@ -308,7 +308,7 @@ def _made_by(action: Action) -> str | None:
 
 def _whole_number(value: object, bounds: tuple[int, int]) -> int:
     if type(value) is not int or not bounds[0] <= value <= bounds[1]:
-        raise ValueError(f"{value!r} is no size, position, inode or time")
+        raise ValueError(f"{value!r} is not a size, position, inode or time")
     return value
 
 

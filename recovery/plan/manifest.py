@@ -301,11 +301,11 @@ def _listed_thing(document: dict[str, Any]) -> tuple[str, Thing]:
     """Return what `contents` says of one thing, with its path."""
     path, kind, size_bytes, sha256 = (document.get(key) for key in ("path", "kind", "size_bytes", "sha256"))
     if not isinstance(path, str) or not is_below(f"x/{path}"):
-        raise ValueError(f"{path!r} is no path below a folder")
+        raise ValueError(f"{path!r} is not a path below a folder")
     if path.count("/") >= MOST_DEPTH:
         raise ValueError(f"a path of more than {MOST_DEPTH} names")
     if kind not in (FILE, FOLDER, OTHER) or type(size_bytes) is not int or size_bytes < 0:
-        raise ValueError(f"{kind!r} or {size_bytes!r} is no kind or size")
+        raise ValueError(f"{kind!r} and {size_bytes!r} are not a kind and a size")
     if sha256 is not None and not (isinstance(sha256, str) and kind == FILE):
         raise ValueError("not the SHA-256 of a file")
     return path, Thing(kind, size_bytes, sha256)

@@ -154,7 +154,7 @@ class _Planner:
         return cuts[-1].reason if cuts else otherwise  # the last is the whole file's if it was cut before
 
     def _loss_of(self, name: str) -> str | None:
-        """Return why the whole file *name* is lost from the live log, None where it is not."""
+        """Return why the whole file *name* is lost from the live log, None if it is not."""
         if name in self._moves:
             if self._moves[name].endswith(DELETED_SUFFIX):
                 return self._reason_of(name, "deleted with its segment")

@@ -129,7 +129,7 @@ def _read_account(entries: Iterable[Mapping[str, Any]]) -> RunAccount:
                 unused.append((folder, name, saved_here[name]))
             saved_here[name] = _saved(entry, folder)
         else:
-            raise ValueError(f"{entry['kind']!r} is no kind of line")
+            raise ValueError(f"{entry['kind']!r} is not a kind of line")
     unused += [(folder, name, file) for folder, files in saved.items() for name, file in files.items()]
     return RunAccount(changes=changes, moves=moves, unused=tuple(unused))
 
@@ -149,7 +149,7 @@ def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
         raise ValueError(f"saved from {folder!r} in {stored_folder!r}")
     position, size_bytes = entry["position"], entry["size_bytes"]
     if not all(type(number) is int and number >= 0 for number in (position, size_bytes)):
-        raise ValueError(f"{position!r} or {size_bytes!r} is no position or size")
+        raise ValueError(f"{position!r} and {size_bytes!r} are not a position and a size")
     return Saved(
         stored=plain_name(name),
         is_tail=entry["kind"] == "tail",
@@ -160,18 +160,18 @@ def _saved(entry: Mapping[str, Any], folder: str) -> Saved:
     )
 
 
-def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ...]:
+def plan_undo(change: Change, files: Mapping[str, FileStat]) -> tuple[Action, ...]:
     """Return the actions that take *change* back, in order.
 
     Args:
-        found: the files that are there now, by name, as the change has left them.
+        files: the files that are there now, by name, as the change has left them.
 
     Raises:
         UnsafeError: a file is neither there nor in quarantine.
     """
     present_names: dict[str, str] = {}  # of the files that stayed, by first name
     for last, first in change.commit.origins().items():
-        if last in found and (last == first or first not in present_names):
+        if last in files and (last == first or first not in present_names):
             present_names[first] = last
     renames: dict[str, str] = {}
     restored: list[RestoreFile | WriteFile] = []
@@ -181,12 +181,12 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
     for name in change.commit.concerned(before):
         stat, present, saved = before[name], present_names.get(name), change.saved.get(name)
         is_whole = saved is not None and not saved.is_tail
-        if present is not None and not (is_whole and found[present].size_bytes < stat.size_bytes):
+        if present is not None and not (is_whole and files[present].size_bytes < stat.size_bytes):
             kept.add(present)
             if present != name:
                 renames[present] = name
-            if found[present].size_bytes < stat.size_bytes:
-                appended.append(_append(name, stat, found[present].size_bytes, saved))
+            if files[present].size_bytes < stat.size_bytes:
+                appended.append(_append(name, stat, files[present].size_bytes, saved))
         elif saved is not None and is_whole:
             restored.append(RestoreFile(source=saved.stored, name=name))
         elif not stat.size_bytes:
@@ -203,8 +203,8 @@ def plan_undo(change: Change, found: Mapping[str, FileStat]) -> tuple[Action, ..
     ]
     taken = {*kept, *renames.values(), *(action.name for action in restored)}
     removals = [
-        RemoveFile(name=name, size_bytes=found[name].size_bytes, kind=RemovalKind.DERIVED)
-        for name in sorted(change.commit.made & found.keys() - taken)
+        RemoveFile(name=name, size_bytes=files[name].size_bytes, kind=RemovalKind.DERIVED)
+        for name in sorted(change.commit.made & files.keys() - taken)
     ]
     return (*removals, *_in_order(renames), *restored, *appended)
 

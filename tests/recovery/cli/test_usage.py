@@ -354,7 +354,7 @@ def test_places_where_no_quarantine_can_be(tmp_path: Path, command: tuple[str, .
     shutil.copytree(deep / "d1", beside)
     done = run(*command, "--log-dirs", f"{deep / 'd1'},{beside}")
     assert done.exit_code == 1
-    assert_one_line(done, "where the quarantine of ", "is a log dir itself", "--quarantine-dir")
+    assert_one_line(done, "the quarantine of ", "is a log dir itself", "--quarantine-dir")
 
 
 def test_a_zero_byte_in_a_path(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class TestRefusals:
             ),
             (
                 [data_batch(FAR + more, value_bytes=300) for more in (0, 60, 10, 99)],
-                "indexed anew",
+                "indexed again",
             ),
         ],
     )

@@ -108,7 +108,7 @@ class TestFolders:
         os.mkfifo(log_dir / ".kafka_cleanshutdown")
         (problem,) = inventory(log_dir).problems
         assert problem.file == ".kafka_cleanshutdown"
-        assert problem.rule.startswith("a pipe where a file is needed: a broker writes")
+        assert problem.rule.startswith("a pipe where a file is needed: a broker takes it")
         assert problem.repair is not None
 
     @pytest.mark.parametrize("state", ["delete", "future", "stray"])

@@ -93,7 +93,7 @@ class TestALockThatIsUnlinkedMeanwhile:
             return lock_file(descriptor, kind)
 
         monkeypatch.setattr(lock, "_lock_file", unlinked_before)
-        with pytest.raises(LogDirLockedError, match="somebody else"), locks(dirs[0]):
+        with pytest.raises(LogDirLockedError, match="another process keeps creating"), locks(dirs[0]):
             pytest.fail("entered")
 
 
