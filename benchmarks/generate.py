@@ -38,11 +38,11 @@ from benchmarks.append_kernel import ABORTED_DTYPE, PRODUCER_DTYPE, STATE_DTYPE,
 from benchmarks.contents import Contents, make_contents
 from native import cpu
 from native.crc32c import crc32c
+from segfmt.byte_layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
 from segfmt.compression import Codec
 from segfmt.filenames import CLEAN_SHUTDOWN_FILE, LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from segfmt.java_hash_map import java_hash_map_order
-from segfmt.layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.offset_index import encode_offset_index, preallocated_bytes
 from segfmt.producer_snapshot import encode_producer_snapshot
 from segfmt.time_index import encode_time_index

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from native import _jit, cpu
 from native.segment_scan import SegmentScanner, Stop
-from segfmt.layout import RECORD_BATCH_HEADER_DTYPE
+from segfmt.byte_layout import RECORD_BATCH_HEADER_DTYPE
 
 SIZES_BYTES = {
     "100-300 B": (100, 300),

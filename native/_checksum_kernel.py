@@ -14,7 +14,7 @@ from native._crc32c import checksum
 from native._jit import kernel
 from native._memory import load_be32, rows_at, store_u8
 from native.batch_headers import HEADER_ROW_DTYPE
-from segfmt import layout
+from segfmt import byte_layout
 
 _LOW_32 = np.int64(0xFFFFFFFF)
 
@@ -35,13 +35,13 @@ def compare_checksums(path, address, rows_address, row_count, flags_address):
     for number in range(row_count):
         row = rows[number]
         at = address + row.position - rows[0].position
-        if row.magic >= layout.MAGIC_V2:
-            stored = load_be32(at + layout.BATCH_CRC_POSITION) & _LOW_32
-            start = np.int64(layout.ATTRIBUTES_POSITION)
+        if row.magic >= byte_layout.MAGIC_V2:
+            stored = load_be32(at + byte_layout.BATCH_CRC_POSITION) & _LOW_32
+            start = np.int64(byte_layout.ATTRIBUTES_POSITION)
             computed = checksum(path, at + start, row.size_bytes - start)
         else:
-            stored = load_be32(at + layout.MESSAGE_CRC_POSITION) & _LOW_32
-            start = np.int64(layout.MESSAGE_CRC_START_POSITION)
+            stored = load_be32(at + byte_layout.MESSAGE_CRC_POSITION) & _LOW_32
+            start = np.int64(byte_layout.MESSAGE_CRC_START_POSITION)
             computed = _crc32.checksum(at + start, row.size_bytes - start)
         is_wrong = np.int64(stored != computed)
         store_u8(flags_address + number, 1 - is_wrong)

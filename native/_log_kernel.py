@@ -19,7 +19,7 @@ from native._memory import load_be32, rows_at
 from native._scan_rules import KIND_UNKNOWN, decode_marker
 from native.batch_headers import HEADER_ROW_DTYPE
 from native.log_checks import LOG_ROW_DTYPE
-from segfmt import layout
+from segfmt import byte_layout
 
 _LOW_32 = np.int64(0xFFFFFFFF)
 _MOST_RELATIVE = np.int64(2**31 - 1)
@@ -32,14 +32,14 @@ def _has_plain_fields(row):
     """Return whether magic, codec, counts and producer of a batch are as a broker writes them."""
     attributes = np.int64(row.attributes)
     delta, count = np.int64(row.last_offset_delta), np.int64(row.record_count)
-    is_control = attributes & layout.CONTROL_MASK != 0
-    is_transactional = attributes & layout.TRANSACTIONAL_MASK != 0
-    if row.magic != layout.MAGIC_V2 or attributes & layout.COMPRESSION_CODEC_MASK > _MOST_CODEC:
+    is_control = attributes & byte_layout.CONTROL_MASK != 0
+    is_transactional = attributes & byte_layout.TRANSACTIONAL_MASK != 0
+    if row.magic != byte_layout.MAGIC_V2 or attributes & byte_layout.COMPRESSION_CODEC_MASK > _MOST_CODEC:
         return False
     if delta < 0 or count < 0 or count > delta + 1:
         return False
     if row.producer_id < 0:
-        return row.producer_id == layout.NO_PRODUCER_ID and not is_transactional
+        return row.producer_id == byte_layout.NO_PRODUCER_ID and not is_transactional
     if row.producer_epoch < 0 or (row.base_sequence < 0 and not is_control):
         return False
     return is_transactional or not is_control
@@ -57,8 +57,8 @@ def _has_plain_offsets(row, log):
 
 @inlined
 def _has_right_checksum(path, batch, size_bytes):
-    stored = load_be32(batch + layout.BATCH_CRC_POSITION) & _LOW_32
-    start = np.int64(layout.ATTRIBUTES_POSITION)
+    stored = load_be32(batch + byte_layout.BATCH_CRC_POSITION) & _LOW_32
+    start = np.int64(byte_layout.ATTRIBUTES_POSITION)
     return stored == checksum(path, batch + start, size_bytes - start)
 
 
@@ -67,7 +67,7 @@ def _check(path, start, log, rows):
     """Walk through the log at address *start* and fill in its row; return whether it is sound."""
     position, batch_count = np.int64(0), np.int64(0)
     first_offset, last_offset = np.int64(-1), np.int64(-1)
-    max_timestamp_ms = np.int64(layout.NO_TIMESTAMP_MS)
+    max_timestamp_ms = np.int64(byte_layout.NO_TIMESTAMP_MS)
     has_compacted, has_gap = False, False
     # A bit, by the low bits of its id, for each producer that has written in a transaction: if it later writes outside
     # a transaction, the log is looked at more closely.
@@ -93,11 +93,11 @@ def _check(path, start, log, rows):
                 return False
             if row.producer_id >= 0:
                 bit = np.uint64(1) << np.uint64(row.producer_id & _PRODUCER_BITS)
-                if row.attributes & layout.CONTROL_MASK != 0:
+                if row.attributes & byte_layout.CONTROL_MASK != 0:
                     kind, _, _, _ = decode_marker(batch, row.size_bytes)
                     if kind == KIND_UNKNOWN:
                         return False
-                elif row.attributes & layout.TRANSACTIONAL_MASK != 0:
+                elif row.attributes & byte_layout.TRANSACTIONAL_MASK != 0:
                     in_transactions |= bit
                 elif in_transactions & bit != 0:
                     return False

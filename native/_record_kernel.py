@@ -12,7 +12,7 @@ import numpy as np
 from native._jit import inlined, kernel
 from native._memory import load_be16, load_be64, load_u8, rows_at
 from native.batch_headers import HEADER_ROW_DTYPE
-from segfmt import layout
+from segfmt import byte_layout
 
 _INT64 = np.dtype(np.int64)
 
@@ -130,21 +130,21 @@ def _walk_batches(address, rows):
     """
     for place in range(rows.size):
         row = rows[place]
-        if row.magic < layout.MAGIC_V2 or row.record_count <= 0:
+        if row.magic < byte_layout.MAGIC_V2 or row.record_count <= 0:
             continue
         at = np.int64(address) + row.position - rows[0].position
-        attributes = load_be16(at + layout.ATTRIBUTES_POSITION)
-        if attributes & layout.COMPRESSION_CODEC_MASK:
+        attributes = load_be16(at + byte_layout.ATTRIBUTES_POSITION)
+        if attributes & byte_layout.COMPRESSION_CODEC_MASK:
             continue
-        bound_ms = load_be64(at + layout.MAX_TIMESTAMP_POSITION)
-        if attributes & layout.TIMESTAMP_TYPE_MASK:
+        bound_ms = load_be64(at + byte_layout.MAX_TIMESTAMP_POSITION)
+        if attributes & byte_layout.TIMESTAMP_TYPE_MASK:
             bound_ms = np.int64(0x7FFFFFFFFFFFFFFF)
         fault, number, position = _walk(
-            at + layout.RECORDS_POSITION,
-            row.size_bytes - layout.RECORDS_POSITION,
+            at + byte_layout.RECORDS_POSITION,
+            row.size_bytes - byte_layout.RECORDS_POSITION,
             np.int64(row.record_count),
             np.int64(row.last_offset_delta),
-            load_be64(at + layout.BASE_TIMESTAMP_POSITION),
+            load_be64(at + byte_layout.BASE_TIMESTAMP_POSITION),
             bound_ms,
         )
         if fault != SOUND:

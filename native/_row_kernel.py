@@ -33,7 +33,7 @@ from native._record_kernel import (
     _varint,
 )
 from native.record_rows import HEADER_ENTRY_DTYPE, RECORD_ROW_DTYPE, UNIT_DTYPE
-from segfmt import layout
+from segfmt import byte_layout
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _MOST_INT32 = np.int64(2**31 - 1)
@@ -55,7 +55,7 @@ def _wrap_int(value):
 def _sequence(base_sequence, delta):
     """Kafka: DefaultRecordBatch.incrementSequence; -1 without a base."""
     if base_sequence < 0:
-        return np.int64(layout.NO_SEQUENCE)
+        return np.int64(byte_layout.NO_SEQUENCE)
     if base_sequence > _wrap_int(_MOST_INT32 - delta):
         return _wrap_int(delta - (_MOST_INT32 - base_sequence) - 1)
     return _wrap_int(base_sequence + delta)
@@ -129,21 +129,21 @@ def _message_bytes(at, end):
 @inlined
 def _message(at, unit, base, row):
     """Fill *row* from the message at *at*, checked by `_is_message`; return the position after it, or -1 - fault."""
-    size = load_be32(at + layout.LENGTH_POSITION)
-    if size < layout.MIN_MESSAGE_BYTES:
+    size = load_be32(at + byte_layout.LENGTH_POSITION)
+    if size < byte_layout.MIN_MESSAGE_BYTES:
         return np.int64(-1 - BAD_MESSAGE)
-    end = at + layout.LOG_OVERHEAD_BYTES + size
-    magic = load_i8(at + layout.MAGIC_POSITION)
-    if magic >= layout.MAGIC_V2:
+    end = at + byte_layout.LOG_OVERHEAD_BYTES + size
+    magic = load_i8(at + byte_layout.MAGIC_POSITION)
+    if magic >= byte_layout.MAGIC_V2:
         return np.int64(-1 - BAD_MESSAGE)
-    key_position = np.int64(layout.MESSAGE_KEY_SIZE_POSITION_V0)
-    timestamp_ms = np.int64(layout.NO_TIMESTAMP_MS)
-    if magic != layout.MAGIC_V0:
-        key_position = np.int64(layout.MESSAGE_KEY_SIZE_POSITION_V1)
+    key_position = np.int64(byte_layout.MESSAGE_KEY_SIZE_POSITION_V0)
+    timestamp_ms = np.int64(byte_layout.NO_TIMESTAMP_MS)
+    if magic != byte_layout.MAGIC_V0:
+        key_position = np.int64(byte_layout.MESSAGE_KEY_SIZE_POSITION_V1)
         if end - at < key_position:
             return np.int64(-1 - BAD_MESSAGE)
-        timestamp_ms = load_be64(at + layout.MESSAGE_TIMESTAMP_POSITION)
-        if magic == layout.MAGIC_V1 and unit.is_stamped:
+        timestamp_ms = load_be64(at + byte_layout.MESSAGE_TIMESTAMP_POSITION)
+        if magic == byte_layout.MAGIC_V1 and unit.is_stamped:
             timestamp_ms = np.int64(unit.stamp_ms)
     key_bytes, key_address, value_at = _message_bytes(at + key_position, end)
     if value_at < 0:
@@ -151,13 +151,13 @@ def _message(at, unit, base, row):
     value_bytes, value_address, behind = _message_bytes(value_at, end)
     if behind < 0:
         return behind
-    if load_u8(at + layout.MESSAGE_ATTRIBUTES_POSITION) & layout.COMPRESSION_CODEC_MASK:
+    if load_u8(at + byte_layout.MESSAGE_ATTRIBUTES_POSITION) & byte_layout.COMPRESSION_CODEC_MASK:
         return np.int64(-1 - NESTED_WRAPPER)
     row.offset = base + load_be64(at)
     row.timestamp_ms = timestamp_ms
     row.key_address, row.key_bytes = key_address, key_bytes
     row.value_address, row.value_bytes = value_address, value_bytes
-    row.sequence = layout.NO_SEQUENCE
+    row.sequence = byte_layout.NO_SEQUENCE
     row.header_count = 0
     row.headers_address = 0
     return end
@@ -166,10 +166,10 @@ def _message(at, unit, base, row):
 @inlined
 def _is_message(at, end):
     """Return whether a whole message begins at *at*: Kafka silently drops an incomplete one."""
-    if end - at < layout.LOG_OVERHEAD_BYTES:
+    if end - at < byte_layout.LOG_OVERHEAD_BYTES:
         return False
-    size = load_be32(at + layout.LENGTH_POSITION)
-    return size < layout.MIN_MESSAGE_BYTES or size <= end - at - layout.LOG_OVERHEAD_BYTES
+    size = load_be32(at + byte_layout.LENGTH_POSITION)
+    return size < byte_layout.MIN_MESSAGE_BYTES or size <= end - at - byte_layout.LOG_OVERHEAD_BYTES
 
 
 @inlined

@@ -38,7 +38,7 @@ from native._scan_state import (
     USUAL_UNKNOWN,
 )
 from native.raw_scan import TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, Stop, TxnEventKind
-from segfmt import layout
+from segfmt import byte_layout
 
 # numba freezes module-level integers; it does not look through an enum's members as cheaply.
 _END = int(Stop.END)
@@ -59,12 +59,12 @@ _INT64 = np.dtype(np.int64)
 _MAX_INT32 = np.uint64(0x7FFFFFFF)
 _UINT32_MASK = np.int64(0xFFFFFFFF)
 _NEVER = np.int64(-1) << np.int64(62)
-_EVENT_BITS = layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK
+_EVENT_BITS = byte_layout.TRANSACTIONAL_MASK | byte_layout.CONTROL_MASK
 
-_HEADER_BYTES = layout.HEADER_UP_TO_MAGIC_BYTES
-_LOG_OVERHEAD = layout.LOG_OVERHEAD_BYTES
-_BATCH_OVERHEAD = layout.RECORD_BATCH_OVERHEAD_BYTES
-_MIN_LENGTH = layout.MIN_MESSAGE_BYTES
+_HEADER_BYTES = byte_layout.HEADER_UP_TO_MAGIC_BYTES
+_LOG_OVERHEAD = byte_layout.LOG_OVERHEAD_BYTES
+_BATCH_OVERHEAD = byte_layout.RECORD_BATCH_OVERHEAD_BYTES
+_MIN_LENGTH = byte_layout.MIN_MESSAGE_BYTES
 
 
 @inlined
@@ -83,7 +83,7 @@ def _examine(state, room, batch, position, window_bytes, left_bytes):
         return stop(state, _END, position, 0, 0), none, none
     if window_bytes < _HEADER_BYTES:
         return np.int64(NEED_BYTES), none, none
-    length = load_be32(batch + layout.LENGTH_POSITION)
+    length = load_be32(batch + byte_layout.LENGTH_POSITION)
     if length < _MIN_LENGTH:
         return stop(state, _BAD_LENGTH, position, length, _MIN_LENGTH), none, none
     total_bytes = _LOG_OVERHEAD + length
@@ -92,11 +92,11 @@ def _examine(state, room, batch, position, window_bytes, left_bytes):
     if window_bytes < total_bytes:
         state.needed_bytes = max(total_bytes, _BATCH_OVERHEAD)
         return np.int64(NEED_BYTES), none, none
-    magic = load_i8(batch + layout.MAGIC_POSITION)
-    if magic < layout.MAGIC_V2:
+    magic = load_i8(batch + byte_layout.MAGIC_POSITION)
+    if magic < byte_layout.MAGIC_V2:
         if check_crc:
-            stored = load_be32(batch + layout.MESSAGE_CRC_POSITION) & _UINT32_MASK
-            start = layout.MESSAGE_CRC_START_POSITION
+            stored = load_be32(batch + byte_layout.MESSAGE_CRC_POSITION) & _UINT32_MASK
+            start = byte_layout.MESSAGE_CRC_START_POSITION
             computed = _crc32.checksum(batch + start, total_bytes - start)
             if stored != computed:
                 return stop(state, _CRC_MISMATCH, position, stored, computed), none, none
@@ -132,8 +132,8 @@ def _take_message(state, offset_index, time_index, batch, position, magic):
     offset = load_be64(batch)
     if not _is_in_range(state, offset):
         return stop(state, _OFFSET_OVERFLOW, position, offset, state.base_offset)
-    if magic != layout.MAGIC_V0:  # only magic 0 has no timestamp
-        timestamp_ms = load_be64(batch + layout.MESSAGE_TIMESTAMP_POSITION)
+    if magic != byte_layout.MAGIC_V0:  # only magic 0 has no timestamp
+        timestamp_ms = load_be64(batch + byte_layout.MESSAGE_TIMESTAMP_POSITION)
         _note_timestamp(state, timestamp_ms, offset, batch)
     if batch > state.index_beyond_address:
         status = _scan_rules.append_index_entries(state, offset_index, time_index, offset, position)
@@ -175,7 +175,7 @@ def _take_control_batch(
 ):
     """Take in a control batch of a producer; return RUNNING, PAUSED or why the scan stops."""
     base_offset = load_be64(batch)
-    epoch = load_be16(batch + layout.PRODUCER_EPOCH_POSITION)
+    epoch = load_be16(batch + byte_layout.PRODUCER_EPOCH_POSITION)
     if total_bytes < _BATCH_OVERHEAD:
         # Only without CRC check: the records' iterator reads the count from the batch's own bytes.
         return stop(state, _CONTROL_FATAL, position, producer_id, base_offset)
@@ -210,14 +210,14 @@ def _take_control_batch(
 def _take_event(state, producers, slots, events, batch, position, attributes, producer_id, last_offset):
     """Note what a data batch changes in its producer's transactions; return (status, slot)."""
     base_offset = load_be64(batch)
-    epoch = load_be16(batch + layout.PRODUCER_EPOCH_POSITION)
+    epoch = load_be16(batch + byte_layout.PRODUCER_EPOCH_POSITION)
     slot = _scan_producers.known_producer(state, producers, slots, producer_id)
     _scan_producers.expect_data(state, producers, slots, slot)
     row = np.int64(slots[slot].row)
     producer = producers[row]
     if attributes & _EVENT_BITS == np.int64(producer.usual):
         return np.int64(RUNNING), slot
-    if attributes & layout.TRANSACTIONAL_MASK != 0:
+    if attributes & byte_layout.TRANSACTIONAL_MASK != 0:
         kind = np.int64(_EVENT_BEGIN)
         usual = USUAL_OPEN
     elif producer.usual == USUAL_OPEN:
@@ -282,13 +282,13 @@ def scan(path, state_address, address, window_bytes):
         total_bytes = np.int64(0)
         is_plain = False
         if available_bytes >= _BATCH_OVERHEAD:
-            total_bytes = _LOG_OVERHEAD + load_be32(batch + layout.LENGTH_POSITION)
+            total_bytes = _LOG_OVERHEAD + load_be32(batch + byte_layout.LENGTH_POSITION)
             # One unsigned comparison: not shorter than its header, and complete.
             fits = np.uint64(total_bytes - _BATCH_OVERHEAD) <= np.uint64(available_bytes - _BATCH_OVERHEAD)
-            is_plain = fits and load_i8(batch + layout.MAGIC_POSITION) >= layout.MAGIC_V2
+            is_plain = fits and load_i8(batch + byte_layout.MAGIC_POSITION) >= byte_layout.MAGIC_V2
         if is_plain:
-            stored = load_be32(batch + layout.BATCH_CRC_POSITION) & _UINT32_MASK
-            start = layout.ATTRIBUTES_POSITION
+            stored = load_be32(batch + byte_layout.BATCH_CRC_POSITION) & _UINT32_MASK
+            start = byte_layout.ATTRIBUTES_POSITION
             computed = checksum(path, batch + start, total_bytes - start)
             if stored != computed:
                 rarely()
@@ -303,7 +303,7 @@ def scan(path, state_address, address, window_bytes):
             )
             if status != RUNNING:
                 break
-            if magic < layout.MAGIC_V2:
+            if magic < byte_layout.MAGIC_V2:
                 status = _take_message(state, offset_index, time_index, batch, position, magic)
                 if status != RUNNING:
                     break
@@ -312,9 +312,9 @@ def scan(path, state_address, address, window_bytes):
                 batch += total_bytes
                 continue
 
-        last_offset_delta = load_be32(batch + layout.LAST_OFFSET_DELTA_POSITION)
+        last_offset_delta = load_be32(batch + byte_layout.LAST_OFFSET_DELTA_POSITION)
         last_offset = load_be64(batch) + last_offset_delta
-        timestamp_ms = load_be64(batch + layout.MAX_TIMESTAMP_POSITION)
+        timestamp_ms = load_be64(batch + byte_layout.MAX_TIMESTAMP_POSITION)
         if not _is_in_range(state, last_offset):
             rarely()
             status = stop(state, _OFFSET_OVERFLOW, batch - origin, last_offset, state.base_offset)
@@ -339,15 +339,15 @@ def scan(path, state_address, address, window_bytes):
             state.gap_count += 1
         state.batch_count += 1
         state.last_offset = last_offset
-        leader_epoch = load_be32(this + layout.PARTITION_LEADER_EPOCH_POSITION)
+        leader_epoch = load_be32(this + byte_layout.PARTITION_LEADER_EPOCH_POSITION)
         if leader_epoch > state.highest_epoch:
             rarely()
             _scan_rules.add_epoch(state, epochs, leader_epoch, load_be64(this), this - origin)
             room = has_room(state, offset_index, time_index, epochs, producers, events)
             plain_end_now = plain_end if room else _NEVER
-        producer_id = load_be64(this + layout.PRODUCER_ID_POSITION)
+        producer_id = load_be64(this + byte_layout.PRODUCER_ID_POSITION)
         if producer_id >= 0:
-            attributes = load_u8(this + layout.ATTRIBUTES_LOW_BYTE_POSITION)
+            attributes = load_u8(this + byte_layout.ATTRIBUTES_LOW_BYTE_POSITION)
             slot = _scan_producers.first_slot(producer_id, slots.size)
             if slots[slot].producer_id != producer_id:
                 rarely()
@@ -355,7 +355,7 @@ def scan(path, state_address, address, window_bytes):
             # Nothing is usual in a free slot, or in one whose producer has no batch in this window so far.
             if attributes & _EVENT_BITS != np.int64(slots[slot].usual):
                 rarely()
-                if attributes & layout.CONTROL_MASK != 0:
+                if attributes & byte_layout.CONTROL_MASK != 0:
                     status = _take_control_batch(
                         state,
                         producers,
@@ -383,7 +383,7 @@ def scan(path, state_address, address, window_bytes):
                     break
                 room = has_room(state, offset_index, time_index, epochs, producers, events)
                 plain_end_now = plain_end if room else _NEVER
-                if attributes & layout.CONTROL_MASK != 0:
+                if attributes & byte_layout.CONTROL_MASK != 0:
                     state.producer_end_offset = last_offset + 1
                     continue
             slots[slot].last_batch = this

@@ -25,7 +25,7 @@ from native._scan_state import (
     USUAL_UNKNOWN,
 )
 from native.raw_scan import TxnEventKind
-from segfmt import layout
+from segfmt import byte_layout
 
 _EVENT_MARKER = int(TxnEventKind.MARKER)
 _EVENT_ABORTED = int(TxnEventKind.ABORTED)
@@ -132,12 +132,12 @@ def settle(producers, slots, slot):
         return
     slots[slot].last_batch = 0
     producer = producers[slots[slot].row]
-    delta = load_be32(batch + layout.LAST_OFFSET_DELTA_POSITION)
-    producer.epoch = load_be16(batch + layout.PRODUCER_EPOCH_POSITION)
+    delta = load_be32(batch + byte_layout.LAST_OFFSET_DELTA_POSITION)
+    producer.epoch = load_be16(batch + byte_layout.PRODUCER_EPOCH_POSITION)
     producer.last_offset = load_be64(batch) + delta
     producer.offset_delta = delta
-    producer.last_sequence = last_sequence(load_be32(batch + layout.BASE_SEQUENCE_POSITION), delta)
-    producer.data_timestamp_ms = load_be64(batch + layout.MAX_TIMESTAMP_POSITION)
+    producer.last_sequence = last_sequence(load_be32(batch + byte_layout.BASE_SEQUENCE_POSITION), delta)
+    producer.data_timestamp_ms = load_be64(batch + byte_layout.MAX_TIMESTAMP_POSITION)
     producer.flags = HAS_DATA
 
 
@@ -253,7 +253,7 @@ def _settle_transaction(
         return False
     event = events[place]
     offset = np.int64(event.offset)
-    if marker_type == layout.CONTROL_TYPE_ABORT:
+    if marker_type == byte_layout.CONTROL_TYPE_ABORT:
         event.kind = _EVENT_ABORTED
         event.last_offset = base_offset
         event.position = position

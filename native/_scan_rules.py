@@ -13,7 +13,7 @@ from native._jit import inlined
 from native._memory import load_be16, load_be32, load_be64, load_u8
 from native._scan_state import RUNNING
 from native.raw_scan import ControlKind, Stop
-from segfmt import layout
+from segfmt import byte_layout
 
 # numba freezes module-level integers; it does not look through an enum's members as cheaply.
 _INDEX_FULL = int(Stop.INDEX_FULL)
@@ -30,8 +30,8 @@ KIND_NOTHING = int(ControlKind.NOTHING)
 #   9 valueLength | 10 version i16 | 12 coordinatorEpoch i32 | 16 headerCount
 _MARKER_BYTES = 17
 _MARKER_SIZE_VARINT = 2 * (_MARKER_BYTES - 1)
-_MARKER_KEY_VARINT = 2 * layout.CONTROL_KEY_BYTES
-_MARKER_VALUE_VARINT = 2 * layout.END_TXN_MARKER_VALUE_BYTES
+_MARKER_KEY_VARINT = 2 * byte_layout.CONTROL_KEY_BYTES
+_MARKER_VALUE_VARINT = 2 * byte_layout.END_TXN_MARKER_VALUE_BYTES
 
 
 @inlined
@@ -106,15 +106,15 @@ def decode_marker(batch, total_bytes):
     Kafka: ProducerAppendInfo.append, EndTransactionMarker.deserialize. Differs: anything but the shape that
     brokers write is left to the caller (kind 0); it may still be a marker.
     """
-    attributes = load_u8(batch + layout.ATTRIBUTES_LOW_BYTE_POSITION)
-    record_count = load_be32(batch + layout.RECORD_COUNT_POSITION)
+    attributes = load_u8(batch + byte_layout.ATTRIBUTES_LOW_BYTE_POSITION)
+    record_count = load_be32(batch + byte_layout.RECORD_COUNT_POSITION)
     if record_count == 0:
         return KIND_NOTHING, np.int64(0), np.int64(0), np.int64(0)
-    record = batch + layout.RECORDS_POSITION
+    record = batch + byte_layout.RECORDS_POSITION
     if (
         record_count != 1
-        or attributes & layout.COMPRESSION_CODEC_MASK != 0
-        or total_bytes != layout.RECORDS_POSITION + _MARKER_BYTES
+        or attributes & byte_layout.COMPRESSION_CODEC_MASK != 0
+        or total_bytes != byte_layout.RECORDS_POSITION + _MARKER_BYTES
         or load_u8(record) != _MARKER_SIZE_VARINT
         or load_u8(record + 2) >= 128
         or load_u8(record + 3) >= 128
@@ -126,12 +126,12 @@ def decode_marker(batch, total_bytes):
     ):
         return KIND_UNKNOWN, np.int64(0), np.int64(0), np.int64(0)
     marker_type = load_be16(record + 7)
-    if marker_type != layout.CONTROL_TYPE_ABORT and marker_type != layout.CONTROL_TYPE_COMMIT:
+    if marker_type != byte_layout.CONTROL_TYPE_ABORT and marker_type != byte_layout.CONTROL_TYPE_COMMIT:
         return KIND_UNKNOWN, np.int64(0), np.int64(0), np.int64(0)
-    if attributes & layout.TIMESTAMP_TYPE_MASK != 0:
-        timestamp_ms = load_be64(batch + layout.MAX_TIMESTAMP_POSITION)
+    if attributes & byte_layout.TIMESTAMP_TYPE_MASK != 0:
+        timestamp_ms = load_be64(batch + byte_layout.MAX_TIMESTAMP_POSITION)
     else:
         zigzag = load_u8(record + 2)
         delta_ms = (zigzag >> 1) ^ -(zigzag & 1)
-        timestamp_ms = load_be64(batch + layout.BASE_TIMESTAMP_POSITION) + delta_ms
+        timestamp_ms = load_be64(batch + byte_layout.BASE_TIMESTAMP_POSITION) + delta_ms
     return KIND_MARKER, marker_type, load_be32(record + 12), timestamp_ms

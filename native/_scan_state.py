@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native.raw_scan import PRODUCER_DTYPE
-from segfmt import layout
+from segfmt import byte_layout
 
 # What the kernel returns other than a Stop.
 RUNNING: Final = -4
@@ -93,9 +93,9 @@ STATE_NAMES: Final = (
 )
 FIRST_VALUES: Final = {
     "last_offset": -1,
-    "max_timestamp_ms": layout.NO_TIMESTAMP_MS,
-    "last_time_index_ms": layout.NO_TIMESTAMP_MS,
-    "needed_bytes": layout.RECORD_BATCH_OVERHEAD_BYTES,
+    "max_timestamp_ms": byte_layout.NO_TIMESTAMP_MS,
+    "last_time_index_ms": byte_layout.NO_TIMESTAMP_MS,
+    "needed_bytes": byte_layout.RECORD_BATCH_OVERHEAD_BYTES,
     "highest_epoch": -1,
     "producer_end_offset": -1,
     "first_unsettled_row": -1,
@@ -113,7 +113,7 @@ STATE_DTYPE: Final = np.dtype([(name, "<i8") for name in STATE_NAMES])
 # What is usual for a producer: the attribute bits (transactional, control) of a batch that needs no event.
 USUAL_UNKNOWN: Final = 0xFF
 """no event of this producer yet: nothing is usual. In a slot: the row knows"""
-USUAL_OPEN: Final = layout.TRANSACTIONAL_MASK
+USUAL_OPEN: Final = byte_layout.TRANSACTIONAL_MASK
 """a transaction is open by a BEGIN of this segment"""
 USUAL_OUTSIDE: Final = 0
 """none is open: NON_TRANSACTIONAL was reported, or there was a marker"""

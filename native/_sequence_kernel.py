@@ -19,7 +19,7 @@ from native.producer_sequences import (
     STATE_DTYPE,
     UNKNOWN,
 )
-from segfmt import layout
+from segfmt import byte_layout
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _ROW_BYTES, _STATE_BYTES = SEQUENCE_DTYPE.itemsize, STATE_DTYPE.itemsize
@@ -91,14 +91,14 @@ def follow_sequences(state_address, batches_address, batch_count):
     rows, marks, slots, breaks = _tables(state, state_address)
     batches = rows_at(batches_address, batch_count, HEADER_ROW_DTYPE)
     scratch = rows[state.most_rows]
-    known_id, place = np.int64(layout.NO_PRODUCER_ID), np.int64(-1)
+    known_id, place = np.int64(byte_layout.NO_PRODUCER_ID), np.int64(-1)
     for number in range(batch_count):
         batch = batches[number]
         producer_id = np.int64(batch.producer_id)
         if producer_id >= 0 and state.row_count == state.most_rows:
             return np.int64(number)
         _reach(state, batch.base_offset, batch.last_offset + 1, 1)
-        is_control = batch.attributes & layout.CONTROL_MASK != 0
+        is_control = batch.attributes & byte_layout.CONTROL_MASK != 0
         if producer_id < 0 or (is_control and batch.record_count == 0):  # emptied by compaction
             continue
         if producer_id != known_id:
@@ -197,7 +197,7 @@ def end_sequences(state_address):
         row = rows[place]
         if marks[place] != state.generation:
             row.has_last = False
-            row.last_timestamp_ms = layout.NO_TIMESTAMP_MS
-            row.last_epoch = layout.NO_PRODUCER_EPOCH
+            row.last_timestamp_ms = byte_layout.NO_TIMESTAMP_MS
+            row.last_epoch = byte_layout.NO_PRODUCER_EPOCH
             row.last_sequence = UNKNOWN
     return np.int64(0)

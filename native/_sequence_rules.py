@@ -13,7 +13,7 @@ from native._hints import rarely
 from native._jit import inlined
 from native._scan_producers import last_sequence
 from native.producer_sequences import INHERITED, MOST_BREAKS, UNKNOWN, SequenceBreak
-from segfmt import layout
+from segfmt import byte_layout
 
 _MAX_INT32 = 2**31 - 1
 _SEQUENCE, _EPOCH = int(SequenceBreak.SEQUENCE), int(SequenceBreak.EPOCH)
@@ -83,7 +83,7 @@ def _check_head(state, breaks, row, new):
         and new.head_offset == new.first_offset
         and new.head_position == new.first_position
     )
-    last = np.int64(row.last_sequence) if is_same_epoch else np.int64(layout.NO_SEQUENCE)
+    last = np.int64(row.last_sequence) if is_same_epoch else np.int64(byte_layout.NO_SEQUENCE)
     if last == INHERITED:
         row.head_offset = new.head_offset
         row.head_position = new.head_position
@@ -120,8 +120,8 @@ def join(state, breaks, row, new, is_known):
                 new.producer_id,
                 new.first_offset,
                 new.first_position,
-                np.int64(layout.NO_SEQUENCE),
-                np.int64(layout.NO_SEQUENCE),
+                np.int64(byte_layout.NO_SEQUENCE),
+                np.int64(byte_layout.NO_SEQUENCE),
                 new.first_epoch,
                 row.last_epoch,
             )
@@ -130,7 +130,7 @@ def join(state, breaks, row, new, is_known):
         if new.last_sequence != INHERITED:
             row.last_sequence = new.last_sequence
         elif new.first_epoch != row.last_epoch:
-            row.last_sequence = layout.NO_SEQUENCE
+            row.last_sequence = byte_layout.NO_SEQUENCE
     else:
         row.last_sequence = UNKNOWN if new.last_sequence == INHERITED else new.last_sequence
     row.last_epoch = new.last_epoch
@@ -169,7 +169,7 @@ def begin(row, new, is_cut):
 @inlined
 def summarize(batch, row):
     """Fill *row* with the summary of one batch."""
-    is_marker = batch.attributes & layout.CONTROL_MASK != 0
+    is_marker = batch.attributes & byte_layout.CONTROL_MASK != 0
     # A batch without epoch or sequence counts as broken; of its producer nothing is known before or after it.
     is_sound = batch.producer_epoch >= 0 and (
         is_marker or (batch.base_sequence >= 0 and batch.last_offset_delta >= 0)

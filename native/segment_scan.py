@@ -32,7 +32,7 @@ from native.raw_scan import (
     Stop,
     TxnEventKind,
 )
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.record_batch import wrap_long
 
 __all__ = [
@@ -147,7 +147,7 @@ class SegmentScanner:
         self._locate_tables()
         self._stop: Stop | None = None
         self._paused = False
-        if start_position >= size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
+        if start_position >= size_bytes - byte_layout.HEADER_UP_TO_MAGIC_BYTES:
             self._stop = Stop.END
             self._write("stop_position", start_position)
 

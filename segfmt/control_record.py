@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import Codec
 from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import InvalidControlRecordError, InvalidRecordError
@@ -36,8 +36,8 @@ class ControlType(enum.IntEnum):
     """Type of a control record. Kafka: ControlRecordType."""
 
     UNKNOWN = -1
-    ABORT = layout.CONTROL_TYPE_ABORT
-    COMMIT = layout.CONTROL_TYPE_COMMIT
+    ABORT = byte_layout.CONTROL_TYPE_ABORT
+    COMMIT = byte_layout.CONTROL_TYPE_COMMIT
     LEADER_CHANGE = 2
     SNAPSHOT_HEADER = 3
     SNAPSHOT_FOOTER = 4
@@ -72,7 +72,7 @@ def read_control_type(key: bytes) -> ControlType:
 
     Kafka: ControlRecordType.parse.
     """
-    if len(key) < layout.CONTROL_KEY_BYTES:
+    if len(key) < byte_layout.CONTROL_KEY_BYTES:
         raise InvalidRecordError(f"control record key of {len(key)} bytes, the least is 4")
     version = int.from_bytes(key[:2], "big", signed=True)
     if version < CURRENT_VERSION:
@@ -126,7 +126,7 @@ def read_marker_record(record: Record) -> EndTransactionMarker:
         raise InvalidControlRecordError("transaction marker without value", kafka="NullPointerException")
     if len(value) >= 2 and int.from_bytes(value[:2], "big", signed=True) < CURRENT_VERSION:
         raise InvalidRecordError("transaction marker of a negative version")
-    if len(value) < layout.END_TXN_MARKER_VALUE_BYTES:
+    if len(value) < byte_layout.END_TXN_MARKER_VALUE_BYTES:
         raise InvalidControlRecordError(
             f"transaction marker of {len(value)} bytes, the least is 6", kafka="BufferUnderflowException"
         )
@@ -152,10 +152,12 @@ def _check_first_size(data: Buffer, position: int, header: RecordBatchHeader) ->
     if header.record_count <= 0 or header.codec is not Codec.NONE:
         return
     batch = view_octets(data)[position : position + header.size_bytes]
-    first = batch[layout.RECORDS_POSITION : layout.RECORDS_POSITION + 5]
+    first = batch[byte_layout.RECORDS_POSITION : byte_layout.RECORDS_POSITION + 5]
     if len(first) < 5:
         return
     try:
         read_varint(first, 0)
     except InvalidRecordError as error:
-        raise InvalidControlRecordError(str(error), position=position + layout.RECORDS_POSITION) from error
+        raise InvalidControlRecordError(
+            str(error), position=position + byte_layout.RECORDS_POSITION
+        ) from error

@@ -52,9 +52,9 @@ class FlexibleFields:
         """Return a signed integer of *size* bytes."""
         return int.from_bytes(self.take(size), "big", signed=True)
 
-    def numbers(self, layout: Struct) -> tuple[int, ...]:
+    def numbers(self, structure: Struct) -> tuple[int, ...]:
         """Return several integers in a row."""
-        return layout.unpack(self.take(layout.size))
+        return structure.unpack(self.take(structure.size))
 
     def uuid(self) -> UUID:
         """Return a UUID."""

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import MAX_BYTES, Codec, codec_of, decompress
 from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import (
@@ -47,7 +47,7 @@ class Message:
     offset: int
     magic: int
     attributes: int = 0
-    timestamp_ms: int = layout.NO_TIMESTAMP_MS
+    timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
     key: bytes | None = None
     value: bytes | None = None
 
@@ -59,7 +59,7 @@ class Message:
     @property
     def is_log_append_time(self) -> bool:
         """Whether the timestamp is the broker's."""
-        return self.magic != layout.MAGIC_V0 and bool(self.attributes & layout.TIMESTAMP_TYPE_MASK)
+        return self.magic != byte_layout.MAGIC_V0 and bool(self.attributes & byte_layout.TIMESTAMP_TYPE_MASK)
 
 
 def check_message(data: Buffer, position: int = 0) -> int:
@@ -74,8 +74,10 @@ def check_message(data: Buffer, position: int = 0) -> int:
     Kafka: LegacyRecord.ensureValid.
     """
     message = _slice(data, position)
-    stored = int.from_bytes(message[layout.MESSAGE_CRC_POSITION : layout.MESSAGE_CRC_START_POSITION], "big")
-    actual = zlib.crc32(message[layout.MESSAGE_CRC_START_POSITION :])
+    stored = int.from_bytes(
+        message[byte_layout.MESSAGE_CRC_POSITION : byte_layout.MESSAGE_CRC_START_POSITION], "big"
+    )
+    actual = zlib.crc32(message[byte_layout.MESSAGE_CRC_START_POSITION :])
     if stored != actual:
         raise ChecksumMismatchError(
             f"position {position}: CRC {stored:#010x} stored, {actual:#010x} computed",
@@ -94,17 +96,17 @@ def read_message(data: Buffer, position: int = 0) -> Message:
         InvalidRecordError: key or value do not fit into the message.
     """
     message = _slice(data, position)
-    magic = _int(message, layout.MAGIC_POSITION, 1)
-    timestamp_ms, key_at = layout.NO_TIMESTAMP_MS, layout.MESSAGE_KEY_SIZE_POSITION_V0
-    if magic != layout.MAGIC_V0:
-        timestamp_ms = _int(message, layout.MESSAGE_TIMESTAMP_POSITION, 8)
-        key_at = layout.MESSAGE_KEY_SIZE_POSITION_V1
+    magic = _int(message, byte_layout.MAGIC_POSITION, 1)
+    timestamp_ms, key_at = byte_layout.NO_TIMESTAMP_MS, byte_layout.MESSAGE_KEY_SIZE_POSITION_V0
+    if magic != byte_layout.MAGIC_V0:
+        timestamp_ms = _int(message, byte_layout.MESSAGE_TIMESTAMP_POSITION, 8)
+        key_at = byte_layout.MESSAGE_KEY_SIZE_POSITION_V1
     key, value_at = _read_bytes(message, key_at)
     value, _ = _read_bytes(message, value_at)
     return Message(
-        offset=_int(message, layout.OFFSET_POSITION, 8),
+        offset=_int(message, byte_layout.OFFSET_POSITION, 8),
         magic=magic,
-        attributes=_int(message, layout.MESSAGE_ATTRIBUTES_POSITION, 1),
+        attributes=_int(message, byte_layout.MESSAGE_ATTRIBUTES_POSITION, 1),
         timestamp_ms=timestamp_ms,
         key=key,
         value=value,
@@ -145,7 +147,7 @@ def base_offset(data: Buffer, position: int = 0) -> int:
 def encode_message(message: Message) -> bytes:
     """Return *message* with its size and CRC."""
     timestamp = (
-        b"" if message.magic == layout.MAGIC_V0 else message.timestamp_ms.to_bytes(8, "big", signed=True)
+        b"" if message.magic == byte_layout.MAGIC_V0 else message.timestamp_ms.to_bytes(8, "big", signed=True)
     )
     covered = b"".join(
         [
@@ -161,7 +163,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def _open_wrapper(wrapper: Message, position: int, max_bytes: int) -> Iterator[Message]:
-    if wrapper.magic not in (layout.MAGIC_V0, layout.MAGIC_V1):
+    if wrapper.magic not in (byte_layout.MAGIC_V0, byte_layout.MAGIC_V1):
         raise InvalidRecordError(f"compressed message of magic {wrapper.magic}", position=position)
     if wrapper.codec is Codec.ZSTD:
         raise InvalidRecordError(f"magic {wrapper.magic} cannot be compressed with zstd", position=position)
@@ -174,7 +176,9 @@ def _open_wrapper(wrapper: Message, position: int, max_bytes: int) -> Iterator[M
     if last is None:
         raise InvalidRecordError("compressed message without messages in it", position=position)
     base = 0
-    if wrapper.magic == layout.MAGIC_V1 and wrapper.offset != 0:  # some librdkafka wrote wrappers of offset 0
+    if (
+        wrapper.magic == byte_layout.MAGIC_V1 and wrapper.offset != 0
+    ):  # some librdkafka wrote wrappers of offset 0
         base = wrapper.offset - last.offset
         if base < 0:
             raise InvalidRecordError(
@@ -182,9 +186,9 @@ def _open_wrapper(wrapper: Message, position: int, max_bytes: int) -> Iterator[M
                 position=position,
             )
     for message in _read_inner(content):
-        if message.attributes & layout.COMPRESSION_CODEC_MASK:
+        if message.attributes & byte_layout.COMPRESSION_CODEC_MASK:
             raise InvalidRecordError("compressed message inside a compressed message", position=position)
-        is_stamped = message.magic == layout.MAGIC_V1 and wrapper.is_log_append_time
+        is_stamped = message.magic == byte_layout.MAGIC_V1 and wrapper.is_log_append_time
         yield Message(
             offset=base + message.offset,
             magic=message.magic,
@@ -197,10 +201,10 @@ def _open_wrapper(wrapper: Message, position: int, max_bytes: int) -> Iterator[M
 
 def _read_inner(content: bytes) -> Iterator[Message]:
     position = 0
-    while position + layout.LOG_OVERHEAD_BYTES <= len(content):
-        size = _int(memoryview(content)[position:], layout.LENGTH_POSITION, 4)
-        end = position + layout.LOG_OVERHEAD_BYTES + size
-        if size >= layout.MIN_MESSAGE_BYTES and end > len(content):
+    while position + byte_layout.LOG_OVERHEAD_BYTES <= len(content):
+        size = _int(memoryview(content)[position:], byte_layout.LENGTH_POSITION, 4)
+        end = position + byte_layout.LOG_OVERHEAD_BYTES + size
+        if size >= byte_layout.MIN_MESSAGE_BYTES and end > len(content):
             return  # an incomplete message: Kafka drops it silently
         yield read_message(content, position)
         position = end
@@ -208,23 +212,23 @@ def _read_inner(content: bytes) -> Iterator[Message]:
 
 def _slice(data: Buffer, position: int) -> memoryview:
     octets = view_octets(data)[position:]
-    if len(octets) < layout.HEADER_UP_TO_MAGIC_BYTES:
+    if len(octets) < byte_layout.HEADER_UP_TO_MAGIC_BYTES:
         raise BufferUnderflowError(
             f"position {position}: {len(octets)} bytes are no message", position=position
         )
-    size = _int(octets, layout.LENGTH_POSITION, 4)
-    if size < layout.MIN_MESSAGE_BYTES:
+    size = _int(octets, byte_layout.LENGTH_POSITION, 4)
+    if size < byte_layout.MIN_MESSAGE_BYTES:
         raise CorruptBatchError(
-            f"position {position}: message size {size}, the least is {layout.MIN_MESSAGE_BYTES}",
+            f"position {position}: message size {size}, the least is {byte_layout.MIN_MESSAGE_BYTES}",
             position=position,
         )
-    size_bytes = layout.LOG_OVERHEAD_BYTES + size
+    size_bytes = byte_layout.LOG_OVERHEAD_BYTES + size
     if size_bytes > len(octets):
         raise BufferUnderflowError(
             f"position {position}: {len(octets)} of {size_bytes} bytes are there", position=position
         )
-    magic = _int(octets, layout.MAGIC_POSITION, 1)
-    if magic >= layout.MAGIC_V2:
+    magic = _int(octets, byte_layout.MAGIC_POSITION, 1)
+    if magic >= byte_layout.MAGIC_V2:
         raise UnsupportedMagicError(
             f"position {position}: magic {magic} is a record batch, not a message", position=position
         )

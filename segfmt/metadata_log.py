@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from segfmt import byte_layout
 from segfmt import crc32c as plain
-from segfmt import layout
 from segfmt.control_record import MAX_CONTENT_BYTES, ControlType, read_control_type
 from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import BufferUnderflowError, CorruptBatchError, FormatError, MalformedMetadataError
@@ -149,9 +149,9 @@ class MetadataLogReader:
     def _next_size(self) -> int | None:
         """Return the size of the next batch, None if the log ends or the batch is cut off."""
         position, left_bytes = self.valid_bytes, self._data.size_bytes - self.valid_bytes
-        if left_bytes <= layout.HEADER_UP_TO_MAGIC_BYTES:
+        if left_bytes <= byte_layout.HEADER_UP_TO_MAGIC_BYTES:
             return None
-        size_bytes = read_batch_size(self._octets(layout.LOG_OVERHEAD_BYTES), position)
+        size_bytes = read_batch_size(self._octets(byte_layout.LOG_OVERHEAD_BYTES), position)
         if size_bytes > left_bytes:
             return None
         if size_bytes > MAX_BATCH_BYTES:
@@ -257,9 +257,9 @@ def _read_plainly(octets: memoryview, header: RecordBatchHeader) -> list[Metadat
 
     A large cluster's log holds hundreds of thousands of records, nearly all of them of no interest here.
     """
-    if header.attributes & layout.COMPRESSION_CODEC_MASK or header.record_count < 0:
+    if header.attributes & byte_layout.COMPRESSION_CODEC_MASK or header.record_count < 0:
         return None
-    payload = bytes(octets[layout.RECORDS_POSITION :])
+    payload = bytes(octets[byte_layout.RECORDS_POSITION :])
     records: list[MetadataRecord] = []
     at = 0
     try:
@@ -301,6 +301,6 @@ def _is_snapshot_footer(octets: memoryview, position: int, header: RecordBatchHe
         types = {read_control_type(record.key or b"") for record in records}
     except FormatError as error:
         raise MalformedMetadataError(
-            f"control batch at position {position}: {error}", position=position + layout.RECORDS_POSITION
+            f"control batch at position {position}: {error}", position=position + byte_layout.RECORDS_POSITION
         ) from error
     return ControlType.SNAPSHOT_FOOTER in types

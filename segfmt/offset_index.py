@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.entry_view import Buffer, largest_lower_bound, round_down, view_entries
 from segfmt.errors import CorruptIndexError
 from segfmt.java_text import LONG_MAX
 
-ENTRY_BYTES = layout.OFFSET_INDEX_DTYPE.itemsize
+ENTRY_BYTES = byte_layout.OFFSET_INDEX_DTYPE.itemsize
 WARM_ENTRIES = 8192 // ENTRY_BYTES
 
 Entries = npt.NDArray[np.void]
-"""Structured, dtype `layout.OFFSET_INDEX_DTYPE`, shape (entry_count,)."""
+"""Structured, dtype `byte_layout.OFFSET_INDEX_DTYPE`, shape (entry_count,)."""
 
 
 class OffsetPosition(NamedTuple):
@@ -36,12 +36,12 @@ class OffsetPosition(NamedTuple):
 
 def view_offset_index(data: Buffer) -> Entries:
     """Return the entries of an `.index` file, a view of *data* without a remainder below 8 bytes."""
-    return view_entries(data, layout.OFFSET_INDEX_DTYPE)
+    return view_entries(data, byte_layout.OFFSET_INDEX_DTYPE)
 
 
 def encode_offset_index(entries: Entries) -> bytes:
     """Return the file that holds exactly *entries*."""
-    return entries.astype(layout.OFFSET_INDEX_DTYPE, copy=False).tobytes()
+    return entries.astype(byte_layout.OFFSET_INDEX_DTYPE, copy=False).tobytes()
 
 
 def max_entries(segment_index_bytes: int) -> int:
@@ -51,7 +51,7 @@ def max_entries(segment_index_bytes: int) -> int:
 
 def preallocated_bytes(segment_index_bytes: int) -> int:
     """Return the size of the active segment's `.index`. Kafka: AbstractIndex.resize."""
-    return round_down(segment_index_bytes, layout.OFFSET_INDEX_DTYPE)
+    return round_down(segment_index_bytes, byte_layout.OFFSET_INDEX_DTYPE)
 
 
 def lookup(entries: Entries, base_offset: int, target_offset: int) -> OffsetPosition:

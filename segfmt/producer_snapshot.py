@@ -2,7 +2,7 @@
 
     0 version i16 = 1 | 2 crc u32 (CRC-32C of [6, end)) | 6 count i32 | 10 entries, 46 bytes each
 
-Entries are one structured array, `layout.PRODUCER_ENTRY_DTYPE`; their order is that of a Java HashMap
+Entries are one structured array, `byte_layout.PRODUCER_ENTRY_DTYPE`; their order is that of a Java HashMap
 (`java_hash_map`). Bytes after the last entry are covered by the CRC and otherwise ignored, as Kafka does.
 
 Kafka: ProducerStateManager.readSnapshot, writeSnapshot.
@@ -15,15 +15,15 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from segfmt import byte_layout
 from segfmt import crc32c as plain
-from segfmt import layout
 from segfmt.entry_view import Buffer
 from segfmt.errors import CorruptSnapshotError
 
-EMPTY_SNAPSHOT_BYTES = layout.SNAPSHOT_ENTRIES_POSITION
+EMPTY_SNAPSHOT_BYTES = byte_layout.SNAPSHOT_ENTRIES_POSITION
 
 Entries = npt.NDArray[np.void]
-"""Structured, dtype `layout.PRODUCER_ENTRY_DTYPE`, shape (producer_count,)."""
+"""Structured, dtype `byte_layout.PRODUCER_ENTRY_DTYPE`, shape (producer_count,)."""
 
 
 def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> Entries:
@@ -44,14 +44,19 @@ def read_producer_snapshot(data: Buffer, *, crc32c: Callable[[bytes], int] = pla
     """
     buffer = bytes(data)
     _check_version_and_count(buffer)
-    stored = int.from_bytes(buffer[layout.SNAPSHOT_CRC_POSITION : layout.SNAPSHOT_COUNT_POSITION], "big")
-    actual = crc32c(buffer[layout.SNAPSHOT_COUNT_POSITION :])
+    stored = int.from_bytes(
+        buffer[byte_layout.SNAPSHOT_CRC_POSITION : byte_layout.SNAPSHOT_COUNT_POSITION], "big"
+    )
+    actual = crc32c(buffer[byte_layout.SNAPSHOT_COUNT_POSITION :])
     if stored != actual:
         raise CorruptSnapshotError(
-            f"CRC {stored:#010x} stored, {actual:#010x} computed", position=layout.SNAPSHOT_CRC_POSITION
+            f"CRC {stored:#010x} stored, {actual:#010x} computed", position=byte_layout.SNAPSHOT_CRC_POSITION
         )
     return np.frombuffer(
-        buffer, layout.PRODUCER_ENTRY_DTYPE, count=_count(buffer), offset=layout.SNAPSHOT_ENTRIES_POSITION
+        buffer,
+        byte_layout.PRODUCER_ENTRY_DTYPE,
+        count=_count(buffer),
+        offset=byte_layout.SNAPSHOT_ENTRIES_POSITION,
     )
 
 
@@ -60,22 +65,25 @@ def may_be_snapshot(head: bytes, size_bytes: int) -> bool:
 
     If it may not, `read_producer_snapshot` raises for *head* alone.
     """
-    is_known = head[: layout.SNAPSHOT_CRC_POSITION] == layout.SNAPSHOT_VERSION.to_bytes(2, "big")
-    entries_bytes = _count(head) * layout.PRODUCER_ENTRY_DTYPE.itemsize
-    return is_known and 0 <= entries_bytes <= size_bytes - layout.SNAPSHOT_ENTRIES_POSITION
+    is_known = head[: byte_layout.SNAPSHOT_CRC_POSITION] == byte_layout.SNAPSHOT_VERSION.to_bytes(2, "big")
+    entries_bytes = _count(head) * byte_layout.PRODUCER_ENTRY_DTYPE.itemsize
+    return is_known and 0 <= entries_bytes <= size_bytes - byte_layout.SNAPSHOT_ENTRIES_POSITION
 
 
 def encode_producer_snapshot(entries: Entries, *, crc32c: Callable[[bytes], int] = plain.crc32c) -> bytes:
     """Return the snapshot that holds *entries* in their order.
 
     Args:
-        entries: dtype `layout.PRODUCER_ENTRY_DTYPE`, shape (count,). Not written.
+        entries: dtype `byte_layout.PRODUCER_ENTRY_DTYPE`, shape (count,). Not written.
         crc32c: as in `read_producer_snapshot`.
 
     Kafka: ProducerStateManager.writeSnapshot.
     """
-    body = len(entries).to_bytes(4, "big") + entries.astype(layout.PRODUCER_ENTRY_DTYPE, copy=False).tobytes()
-    return layout.SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+    body = (
+        len(entries).to_bytes(4, "big")
+        + entries.astype(byte_layout.PRODUCER_ENTRY_DTYPE, copy=False).tobytes()
+    )
+    return byte_layout.SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
 
 
 def as_loaded(entries: Entries) -> Entries:
@@ -91,31 +99,31 @@ def as_loaded(entries: Entries) -> Entries:
     has_no_batch = loaded["last_offset"] < 0
     if has_no_batch.any():
         loaded["last_offset"][has_no_batch] = -1
-        loaded["last_sequence"][has_no_batch] = layout.NO_SEQUENCE
+        loaded["last_sequence"][has_no_batch] = byte_layout.NO_SEQUENCE
         loaded["offset_delta"][has_no_batch] = 0
     loaded["current_txn_first_offset"][loaded["current_txn_first_offset"] < 0] = -1
     return loaded
 
 
 def _count(buffer: bytes) -> int:
-    start, end = layout.SNAPSHOT_COUNT_POSITION, layout.SNAPSHOT_ENTRIES_POSITION
+    start, end = byte_layout.SNAPSHOT_COUNT_POSITION, byte_layout.SNAPSHOT_ENTRIES_POSITION
     return int.from_bytes(buffer[start:end], "big", signed=True)
 
 
 def _check_version_and_count(buffer: bytes) -> None:
-    if len(buffer) < layout.SNAPSHOT_CRC_POSITION:
+    if len(buffer) < byte_layout.SNAPSHOT_CRC_POSITION:
         raise CorruptSnapshotError(f"{len(buffer)} bytes are too short for a version")
-    version = int.from_bytes(buffer[: layout.SNAPSHOT_CRC_POSITION], "big", signed=True)
-    if version != layout.SNAPSHOT_VERSION:
-        raise CorruptSnapshotError(f"version {version}, expected {layout.SNAPSHOT_VERSION}")
-    if len(buffer) < layout.SNAPSHOT_ENTRIES_POSITION:
+    version = int.from_bytes(buffer[: byte_layout.SNAPSHOT_CRC_POSITION], "big", signed=True)
+    if version != byte_layout.SNAPSHOT_VERSION:
+        raise CorruptSnapshotError(f"version {version}, expected {byte_layout.SNAPSHOT_VERSION}")
+    if len(buffer) < byte_layout.SNAPSHOT_ENTRIES_POSITION:
         raise CorruptSnapshotError(
             f"{len(buffer)} bytes are too short for CRC and count", position=len(buffer)
         )
     count = _count(buffer)
-    present_bytes = len(buffer) - layout.SNAPSHOT_ENTRIES_POSITION
-    if count < 0 or count * layout.PRODUCER_ENTRY_DTYPE.itemsize > present_bytes:
+    present_bytes = len(buffer) - byte_layout.SNAPSHOT_ENTRIES_POSITION
+    if count < 0 or count * byte_layout.PRODUCER_ENTRY_DTYPE.itemsize > present_bytes:
         raise CorruptSnapshotError(
             f"{count} entries announced, {present_bytes} bytes of entries are there",
-            position=layout.SNAPSHOT_COUNT_POSITION,
+            position=byte_layout.SNAPSHOT_COUNT_POSITION,
         )

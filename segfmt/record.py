@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import MAX_BYTES, Codec, decompress
 from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import BufferUnderflowError, InvalidRecordError
@@ -46,7 +46,7 @@ class Record:
 
     offset: int
     timestamp_ms: int
-    sequence: int = layout.NO_SEQUENCE
+    sequence: int = byte_layout.NO_SEQUENCE
     key: bytes | None = None
     value: bytes | None = None
     headers: tuple[RecordHeader, ...] = ()
@@ -85,7 +85,7 @@ def read_records(
     if header.record_count == 0:
         return
     codec = header.codec
-    payload: bytes | memoryview = batch[layout.RECORDS_POSITION :]
+    payload: bytes | memoryview = batch[byte_layout.RECORDS_POSITION :]
     if codec is not Codec.NONE:
         payload = decompress(codec, bytes(payload), magic=header.magic, max_bytes=max_bytes)
     if header.record_count < 0:
@@ -150,7 +150,7 @@ def _read_record(payload: bytes | memoryview, position: int, header: RecordBatch
     if position - start != size:
         raise InvalidRecordError(f"record size {size}, {position - start} bytes were read", position=start)
     timestamp_ms = wrap_long(header.base_timestamp_ms + timestamp_delta_ms)
-    sequence = layout.NO_SEQUENCE
+    sequence = byte_layout.NO_SEQUENCE
     if header.base_sequence >= 0:
         sequence = increment_sequence(header.base_sequence, offset_delta)
     record = Record(

@@ -1,6 +1,6 @@
 """Record batches, magic 2, and the walk over a log that holds them.
 
-The fields are in `layout`. A log is batches back to back; only their own length fields separate them. The CRC
+The fields are in `byte_layout`. A log is batches back to back; only their own length fields separate them. The CRC
 covers everything from the attributes on, so base offset, length, leader epoch and magic are not protected.
 Kafka reads every magic from 2 to 127 as this format.
 
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from segfmt import byte_layout
 from segfmt import crc32c as plain
-from segfmt import layout
 from segfmt.compression import Codec, codec_of
 from segfmt.entry_view import Buffer, view_octets
 from segfmt.errors import (
@@ -28,7 +28,7 @@ from segfmt.errors import (
 )
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_HEADER_NAMES = layout.RECORD_BATCH_HEADER_DTYPE.names or ()
+_HEADER_NAMES = byte_layout.RECORD_BATCH_HEADER_DTYPE.names or ()
 
 
 class BatchSlice(NamedTuple):
@@ -68,23 +68,23 @@ class RecordBatchHeader:
     """
 
     base_offset: int
-    partition_leader_epoch: int = layout.NO_PARTITION_LEADER_EPOCH
-    magic: int = layout.MAGIC_V2
+    partition_leader_epoch: int = byte_layout.NO_PARTITION_LEADER_EPOCH
+    magic: int = byte_layout.MAGIC_V2
     attributes: int = 0
     last_offset_delta: int = 0
-    base_timestamp_ms: int = layout.NO_TIMESTAMP_MS
-    max_timestamp_ms: int = layout.NO_TIMESTAMP_MS
-    producer_id: int = layout.NO_PRODUCER_ID
-    producer_epoch: int = layout.NO_PRODUCER_EPOCH
-    base_sequence: int = layout.NO_SEQUENCE
+    base_timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
+    max_timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
+    producer_id: int = byte_layout.NO_PRODUCER_ID
+    producer_epoch: int = byte_layout.NO_PRODUCER_EPOCH
+    base_sequence: int = byte_layout.NO_SEQUENCE
     record_count: int = 0
-    length: int = layout.RECORD_BATCH_OVERHEAD_BYTES - layout.LOG_OVERHEAD_BYTES
+    length: int = byte_layout.RECORD_BATCH_OVERHEAD_BYTES - byte_layout.LOG_OVERHEAD_BYTES
     crc: int = 0
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the whole batch. Kafka: DefaultRecordBatch.sizeInBytes."""
-        return layout.LOG_OVERHEAD_BYTES + self.length
+        return byte_layout.LOG_OVERHEAD_BYTES + self.length
 
     @property
     def last_offset(self) -> int:
@@ -99,8 +99,8 @@ class RecordBatchHeader:
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record, -1 without one. Kafka: DefaultRecordBatch.lastSequence."""
-        if self.base_sequence == layout.NO_SEQUENCE:
-            return layout.NO_SEQUENCE
+        if self.base_sequence == byte_layout.NO_SEQUENCE:
+            return byte_layout.NO_SEQUENCE
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     @property
@@ -111,22 +111,22 @@ class RecordBatchHeader:
     @property
     def is_transactional(self) -> bool:
         """Whether it is part of a transaction; markers are, too."""
-        return bool(self.attributes & layout.TRANSACTIONAL_MASK)
+        return bool(self.attributes & byte_layout.TRANSACTIONAL_MASK)
 
     @property
     def is_control(self) -> bool:
         """Whether it holds a control record: a transaction marker or one of KRaft's own."""
-        return bool(self.attributes & layout.CONTROL_MASK)
+        return bool(self.attributes & byte_layout.CONTROL_MASK)
 
     @property
     def is_log_append_time(self) -> bool:
         """Whether every record's timestamp is `max_timestamp_ms`."""
-        return bool(self.attributes & layout.TIMESTAMP_TYPE_MASK)
+        return bool(self.attributes & byte_layout.TIMESTAMP_TYPE_MASK)
 
     @property
     def has_delete_horizon(self) -> bool:
         """Whether the base timestamp is the time from which tombstones may be removed."""
-        return bool(self.attributes & layout.DELETE_HORIZON_MASK)
+        return bool(self.attributes & byte_layout.DELETE_HORIZON_MASK)
 
 
 def wrap_long(value: int) -> int:
@@ -164,11 +164,11 @@ def walk_batches(data: Buffer, position: int = 0) -> Iterator[BatchSlice]:
     """
     octets = view_octets(data)
     end = len(octets)
-    while position < end - layout.HEADER_UP_TO_MAGIC_BYTES:
-        size_bytes = read_batch_size(octets[position : position + layout.LOG_OVERHEAD_BYTES], position)
+    while position < end - byte_layout.HEADER_UP_TO_MAGIC_BYTES:
+        size_bytes = read_batch_size(octets[position : position + byte_layout.LOG_OVERHEAD_BYTES], position)
         if size_bytes > end - position:
             return
-        magic = octets[position + layout.MAGIC_POSITION]
+        magic = octets[position + byte_layout.MAGIC_POSITION]
         offset = int.from_bytes(octets[position : position + 8], "big", signed=True)
         yield BatchSlice(position, size_bytes, offset, magic - 256 if magic > 127 else magic)
         position += size_bytes
@@ -184,13 +184,15 @@ def read_batch_size(head: memoryview, position: int) -> int:
     Raises:
         CorruptBatchError: a length below 14.
     """
-    length = int.from_bytes(head[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES], "big", signed=True)
-    if length < layout.MIN_MESSAGE_BYTES:
+    length = int.from_bytes(
+        head[byte_layout.LENGTH_POSITION : byte_layout.LOG_OVERHEAD_BYTES], "big", signed=True
+    )
+    if length < byte_layout.MIN_MESSAGE_BYTES:
         raise CorruptBatchError(
-            f"position {position}: length {length}, the least is {layout.MIN_MESSAGE_BYTES}",
+            f"position {position}: length {length}, the least is {byte_layout.MIN_MESSAGE_BYTES}",
             position=position,
         )
-    return layout.LOG_OVERHEAD_BYTES + length
+    return byte_layout.LOG_OVERHEAD_BYTES + length
 
 
 def read_record_batch_header(data: Buffer, position: int = 0) -> RecordBatchHeader:
@@ -200,18 +202,18 @@ def read_record_batch_header(data: Buffer, position: int = 0) -> RecordBatchHead
         BufferUnderflowError: fewer than 61 bytes.
         UnsupportedMagicError: a magic below 2, see `message_set`.
     """
-    octets = view_octets(data)[position : position + layout.RECORD_BATCH_OVERHEAD_BYTES]
-    if len(octets) < layout.RECORD_BATCH_OVERHEAD_BYTES:
+    octets = view_octets(data)[position : position + byte_layout.RECORD_BATCH_OVERHEAD_BYTES]
+    if len(octets) < byte_layout.RECORD_BATCH_OVERHEAD_BYTES:
         raise BufferUnderflowError(
             f"position {position}: {len(octets)} bytes, a batch header has "
-            f"{layout.RECORD_BATCH_OVERHEAD_BYTES}",
+            f"{byte_layout.RECORD_BATCH_OVERHEAD_BYTES}",
             position=position,
         )
     fields = dict(zip(_HEADER_NAMES, _HEADER.unpack(octets), strict=True))
-    if fields["magic"] < layout.MAGIC_V2:
+    if fields["magic"] < byte_layout.MAGIC_V2:
         raise UnsupportedMagicError(
             f"position {position}: magic {fields['magic']} is a message, not a record batch",
-            position=position + layout.MAGIC_POSITION,
+            position=position + byte_layout.MAGIC_POSITION,
         )
     return RecordBatchHeader(**fields)
 
@@ -236,17 +238,17 @@ def check_record_batch(
     """
     octets = view_octets(data)[position:]
     header = read_record_batch_header(octets)
-    if header.size_bytes < layout.RECORD_BATCH_OVERHEAD_BYTES:
+    if header.size_bytes < byte_layout.RECORD_BATCH_OVERHEAD_BYTES:
         raise CorruptBatchError(
             f"position {position}: {header.size_bytes} bytes, the least is "
-            f"{layout.RECORD_BATCH_OVERHEAD_BYTES}",
+            f"{byte_layout.RECORD_BATCH_OVERHEAD_BYTES}",
             position=position,
         )
     if header.size_bytes > len(octets):
         raise BufferUnderflowError(
             f"position {position}: {len(octets)} of {header.size_bytes} bytes are there", position=position
         )
-    actual = crc32c(octets[layout.ATTRIBUTES_POSITION : header.size_bytes].tobytes())
+    actual = crc32c(octets[byte_layout.ATTRIBUTES_POSITION : header.size_bytes].tobytes())
     if actual != header.crc:
         raise ChecksumMismatchError(
             f"position {position}: CRC {header.crc:#010x} stored, {actual:#010x} computed",
@@ -264,12 +266,12 @@ def encode_record_batch(
 
     `length` and `crc` of *header* are not used: both are computed.
     """
-    fields = np.zeros(1, layout.RECORD_BATCH_HEADER_DTYPE)
-    for name in layout.RECORD_BATCH_HEADER_DTYPE.names or ():
+    fields = np.zeros(1, byte_layout.RECORD_BATCH_HEADER_DTYPE)
+    for name in byte_layout.RECORD_BATCH_HEADER_DTYPE.names or ():
         fields[name] = getattr(header, name)
-    size_bytes = layout.RECORD_BATCH_OVERHEAD_BYTES + len(records)
-    fields["length"] = size_bytes - layout.LOG_OVERHEAD_BYTES
+    size_bytes = byte_layout.RECORD_BATCH_OVERHEAD_BYTES + len(records)
+    fields["length"] = size_bytes - byte_layout.LOG_OVERHEAD_BYTES
     batch = bytearray(fields.tobytes() + records)
-    crc = crc32c(bytes(batch[layout.ATTRIBUTES_POSITION :]))
-    batch[layout.BATCH_CRC_POSITION : layout.ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
+    crc = crc32c(bytes(batch[byte_layout.ATTRIBUTES_POSITION :]))
+    batch[byte_layout.BATCH_CRC_POSITION : byte_layout.ATTRIBUTES_POSITION] = crc.to_bytes(4, "big")
     return bytes(batch)

@@ -15,15 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.entry_view import Buffer, largest_lower_bound, round_down, view_entries
 from segfmt.errors import CorruptIndexError
 
-ENTRY_BYTES = layout.TIME_INDEX_DTYPE.itemsize
+ENTRY_BYTES = byte_layout.TIME_INDEX_DTYPE.itemsize
 WARM_ENTRIES = 8192 // ENTRY_BYTES
 
 Entries = npt.NDArray[np.void]
-"""Structured, dtype `layout.TIME_INDEX_DTYPE`, shape (entry_count,)."""
+"""Structured, dtype `byte_layout.TIME_INDEX_DTYPE`, shape (entry_count,)."""
 
 
 class TimestampOffset(NamedTuple):
@@ -35,12 +35,12 @@ class TimestampOffset(NamedTuple):
 
 def view_time_index(data: Buffer) -> Entries:
     """Return the entries of a `.timeindex` file, a view of *data* without a remainder below 12 bytes."""
-    return view_entries(data, layout.TIME_INDEX_DTYPE)
+    return view_entries(data, byte_layout.TIME_INDEX_DTYPE)
 
 
 def encode_time_index(entries: Entries) -> bytes:
     """Return the file that holds exactly *entries*."""
-    return entries.astype(layout.TIME_INDEX_DTYPE, copy=False).tobytes()
+    return entries.astype(byte_layout.TIME_INDEX_DTYPE, copy=False).tobytes()
 
 
 def max_entries(segment_index_bytes: int) -> int:
@@ -50,13 +50,13 @@ def max_entries(segment_index_bytes: int) -> int:
 
 def preallocated_bytes(segment_index_bytes: int) -> int:
     """Return the size of the active segment's `.timeindex`. Kafka: AbstractIndex.resize."""
-    return round_down(segment_index_bytes, layout.TIME_INDEX_DTYPE)
+    return round_down(segment_index_bytes, byte_layout.TIME_INDEX_DTYPE)
 
 
 def last_entry(entries: Entries, base_offset: int) -> TimestampOffset:
     """Return the last entry, (-1, *base_offset*) without one. Kafka: TimeIndex.lastEntry."""
     if len(entries) == 0:
-        return TimestampOffset(layout.NO_TIMESTAMP_MS, base_offset)
+        return TimestampOffset(byte_layout.NO_TIMESTAMP_MS, base_offset)
     return TimestampOffset(
         int(entries["timestamp_ms"][-1]), base_offset + int(entries["relative_offset"][-1])
     )

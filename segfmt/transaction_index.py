@@ -11,25 +11,25 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.entry_view import Buffer, view_entries
 from segfmt.errors import CorruptIndexError, UnsupportedVersionError
 
-ENTRY_BYTES = layout.ABORTED_TXN_DTYPE.itemsize
+ENTRY_BYTES = byte_layout.ABORTED_TXN_DTYPE.itemsize
 CURRENT_VERSION = 0
 
 Entries = npt.NDArray[np.void]
-"""Structured, dtype `layout.ABORTED_TXN_DTYPE`, shape (entry_count,)."""
+"""Structured, dtype `byte_layout.ABORTED_TXN_DTYPE`, shape (entry_count,)."""
 
 
 def view_transaction_index(data: Buffer) -> Entries:
     """Return the entries of a `.txnindex` file, a view of *data* without a remainder below 34 bytes."""
-    return view_entries(data, layout.ABORTED_TXN_DTYPE)
+    return view_entries(data, byte_layout.ABORTED_TXN_DTYPE)
 
 
 def encode_transaction_index(entries: Entries) -> bytes:
     """Return the file that holds exactly *entries*."""
-    return entries.astype(layout.ABORTED_TXN_DTYPE, copy=False).tobytes()
+    return entries.astype(byte_layout.ABORTED_TXN_DTYPE, copy=False).tobytes()
 
 
 def check_transaction_index(data: Buffer, base_offset: int, *, start_position: int = 0) -> None:

@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-import segfmt.layout
+import segfmt.byte_layout
 
 _MAGIC: Final = b"klrkern1"
 _DIGEST_BYTES: Final = 32
@@ -184,7 +184,7 @@ def _sources() -> Iterator[bytes]:
     for folder in (package, *sorted(path for path in package.iterdir() if path.is_dir())):
         for file in sorted(folder.glob("*.py")):
             yield os.fsencode(file.relative_to(package)) + b"\0" + file.read_bytes()
-    yield Path(segfmt.layout.__file__).read_bytes()
+    yield Path(segfmt.byte_layout.__file__).read_bytes()
 
 
 def _versions() -> Iterator[bytes]:

@@ -15,7 +15,7 @@ from recovery.check.finding import Finding, Rule, Severity
 from recovery.load.model import FileStat
 from recovery.logdir.listing import file_stat, is_of_type, other_kind
 from recovery.read.file_system import is_there, open_file
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
 from segfmt.errors import FileNameError, FormatError
 from segfmt.filenames import (
@@ -251,7 +251,7 @@ class _FolderReader:
         if data is None:
             return
         self._files.transaction_indexes[base] = data
-        entry_bytes = layout.ABORTED_TXN_DTYPE.itemsize
+        entry_bytes = byte_layout.ABORTED_TXN_DTYPE.itemsize
         if len(data) % entry_bytes:
             position = len(data) // entry_bytes * entry_bytes
             self._find(name, "index-size", f"{len(data)} bytes are not a multiple of {entry_bytes}", position)

@@ -23,7 +23,7 @@ from recovery.check.rules.producers import ProducerChecks
 from recovery.check.rules.sequences import SequenceChecks
 from recovery.check.task import SegmentResult, SegmentTask
 from recovery.check.tasks import other_task, segment_task, unflushed_from
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.filenames import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -59,7 +59,7 @@ class _Aborts:
     @property
     def entries(self) -> npt.NDArray[np.void]:
         """The entries that the segment's `.txnindex` should have, ABORTED_TXN_DTYPE."""
-        return np.concatenate([np.empty(0, layout.ABORTED_TXN_DTYPE), *self.expected])
+        return np.concatenate([np.empty(0, byte_layout.ABORTED_TXN_DTYPE), *self.expected])
 
 
 class PartitionCheck:
@@ -289,8 +289,8 @@ class PartitionCheck:
             return
         base, most_bytes = self.files.base_offsets[-1], facts.segment_index_bytes
         for name, dtype in (
-            (offset_index_name(base), layout.OFFSET_INDEX_DTYPE),
-            (time_index_name(base), layout.TIME_INDEX_DTYPE),
+            (offset_index_name(base), byte_layout.OFFSET_INDEX_DTYPE),
+            (time_index_name(base), byte_layout.TIME_INDEX_DTYPE),
         ):
             size = self.files.names[name].size_bytes if name in self.files.names else 0
             if most_bytes is not None and size // dtype.itemsize > most_bytes // dtype.itemsize:

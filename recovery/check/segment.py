@@ -31,7 +31,7 @@ from recovery.check.segment_files import SegmentFiles
 from recovery.check.task import Piece, Reading, SegmentResult, SegmentTask, Tail
 from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.windows import Window, Windows, feed, thread_buffer
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.filenames import offset_index_name, time_index_name
 from segfmt.offset_index import view_offset_index
 from segfmt.time_index import view_time_index
@@ -125,7 +125,9 @@ class _SegmentCheck:
         data = b""
         if task.has_indexes:
             data, size = self._read_index(name)
-            entry_bytes = (layout.TIME_INDEX_DTYPE if is_time else layout.OFFSET_INDEX_DTYPE).itemsize
+            entry_bytes = (
+                byte_layout.TIME_INDEX_DTYPE if is_time else byte_layout.OFFSET_INDEX_DTYPE
+            ).itemsize
             self._result.findings += size_findings(name, size, entry_bytes)
         entries = view_time_index(data) if is_time else view_offset_index(data)
         return without_preallocated(entries) if task.may_be_preallocated else entries

@@ -12,7 +12,7 @@ from native.raw_scan import RawScan
 from recovery.check.finding import Finding
 from recovery.check.rules.batches import EpochRun
 from recovery.read.rate_limit import RateLimit
-from segfmt import layout
+from segfmt import byte_layout
 
 
 class Tail(Enum):
@@ -94,7 +94,7 @@ class SegmentResult:
     first_offset: int | None = None
     last_offset: int | None = None
     batch_count: int = 0
-    max_timestamp_ms: int = layout.NO_TIMESTAMP_MS
+    max_timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
     is_whole: bool = True
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from recovery.load.log_reader import LogReader
 from recovery.load.model import Original
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.errors import FormatError
 from segfmt.message_set import read_messages
 from segfmt.record import Record, read_records
@@ -179,8 +179,8 @@ class _NoKeyError(Exception):
 def _records_of(data: bytes, aborted: AbortedTxns) -> Iterator[Record]:
     """Yield the records of a batch that count: no markers, nothing aborted."""
     if (
-        int.from_bytes(data[layout.MAGIC_POSITION : layout.MAGIC_POSITION + 1], "big", signed=True)
-        < layout.MAGIC_V2
+        int.from_bytes(data[byte_layout.MAGIC_POSITION : byte_layout.MAGIC_POSITION + 1], "big", signed=True)
+        < byte_layout.MAGIC_V2
     ):
         for message in read_messages(data):
             yield Record(

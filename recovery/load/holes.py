@@ -11,7 +11,7 @@ from itertools import islice
 
 from recovery.load.model import BatchSpan, Cut, Hole, PartitionTask
 from recovery.load.segments import Segment
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.java_text import LONG_MAX
 
 _MOST_HOLES = 100
@@ -117,7 +117,7 @@ def _inner_holes(log: str, log_start_offset: int, batches: Iterable[BatchSpan]) 
         if batch.has_compacted:
             return []
         first = batch.base_offset if end_offset is None else max(end_offset, log_start_offset)
-        if first < batch.base_offset and batch.magic >= layout.MAGIC_V2:
+        if first < batch.base_offset and batch.magic >= byte_layout.MAGIC_V2:
             holes.append(
                 Hole(
                     first_offset=first,

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from segfmt.byte_layout import NO_SEQUENCE, PRODUCER_ENTRY_DTYPE
 from segfmt.java_hash_map import java_hash_map_order
-from segfmt.layout import NO_SEQUENCE, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import Entries
 
 _NO_BATCH = {"last_sequence": NO_SEQUENCE, "last_offset": -1, "offset_delta": 0}

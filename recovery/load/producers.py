@@ -17,10 +17,10 @@ from native.crc32c import crc32c_of_bytes
 from native.raw_scan import RawScan
 from recovery.load.producer_table import ProducerTable
 from recovery.load.transactions import InvalidTxnStateError, SettledAborts, TxnEnd, follow_transactions
+from segfmt.byte_layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT
 from segfmt.errors import CorruptSnapshotError
 from segfmt.java_hash_map import computed_hash_map_order
 from segfmt.java_text import LONG_MAX
-from segfmt.layout import ABORTED_TXN_DTYPE, CONTROL_TYPE_ABORT
 from segfmt.producer_snapshot import Entries, as_loaded, encode_producer_snapshot, read_producer_snapshot
 
 

@@ -23,7 +23,7 @@ from recovery.load.segments import Segment, SegmentMap, first_offset_of, without
 from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason, refusal_of_stop
 from recovery.load.transactions import InvalidTxnStateError
 from recovery.load.tree import PartitionTree
-from segfmt.layout import OFFSET_INDEX_DTYPE
+from segfmt.byte_layout import OFFSET_INDEX_DTYPE
 from segfmt.offset_index import encode_offset_index
 from segfmt.time_index import encode_time_index
 from segfmt.transaction_index import encode_transaction_index

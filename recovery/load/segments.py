@@ -18,8 +18,8 @@ import numpy.typing as npt
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, RawScan
 from recovery.errors import PartitionRefusedError
 from recovery.load.tree import PartitionTree
+from segfmt.byte_layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.filenames import LOG_SUFFIX, log_name, offset_index_name, time_index_name, txn_index_name
-from segfmt.layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.offset_index import view_offset_index
 
 MAX_MAPPED_BYTES = 2**31 - 1

@@ -16,9 +16,9 @@ from recovery.load.model import Original
 from recovery.load.segment_recovery import SegmentOverflowedError, index_entries
 from recovery.load.segments import Segment, SegmentMap
 from recovery.load.tree import PartitionTree
+from segfmt.byte_layout import MAGIC_V2
 from segfmt.errors import FormatError
 from segfmt.filenames import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from segfmt.layout import MAGIC_V2
 from segfmt.offset_index import preallocated_bytes as offset_index_bytes
 from segfmt.time_index import encode_time_index
 from segfmt.time_index import preallocated_bytes as time_index_bytes

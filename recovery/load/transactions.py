@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from native.raw_scan import RawScan, TxnEventKind
+from segfmt.byte_layout import ABORTED_TXN_DTYPE
 from segfmt.java_text import LONG_MAX
-from segfmt.layout import ABORTED_TXN_DTYPE
 
 _EVENT_FIELDS = ("kind", "producer", "offset", "position", "marker_type", "oldest_other_offset")
 # Plain integers: a comparison with an enum's member costs more than all else that is done for an event.

@@ -12,7 +12,7 @@ from native.batch_headers import HeaderRows
 from native.crc32c import crc32c
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import WINDOW_BYTES, batch_bytes
-from segfmt import layout
+from segfmt import byte_layout
 
 _MOST_PROBES, _MOST_SEARCHES = 64, 100
 
@@ -61,14 +61,14 @@ class BatchSearch:
 
     def is_sound(self, position: int, *, base_offset: int) -> bool:
         """Return whether a batch with a correct CRC and a possible offset begins at *position*."""
-        header = np.zeros(layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
-        if self._log.read_at(header, position) <= layout.HEADER_UP_TO_MAGIC_BYTES:
+        header = np.zeros(byte_layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
+        if self._log.read_at(header, position) <= byte_layout.HEADER_UP_TO_MAGIC_BYTES:
             return False
         octets = header.tobytes()
-        offset = int.from_bytes(octets[: layout.LENGTH_POSITION], "big", signed=True)
+        offset = int.from_bytes(octets[: byte_layout.LENGTH_POSITION], "big", signed=True)
         size = batch_bytes(octets)
         most_bytes = min(self._log.end_position - position, self._most_batch_bytes)
-        if size < layout.LOG_OVERHEAD_BYTES + layout.MIN_MESSAGE_BYTES or size > most_bytes:
+        if size < byte_layout.LOG_OVERHEAD_BYTES + byte_layout.MIN_MESSAGE_BYTES or size > most_bytes:
             return False
         return offset >= base_offset and has_right_crc(self._log, position, size)
 
@@ -91,16 +91,16 @@ def has_right_crc(
 
     *take* is called with the size of each piece before it is read.
     """
-    header = np.zeros(layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
-    if log.read_at(header, position) <= layout.HEADER_UP_TO_MAGIC_BYTES:
+    header = np.zeros(byte_layout.RECORD_BATCH_OVERHEAD_BYTES, np.uint8)
+    if log.read_at(header, position) <= byte_layout.HEADER_UP_TO_MAGIC_BYTES:
         return False
     octets = header.tobytes()
-    is_message = int.from_bytes(octets[16:17], "big", signed=True) < layout.MAGIC_V2
+    is_message = int.from_bytes(octets[16:17], "big", signed=True) < byte_layout.MAGIC_V2
     if is_message:
-        at, start = layout.MESSAGE_CRC_POSITION, layout.MESSAGE_CRC_START_POSITION
+        at, start = byte_layout.MESSAGE_CRC_POSITION, byte_layout.MESSAGE_CRC_START_POSITION
     else:
-        at, start = layout.BATCH_CRC_POSITION, layout.ATTRIBUTES_POSITION
-        if size_bytes < layout.RECORD_BATCH_OVERHEAD_BYTES:
+        at, start = byte_layout.BATCH_CRC_POSITION, byte_layout.ATTRIBUTES_POSITION
+        if size_bytes < byte_layout.RECORD_BATCH_OVERHEAD_BYTES:
             return False
     stored = int.from_bytes(octets[at : at + 4], "big")
     crc, piece_position, end = 0, position + start, position + size_bytes

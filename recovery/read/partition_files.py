@@ -34,7 +34,7 @@ from recovery.read.windows import (
     scan_windows,
     thread_buffer,
 )
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.errors import CorruptBatchError
 from segfmt.message_set import base_offset
 from segfmt.offset_index import max_entries as max_offset_index_entries
@@ -50,7 +50,10 @@ MOST_READ_BATCH_BYTES = 32 << 20
 LEAST_MAPPED_BYTES = 256 << 10
 """A smaller segment is read: a copy of it costs less than a mapping."""
 
-_ATTRIBUTES_POSITION, _CODEC_MASK = layout.MESSAGE_ATTRIBUTES_POSITION, layout.COMPRESSION_CODEC_MASK
+_ATTRIBUTES_POSITION, _CODEC_MASK = (
+    byte_layout.MESSAGE_ATTRIBUTES_POSITION,
+    byte_layout.COMPRESSION_CODEC_MASK,
+)
 _HEADERS_BUFFER_BYTES = 16 << 10
 _PRODUCER_STOPS = frozenset({Stop.INVALID_CONTROL, Stop.INVALID_TXN, Stop.CONTROL_FATAL})
 
@@ -174,18 +177,18 @@ class PartitionFiles:
 
         Kafka: FileLogInputStream.nextBatch, and the offsets of its batches.
         """
-        if start_position >= part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
+        if start_position >= part.size_bytes - byte_layout.HEADER_UP_TO_MAGIC_BYTES:
             return  # an empty segment that the load has made has no file yet
         path = f"{self._folder}/{part.file}"
         with naming(path), open(path, "rb", _HEADERS_BUFFER_BYTES, opener=open_file) as opened:
             position = start_position
-            while position < part.size_bytes - layout.HEADER_UP_TO_MAGIC_BYTES:
+            while position < part.size_bytes - byte_layout.HEADER_UP_TO_MAGIC_BYTES:
                 opened.seek(part.origin_position + position)
-                header = opened.read(layout.RECORD_BATCH_OVERHEAD_BYTES)
+                header = opened.read(byte_layout.RECORD_BATCH_OVERHEAD_BYTES)
                 size_bytes = _size_bytes(header, position)
                 if position > part.size_bytes - size_bytes:
                     return
-                if _magic(header) >= layout.MAGIC_V2:
+                if _magic(header) >= byte_layout.MAGIC_V2:
                     v2 = read_record_batch_header(header)
                     offsets = (v2.base_offset, v2.last_offset)
                     yield BatchSpan(position, size_bytes, *offsets, v2.magic, v2.crc, v2.has_compacted)
@@ -317,19 +320,23 @@ class _MappedWindows(Windows):
 def _size_bytes(header: bytes, position: int) -> int:
     """Return the total bytes of the batch that begins with *header*."""
     size_bytes = batch_bytes(header)
-    length = size_bytes - layout.LOG_OVERHEAD_BYTES
-    if length < layout.MIN_MESSAGE_BYTES:
+    length = size_bytes - byte_layout.LOG_OVERHEAD_BYTES
+    if length < byte_layout.MIN_MESSAGE_BYTES:
         raise CorruptBatchError(f"position {position}: batch length {length}", position=position)
     return size_bytes
 
 
 def _offset(header: bytes) -> int:
-    return int.from_bytes(header[: layout.LENGTH_POSITION], "big", signed=True)
+    return int.from_bytes(header[: byte_layout.LENGTH_POSITION], "big", signed=True)
 
 
 def _magic(header: bytes) -> int:
-    return int.from_bytes(header[layout.MAGIC_POSITION : layout.MAGIC_POSITION + 1], "big", signed=True)
+    return int.from_bytes(
+        header[byte_layout.MAGIC_POSITION : byte_layout.MAGIC_POSITION + 1], "big", signed=True
+    )
 
 
 def _message_crc(header: bytes) -> int:
-    return int.from_bytes(header[layout.MESSAGE_CRC_POSITION : layout.MESSAGE_CRC_START_POSITION], "big")
+    return int.from_bytes(
+        header[byte_layout.MESSAGE_CRC_POSITION : byte_layout.MESSAGE_CRC_START_POSITION], "big"
+    )

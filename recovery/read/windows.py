@@ -19,7 +19,7 @@ from native.raw_scan import ControlKind
 from native.segment_scan import SegmentScanner
 from recovery.read.opened_log import OpenedLog
 from recovery.read.rate_limit import RateLimit
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError, InvalidRecordError
 
@@ -27,7 +27,7 @@ WINDOW_BYTES = 4 << 20
 SLACK_BYTES = 256
 """Mapped bytes before a window: the kernels' masked loads address them, and are slow if no page is there."""
 
-_LONGEST_BATCH_BYTES = layout.LOG_OVERHEAD_BYTES + 2**31 - 1
+_LONGEST_BATCH_BYTES = byte_layout.LOG_OVERHEAD_BYTES + 2**31 - 1
 _NO_BYTES = np.empty(0, np.uint8)
 _threads = threading.local()
 
@@ -60,10 +60,10 @@ class Window(NamedTuple):
 
     def batch_bytes_at(self, position: int) -> int:
         """Return the size of the batch at *position*, as far as the window shows it; at least that of a header."""
-        head = self.between(position, position + layout.LOG_OVERHEAD_BYTES).tobytes()
-        if len(head) < layout.LOG_OVERHEAD_BYTES:
-            return layout.RECORD_BATCH_OVERHEAD_BYTES
-        return max(batch_bytes(head), layout.RECORD_BATCH_OVERHEAD_BYTES)
+        head = self.between(position, position + byte_layout.LOG_OVERHEAD_BYTES).tobytes()
+        if len(head) < byte_layout.LOG_OVERHEAD_BYTES:
+            return byte_layout.RECORD_BATCH_OVERHEAD_BYTES
+        return max(batch_bytes(head), byte_layout.RECORD_BATCH_OVERHEAD_BYTES)
 
 
 class WindowBuffer:
@@ -164,7 +164,7 @@ class Windows:
         needed_bytes = window.batch_bytes_at(self.position)
         if needed_bytes <= left_bytes:
             return needed_bytes
-        return min(layout.RECORD_BATCH_OVERHEAD_BYTES, left_bytes)  # by its header, it is not a batch
+        return min(byte_layout.RECORD_BATCH_OVERHEAD_BYTES, left_bytes)  # by its header, it is not a batch
 
     def _read(self, size_bytes: int) -> Window:
         self._limit.take(size_bytes)
@@ -188,8 +188,10 @@ def batch_bytes(head: bytes) -> int:
 
     *head* has at least 12 bytes.
     """
-    length = int.from_bytes(head[layout.LENGTH_POSITION : layout.LOG_OVERHEAD_BYTES], "big", signed=True)
-    return layout.LOG_OVERHEAD_BYTES + length
+    length = int.from_bytes(
+        head[byte_layout.LENGTH_POSITION : byte_layout.LOG_OVERHEAD_BYTES], "big", signed=True
+    )
+    return byte_layout.LOG_OVERHEAD_BYTES + length
 
 
 def scan_windows(
@@ -239,7 +241,9 @@ def decide_control(scanner: SegmentScanner, batch: bytes) -> None:
         if marker is None:
             scanner.resume_control(ControlKind.NOTHING)
         else:
-            marker_type = layout.CONTROL_TYPE_ABORT if marker.is_abort else layout.CONTROL_TYPE_COMMIT
+            marker_type = (
+                byte_layout.CONTROL_TYPE_ABORT if marker.is_abort else byte_layout.CONTROL_TYPE_COMMIT
+            )
             scanner.resume_control(
                 ControlKind.MARKER, marker_type, marker.coordinator_epoch, marker.timestamp_ms
             )

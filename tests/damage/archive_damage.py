@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
 from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from segfmt.remote_log_metadata import RemoteSegment
@@ -183,25 +183,25 @@ def _changed(part: str, change: Callable[[bytes, random.Random], bytes], *rules:
 
 
 def _position_beyond_the_log(data: bytes, rng: random.Random) -> bytes:
-    entries = np.frombuffer(data, layout.OFFSET_INDEX_DTYPE).copy()
+    entries = np.frombuffer(data, byte_layout.OFFSET_INDEX_DTYPE).copy()
     entries["position"][rng.randrange(len(entries))] = 2**31 - 1
     return entries.tobytes()
 
 
 def _position_within_a_batch(data: bytes, rng: random.Random) -> bytes:
-    entries = np.frombuffer(data, layout.OFFSET_INDEX_DTYPE).copy()
+    entries = np.frombuffer(data, byte_layout.OFFSET_INDEX_DTYPE).copy()
     entries["position"][rng.randrange(len(entries))] += 1
     return entries.tobytes()
 
 
 def _another_timestamp(data: bytes, rng: random.Random) -> bytes:
-    entries = np.frombuffer(data, layout.TIME_INDEX_DTYPE).copy()
+    entries = np.frombuffer(data, byte_layout.TIME_INDEX_DTYPE).copy()
     entries["timestamp_ms"][rng.randrange(len(entries))] += rng.choice([-1, 1])
     return entries.tobytes()
 
 
 def _another_first_offset(data: bytes, rng: random.Random) -> bytes:
-    entries = np.frombuffer(data, layout.ABORTED_TXN_DTYPE).copy()
+    entries = np.frombuffer(data, byte_layout.ABORTED_TXN_DTYPE).copy()
     entries["first_offset"][rng.randrange(len(entries))] += 1
     return entries.tobytes()
 

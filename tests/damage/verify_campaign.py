@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recovery.check.report import VerifyReport
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.errors import FormatError
 from segfmt.record_batch import walk_batches
 from tests.damage.mutilate import Victim, make_victim
@@ -54,9 +54,9 @@ _MESSAGE_FIELDS = {
 }
 _SNAPSHOT_FIELDS = {"version": (0, 2), "crc": (2, 6), "count": (6, 10)}
 _ENTRY_DTYPES = {
-    ".index": layout.OFFSET_INDEX_DTYPE,
-    ".timeindex": layout.TIME_INDEX_DTYPE,
-    ".txnindex": layout.ABORTED_TXN_DTYPE,
+    ".index": byte_layout.OFFSET_INDEX_DTYPE,
+    ".timeindex": byte_layout.TIME_INDEX_DTYPE,
+    ".txnindex": byte_layout.ABORTED_TXN_DTYPE,
 }
 
 
@@ -177,15 +177,15 @@ def _log_field(data: bytes, rng: random.Random) -> tuple[str, int, int]:
     except FormatError as error:
         raise AssertionError("a sound log") from error
     batch = rng.choice(batches)
-    if batch.magic < layout.MAGIC_V2:
+    if batch.magic < byte_layout.MAGIC_V2:
         fields = dict(_MESSAGE_FIELDS) | {"key and value (CRC)": (18, batch.size_bytes)}
         names = {name: f"message {name}" for name in fields}
     else:
         fields = {
-            name: (offset, offset + layout.RECORD_BATCH_HEADER_DTYPE[name].itemsize)
-            for name, (_, offset, *_) in layout.RECORD_BATCH_HEADER_DTYPE.fields.items()
+            name: (offset, offset + byte_layout.RECORD_BATCH_HEADER_DTYPE[name].itemsize)
+            for name, (_, offset, *_) in byte_layout.RECORD_BATCH_HEADER_DTYPE.fields.items()
         }
-        fields["records (CRC)"] = (layout.RECORDS_POSITION, batch.size_bytes)
+        fields["records (CRC)"] = (byte_layout.RECORDS_POSITION, batch.size_bytes)
         free = ("base_offset", "length", "partition_leader_epoch", "magic")
         names = {name: name if name in free or "(" in name else f"{name} (CRC)" for name in fields}
     name = rng.choice([name for name, (start, end) in fields.items() if end > start])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from segfmt import layout, offset_index, time_index, transaction_index
+from segfmt import byte_layout, offset_index, time_index, transaction_index
 from segfmt.crc32c import crc32c
 from segfmt.errors import FormatError
 from segfmt.java_hash_map import JavaLongMap, java_hash_map_order
@@ -62,11 +62,11 @@ def _transaction_index(data: bytes) -> None:
 
 def _producer_snapshot(data: bytes) -> None:
     """The bytes as they are, and with the version and checksum that let them through."""
-    body = data[layout.SNAPSHOT_COUNT_POSITION :]
-    sealed = layout.SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
-    count = len(body[4:]) // layout.PRODUCER_ENTRY_DTYPE.itemsize
+    body = data[byte_layout.SNAPSHOT_COUNT_POSITION :]
+    sealed = byte_layout.SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(body).to_bytes(4, "big") + body
+    count = len(body[4:]) // byte_layout.PRODUCER_ENTRY_DTYPE.itemsize
     counted = count.to_bytes(4, "big") + body[4:]
-    whole = layout.SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(counted).to_bytes(4, "big") + counted
+    whole = byte_layout.SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(counted).to_bytes(4, "big") + counted
     for candidate in (data, sealed, whole):
         try:
             entries = read_producer_snapshot(candidate)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.checkpoint import encode_leader_epoch_checkpoint, encode_offset_checkpoint
 from segfmt.filenames import format_offset
 from segfmt.offset_index import encode_offset_index
@@ -194,11 +194,11 @@ def _derived(choices: Choices, made: MadeLogDir, folder: str, base: int, log: by
         np.frombuffer(log, np.uint8), base_offset=base, index_interval_bytes=INDEX_INTERVAL_BYTES
     )
     stem = f"{folder}/{format_offset(base)}"
-    offsets = np.zeros(len(scan.offset_index), layout.OFFSET_INDEX_DTYPE)
+    offsets = np.zeros(len(scan.offset_index), byte_layout.OFFSET_INDEX_DTYPE)
     offsets["relative_offset"], offsets["position"] = scan.offset_index[:, 0], scan.offset_index[:, 1]
     whole = {
         ".index": encode_offset_index(offsets),
-        ".timeindex": encode_time_index(scan.time_index.astype(layout.TIME_INDEX_DTYPE)),
+        ".timeindex": encode_time_index(scan.time_index.astype(byte_layout.TIME_INDEX_DTYPE)),
         ".txnindex": encode_transaction_index(_aborted(choices, base)),
         ".snapshot": encode_producer_snapshot(_producers(choices, base)),
     }
@@ -212,7 +212,7 @@ def _derived(choices: Choices, made: MadeLogDir, folder: str, base: int, log: by
 
 def _aborted(choices: Choices, base: int) -> np.ndarray:
     count = choices.below(3)
-    entries = np.zeros(count, layout.ABORTED_TXN_DTYPE)
+    entries = np.zeros(count, byte_layout.ABORTED_TXN_DTYPE)
     for entry in entries:
         entry["producer_id"], entry["first_offset"] = choices.below(3), base
         entry["last_offset"] = min(base + choices.below(20), (1 << 63) - 1)
@@ -223,7 +223,7 @@ def _aborted(choices: Choices, base: int) -> np.ndarray:
 
 def _producers(choices: Choices, base: int) -> np.ndarray:
     count = choices.below(4)
-    entries = np.zeros(count, layout.PRODUCER_ENTRY_DTYPE)
+    entries = np.zeros(count, byte_layout.PRODUCER_ENTRY_DTYPE)
     for number, entry in enumerate(entries):
         entry["producer_id"] = number * choices.pick([1, 16, 1 << 32])
         entry["last_offset"] = choices.pick([base - 1, -1, base])

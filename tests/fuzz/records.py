@@ -10,7 +10,7 @@ from uuid import UUID
 
 from xxhash import xxh32_intdigest
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import Codec, compress, decompress
 from segfmt.control_record import EndTransactionMarker, read_end_transaction_marker
 from segfmt.errors import (
@@ -119,7 +119,7 @@ def _record(data: bytes) -> None:
             except FormatError:
                 continue
             assert len(found) == header.record_count
-            if not header.attributes & layout.COMPRESSION_CODEC_MASK and not header.is_log_append_time:
+            if not header.attributes & byte_layout.COMPRESSION_CODEC_MASK and not header.is_log_append_time:
                 _encode_again(header, found)
 
 
@@ -155,12 +155,12 @@ def _control_record(data: bytes) -> None:
 def _marker_words(marker: EndTransactionMarker | None) -> tuple[reference.ControlKind, int, int, int]:
     if marker is None:
         return reference.ControlKind.NOTHING, 0, 0, 0
-    kind = layout.CONTROL_TYPE_ABORT if marker.is_abort else layout.CONTROL_TYPE_COMMIT
+    kind = byte_layout.CONTROL_TYPE_ABORT if marker.is_abort else byte_layout.CONTROL_TYPE_COMMIT
     return reference.ControlKind.MARKER, kind, marker.coordinator_epoch, marker.timestamp_ms
 
 
 def _as_one_batch(data: bytes) -> bytes | None:
-    if len(data) < layout.RECORD_BATCH_OVERHEAD_BYTES:
+    if len(data) < byte_layout.RECORD_BATCH_OVERHEAD_BYTES:
         return None
     length = (len(data) - 12).to_bytes(4, "big")
     return data[:8] + length + data[12:16] + b"\x02" + data[17:]

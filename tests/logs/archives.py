@@ -16,7 +16,7 @@ from uuid import UUID
 
 import numpy as np
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.aiven_manifest import AivenIndexKind
 from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint
 from segfmt.kafka_uuid import format_uuid, read_uuid
@@ -223,13 +223,13 @@ class _MadeLog:
         self._time_entry(base)
         files = {
             LOG: self._log,
-            INDEX: np.array(self._index, layout.OFFSET_INDEX_DTYPE).tobytes(),
-            TIME_INDEX: np.array(self._time_index, layout.TIME_INDEX_DTYPE).tobytes(),
+            INDEX: np.array(self._index, byte_layout.OFFSET_INDEX_DTYPE).tobytes(),
+            TIME_INDEX: np.array(self._time_index, byte_layout.TIME_INDEX_DTYPE).tobytes(),
             SNAPSHOT: self._snapshot(),
             EPOCHS: encode_leader_epoch_checkpoint(self._epochs),
         }
         if self._aborted:
-            files[TXN_INDEX] = np.array(self._aborted, layout.ABORTED_TXN_DTYPE).tobytes()
+            files[TXN_INDEX] = np.array(self._aborted, byte_layout.ABORTED_TXN_DTYPE).tobytes()
         within = [one for one in self._epochs if one.start_offset > base]
         first = [one for one in self._epochs if one.start_offset <= base][-1]
         remote = RemoteSegment(
@@ -314,7 +314,7 @@ class _MadeLog:
             self._time_index.append((timestamp_ms, offset - base))
 
     def _snapshot(self) -> bytes:
-        entries = np.zeros(len(self._producers), layout.PRODUCER_ENTRY_DTYPE)
+        entries = np.zeros(len(self._producers), byte_layout.PRODUCER_ENTRY_DTYPE)
         for place, (producer_id, known) in enumerate(sorted(self._producers.items())):
             is_transactional = producer_id == self.TRANSACTIONAL
             entries[place] = (

@@ -11,7 +11,7 @@ import pytest
 from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.log_checks import LOG_ROW_DTYPE, LogRows, check_logs
-from segfmt import layout
+from segfmt import byte_layout
 from tests.logs import builders
 from tests.logs.builders import data_batch, marker_batch, message, recompute_crc, record_batch
 from tests.logs.samples import SAMPLE_NAMES, TIERED_NAME, unpack
@@ -206,8 +206,8 @@ def test_no_flipped_bit_of_what_a_checksum_covers_is_sound(cpu_path: CpuPath) ->
         for place in places
     ]
     sound = assert_agreement(flipped, cpu_path)["is_sound"]
-    covered = layout.ATTRIBUTES_POSITION
-    assert not sound[layout.BATCH_CRC_POSITION : layout.BATCH_CRC_POSITION + 4].any()
+    covered = byte_layout.ATTRIBUTES_POSITION
+    assert not sound[byte_layout.BATCH_CRC_POSITION : byte_layout.BATCH_CRC_POSITION + 4].any()
     assert not sound[covered:].any()
     assert set(np.flatnonzero(sound[:covered]).tolist()) <= {
         *range(8),

@@ -10,7 +10,7 @@ import pytest
 
 from native.cpu_path import CpuPath
 from native.raw_scan import PRODUCER_DTYPE, TIME_INDEX_ROW_DTYPE, TXN_EVENT_DTYPE, Stop
-from segfmt import layout
+from segfmt import byte_layout
 from tests.logs import reference
 from tests.logs.builders import data_batch, marker_batch, message
 from tests.native.scanning import T, as_array, assert_same, idempotent, odd_marker, scan_segment
@@ -151,6 +151,6 @@ def test_indexes_encode_by_a_cast_to_the_file_types() -> None:
     size = len(data) // 3
     found = scan_segment(as_array(data), base_offset=0, index_interval_bytes=0)
     assert found.offset_index.astype(">i4").tobytes() == struct.pack(">iiii", 1, size, 2, 2 * size)
-    assert found.time_index.astype(layout.TIME_INDEX_DTYPE).tobytes() == struct.pack(
+    assert found.time_index.astype(byte_layout.TIME_INDEX_DTYPE).tobytes() == struct.pack(
         ">qiqi", T + 1, 1, T + 2, 2
     )

@@ -16,7 +16,7 @@ from native.cpu_path import CpuPath
 from native.errors import ScanUsageError
 from native.raw_scan import ControlKind, Stop
 from native.segment_scan import SegmentScanner, warm_up
-from segfmt import layout
+from segfmt import byte_layout
 from tests.logs import builders, strategies
 from tests.logs.builders import data_batch, message, record_batch
 from tests.native.scanning import T, as_array, assert_same, scan, scan_segment, three_batches
@@ -47,7 +47,7 @@ def test_windows_do_not_matter(segment: tuple[int, bytes], seed: int, slack: int
 def test_every_flipped_header_bit_is_judged_like_kafka_does(cpu_path: CpuPath) -> None:
     data, start, _end = three_batches()
     stops = set()
-    for bit in range(8 * (layout.RECORDS_POSITION + 4)):
+    for bit in range(8 * (byte_layout.RECORDS_POSITION + 4)):
         flipped = bytearray(data)
         flipped[start + bit // 8] ^= 0x80 >> bit % 8
         stops.add(assert_same(bytes(flipped), cpu_path, base_offset=10, index_interval_bytes=0).stop)
@@ -56,7 +56,7 @@ def test_every_flipped_header_bit_is_judged_like_kafka_does(cpu_path: CpuPath) -
 
 def test_every_flipped_payload_bit_is_found(cpu_path: CpuPath) -> None:
     data, start, end = three_batches()
-    for position in range(start + layout.ATTRIBUTES_POSITION, end, 5):
+    for position in range(start + byte_layout.ATTRIBUTES_POSITION, end, 5):
         flipped = bytearray(data)
         flipped[position] ^= 1 << position % 8
         found = scan(bytes(flipped), cpu_path, base_offset=10)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segfmt import layout, offset_index, time_index, transaction_index
+from segfmt import byte_layout, offset_index, time_index, transaction_index
 from segfmt.entry_view import largest_lower_bound
 from segfmt.errors import CorruptIndexError, UnsupportedVersionError
 from tests.segfmt.golden_files import golden
@@ -15,15 +15,15 @@ LONG = st.integers(-(2**63), 2**63 - 1)
 
 
 def offset_entries(rows):
-    return np.array(rows, dtype=layout.OFFSET_INDEX_DTYPE)
+    return np.array(rows, dtype=byte_layout.OFFSET_INDEX_DTYPE)
 
 
 def time_entries(rows):
-    return np.array(rows, dtype=layout.TIME_INDEX_DTYPE)
+    return np.array(rows, dtype=byte_layout.TIME_INDEX_DTYPE)
 
 
 def txn_entries(rows):
-    return np.array(rows, dtype=layout.ABORTED_TXN_DTYPE)
+    return np.array(rows, dtype=byte_layout.ABORTED_TXN_DTYPE)
 
 
 @given(st.lists(st.tuples(INT, INT)), st.binary(max_size=7))

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.crc32c import crc32c
 from segfmt.errors import CorruptSnapshotError
 from segfmt.producer_snapshot import as_loaded, encode_producer_snapshot, read_producer_snapshot
@@ -16,7 +16,7 @@ ENTRY = st.tuples(LONG, st.integers(-(2**15), 2**15 - 1), INT, LONG, INT, LONG, 
 
 
 def entries_of(rows):
-    return np.array(rows, dtype=layout.PRODUCER_ENTRY_DTYPE)
+    return np.array(rows, dtype=byte_layout.PRODUCER_ENTRY_DTYPE)
 
 
 @given(st.lists(ENTRY, max_size=20))
@@ -24,7 +24,7 @@ def test_round_trip(rows):
     entries = entries_of(rows)
     read = read_producer_snapshot(encode_producer_snapshot(entries))
     assert read.tolist() == entries.tolist()
-    assert read.dtype == layout.PRODUCER_ENTRY_DTYPE
+    assert read.dtype == byte_layout.PRODUCER_ENTRY_DTYPE
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import Codec, compress
 from segfmt.errors import (
     BufferUnderflowError,
@@ -133,7 +133,7 @@ def test_position_is_respected():
 
 def test_every_flipped_bit_behind_the_crc_is_noticed():
     data = golden("batch-none.bin")
-    for place in range(layout.BATCH_CRC_POSITION, len(data)):
+    for place in range(byte_layout.BATCH_CRC_POSITION, len(data)):
         with pytest.raises(ChecksumMismatchError) as caught:
             check_record_batch(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         assert caught.value.expected != caught.value.actual

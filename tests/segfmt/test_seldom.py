@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from segfmt import layout, offset_index
+from segfmt import byte_layout, offset_index
 from segfmt.clean_shutdown import read_clean_shutdown
 from segfmt.compression import Codec, compress, decompress
 from segfmt.control_record import read_end_transaction_marker
@@ -109,7 +109,7 @@ def test_metadata_record_of_a_kind_that_is_not_there_yet() -> None:
 
 
 def test_lookup_behind_the_greatest_offset_wraps_like_java() -> None:
-    entries = np.zeros(2, layout.OFFSET_INDEX_DTYPE)
+    entries = np.zeros(2, byte_layout.OFFSET_INDEX_DTYPE)
     entries["relative_offset"], entries["position"] = (1, 20), (70, 90)
     base = 2**63 - 10
     assert offset_index.lookup(entries, base, base + 5) == (base + 20 - 2**64, 90)

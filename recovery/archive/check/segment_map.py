@@ -22,7 +22,7 @@ from recovery.check.segment import check_segment
 from recovery.check.task import Reading
 from recovery.read.opened_log import OpenedLog
 from recovery.read.rate_limit import RateLimit
-from segfmt import layout as byte_layout
+from segfmt import byte_layout
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import DecryptionError, FormatError, MissingKeyError
 from segfmt.filenames import log_name, txn_index_name

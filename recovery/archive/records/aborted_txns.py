@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.errors import FormatError
 from segfmt.transaction_index import ENTRY_BYTES, Entries, check_transaction_index, view_transaction_index
 
@@ -45,9 +45,9 @@ class AbortedTxns:
     def are_in(self, rows: HeaderRows) -> npt.NDArray[np.bool_]:
         """Return for each batch whether its transaction was aborted; never true for markers. Bool, shape (n,)."""
         is_aborted = np.zeros(len(rows), np.bool_)
-        wanted = layout.TRANSACTIONAL_MASK
-        is_data = (rows["magic"] >= layout.MAGIC_V2) & (
-            rows["attributes"] & (layout.TRANSACTIONAL_MASK | layout.CONTROL_MASK) == wanted
+        wanted = byte_layout.TRANSACTIONAL_MASK
+        is_data = (rows["magic"] >= byte_layout.MAGIC_V2) & (
+            rows["attributes"] & (byte_layout.TRANSACTIONAL_MASK | byte_layout.CONTROL_MASK) == wanted
         )
         if not len(self) or not is_data.any():
             return is_aborted
@@ -70,7 +70,7 @@ class AbortedTxns:
         return is_aborted
 
 
-NONE = AbortedTxns(np.empty(0, layout.ABORTED_TXN_DTYPE))
+NONE = AbortedTxns(np.empty(0, byte_layout.ABORTED_TXN_DTYPE))
 
 
 def collect_aborted(

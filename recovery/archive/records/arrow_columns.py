@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from native.record_rows import Rows, join_bytes, list_headers
-from segfmt import layout
+from segfmt import byte_layout
 
 _US_PER_MS = 1000
 _MOST_MS = np.iinfo(np.int64).max // _US_PER_MS
@@ -38,7 +38,7 @@ def timestamps(values_ms: npt.NDArray[np.int64], kind: pa.TimestampType) -> pa.A
 
     Null stands for -1, Kafka's value for no timestamp, and for what a timestamp in us cannot hold.
     """
-    nulls = values_ms == layout.NO_TIMESTAMP_MS
+    nulls = values_ms == byte_layout.NO_TIMESTAMP_MS
     values = np.ascontiguousarray(values_ms, np.int64)
     if kind.unit == "us":
         nulls |= (values > _MOST_MS) | (values < -_MOST_MS)

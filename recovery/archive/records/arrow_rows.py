@@ -13,7 +13,7 @@ from native.record_rows import Rows
 from recovery.archive.records import arrow_columns
 from recovery.archive.records.batch_heads import BatchHeads
 from recovery.archive.records.record_units import MOST_ROWS, ListedRecords
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import Codec
 
 CHECKSUM_FAULT = "checksum: the stored checksum is not that of the bytes"
@@ -127,7 +127,7 @@ def _field(name: str) -> Callable[[BatchHeads, _Place, pa.DataType], pa.Array]:
 
 
 def _timestamp_type(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) -> pa.Array:
-    types = np.where(heads.rows["magic"] == layout.MAGIC_V0, _NO_TIMESTAMP_TYPE, heads.is_stamped)
+    types = np.where(heads.rows["magic"] == byte_layout.MAGIC_V0, _NO_TIMESTAMP_TYPE, heads.is_stamped)
     return arrow_columns.integers(types[batch_rows], kind)
 
 
@@ -139,7 +139,7 @@ def _fault(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) -> pa.Array
 
 
 def _codec(heads: BatchHeads, batch_rows: _Place, _kind: pa.DataType) -> pa.Array:
-    codes = heads.rows["attributes"][batch_rows] & layout.COMPRESSION_CODEC_MASK
+    codes = heads.rows["attributes"][batch_rows] & byte_layout.COMPRESSION_CODEC_MASK
     return _CODECS.take(pa.array(codes.astype(np.int32)))
 
 
@@ -162,7 +162,7 @@ _OF_BOTH: Final[dict[str, Callable[[BatchHeads, _Place, pa.DataType], pa.Array]]
     "producer_id": _field("producer_id"),
     "producer_epoch": _field("producer_epoch"),
     "is_transactional": lambda heads, place, _: arrow_columns.flags(
-        (heads.has(layout.TRANSACTIONAL_MASK) & heads.is_v2)[place]
+        (heads.has(byte_layout.TRANSACTIONAL_MASK) & heads.is_v2)[place]
     ),
     "is_control": lambda heads, place, _: arrow_columns.flags(heads.is_control[place]),
     "aborted": lambda heads, place, _: arrow_columns.flags(heads.is_aborted[place]),

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
-from segfmt import layout
+from segfmt import byte_layout
 
 Flags = npt.NDArray[np.bool_]
 """Bool, shape (n,)."""
@@ -38,13 +38,13 @@ class BatchHeads:
     @property
     def is_v2(self) -> Flags:
         """Whether they are record batches, not messages."""
-        flags: Flags = self.rows["magic"] >= layout.MAGIC_V2
+        flags: Flags = self.rows["magic"] >= byte_layout.MAGIC_V2
         return flags
 
     @property
     def is_compressed(self) -> Flags:
         """Whether they are compressed, or of an unknown codec."""
-        return self.has(layout.COMPRESSION_CODEC_MASK)
+        return self.has(byte_layout.COMPRESSION_CODEC_MASK)
 
     @property
     def is_wrapper(self) -> Flags:
@@ -54,13 +54,13 @@ class BatchHeads:
     @property
     def is_control(self) -> Flags:
         """Whether they are control batches."""
-        return self.has(layout.CONTROL_MASK) & self.is_v2
+        return self.has(byte_layout.CONTROL_MASK) & self.is_v2
 
     @property
     def is_stamped(self) -> Flags:
         """Whether they have LogAppendTime, which does not exist in magic 0."""
-        has_type: Flags = self.rows["magic"] != layout.MAGIC_V0
-        return self.has(layout.TIMESTAMP_TYPE_MASK) & has_type
+        has_type: Flags = self.rows["magic"] != byte_layout.MAGIC_V0
+        return self.has(byte_layout.TIMESTAMP_TYPE_MASK) & has_type
 
     def has(self, mask: int) -> Flags:
         """Return whether any of the attributes in *mask* is set."""

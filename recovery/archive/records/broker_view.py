@@ -17,8 +17,8 @@ from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_
 from recovery.archive.remote.replicas import Replicas
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
+from segfmt.byte_layout import ABORTED_TXN_DTYPE
 from segfmt.kafka_uuid import format_uuid, read_uuid
-from segfmt.layout import ABORTED_TXN_DTYPE
 from segfmt.transaction_index import Entries, check_transaction_index, view_transaction_index
 
 

@@ -29,7 +29,7 @@ from recovery.archive.records.record_units import MOST_HEADERS, BadBatch, Listed
 from recovery.check.finding import REMEDIES, Rule
 from recovery.errors import DamagedSegmentError
 from recovery.read.opened_log import OpenedLog
-from segfmt import layout
+from segfmt import byte_layout
 
 _COUNTED = frozenset({"offset", "sequence"})
 """Columns of records that follow from the header of a batch whose offsets have no gaps."""
@@ -220,7 +220,7 @@ class _SegmentRows:
         lowest, highest = self._options.lowest_timestamp_ms, self._options.highest_timestamp_ms
         is_in = np.ones(len(timestamps_ms), np.bool_)
         if lowest is not None or highest is not None:
-            is_in &= timestamps_ms != layout.NO_TIMESTAMP_MS
+            is_in &= timestamps_ms != byte_layout.NO_TIMESTAMP_MS
         if lowest is not None:
             is_in &= timestamps_ms >= lowest
         if highest is not None:
@@ -313,7 +313,7 @@ class _SegmentRows:
         if self._opened and (count != rows["last_offset_delta"] + np.int64(1)).any():
             return False
         content_bytes = np.where(
-            heads.is_compressed, options.most_batch_bytes, rows["size_bytes"] - layout.RECORDS_POSITION
+            heads.is_compressed, options.most_batch_bytes, rows["size_bytes"] - byte_layout.RECORDS_POSITION
         )
         return bool(((count >= 0) & (count <= content_bytes // MIN_RECORD_BYTES)).all())
 

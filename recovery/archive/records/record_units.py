@@ -16,7 +16,7 @@ from native.record_rows import UNIT_DTYPE, Rows, UnitKind, list_records
 from native.record_walk import RecordFault
 from recovery.archive.records.batch_heads import BatchHeads
 from recovery.check.finding import Rule
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import Codec, codec_of, decompress
 from segfmt.errors import (
     ContentTooLargeError,
@@ -119,7 +119,7 @@ def _plain_units(octets: npt.NDArray[np.uint8], origin: int, heads: BatchHeads) 
     rows, is_v2 = heads.rows, heads.is_v2
     units = np.zeros(len(rows), UNIT_DTYPE)
     starts = rows["position"] - origin
-    skipped = np.where(is_v2, layout.RECORDS_POSITION, 0)
+    skipped = np.where(is_v2, byte_layout.RECORDS_POSITION, 0)
     units["address"] = address_of(octets) + starts + skipped
     units["size_bytes"] = rows["size_bytes"] - skipped
     units["base_offset"] = rows["base_offset"]
@@ -129,16 +129,16 @@ def _plain_units(octets: npt.NDArray[np.uint8], origin: int, heads: BatchHeads) 
     units["kind"] = np.where(is_v2, int(UnitKind.RECORDS), int(UnitKind.MESSAGES))
     units["is_stamped"] = heads.is_stamped & is_v2
     if is_v2.any():
-        fields = (starts[is_v2] + layout.BASE_TIMESTAMP_POSITION)[:, None] + np.arange(8)
+        fields = (starts[is_v2] + byte_layout.BASE_TIMESTAMP_POSITION)[:, None] + np.arange(8)
         units["base_timestamp_ms"][is_v2] = octets[fields].view(">i8").ravel()
     return units
 
 
 def _open(unit: Rows, batch: npt.NDArray[np.uint8], row: np.void, most_bytes: int) -> npt.NDArray[np.uint8]:
     """Decompress *batch* and point *unit* (one row) to the content."""
-    if int(row["magic"]) >= layout.MAGIC_V2:
+    if int(row["magic"]) >= byte_layout.MAGIC_V2:
         codec = codec_of(int(row["attributes"]))
-        packed = batch[layout.RECORDS_POSITION :].tobytes()
+        packed = batch[byte_layout.RECORDS_POSITION :].tobytes()
         content = np.frombuffer(
             decompress(codec, packed, magic=int(row["magic"]), max_bytes=most_bytes), np.uint8
         )
@@ -152,13 +152,15 @@ def _open(unit: Rows, batch: npt.NDArray[np.uint8], row: np.void, most_bytes: in
 def _open_wrapper(unit: Rows, batch: npt.NDArray[np.uint8], most_bytes: int) -> npt.NDArray[np.uint8]:
     """Decompress a message set. Kafka: AbstractLegacyRecordBatch.DeepRecordsIterator."""
     wrapper = read_message(batch)
-    if wrapper.magic not in (layout.MAGIC_V0, layout.MAGIC_V1):
+    if wrapper.magic not in (byte_layout.MAGIC_V0, byte_layout.MAGIC_V1):
         raise InvalidRecordError(f"compressed message of magic {wrapper.magic}")
     if wrapper.codec is Codec.ZSTD:
         raise InvalidRecordError(f"magic {wrapper.magic} cannot be compressed with zstd")
     if wrapper.value is None:
         raise InvalidRecordError("compressed message without value")
-    if wrapper.magic == layout.MAGIC_V1 and wrapper.offset != 0:  # some librdkafka wrote wrappers of offset 0
+    if (
+        wrapper.magic == byte_layout.MAGIC_V1 and wrapper.offset != 0
+    ):  # some librdkafka wrote wrappers of offset 0
         unit["kind"] = int(UnitKind.RELATIVE_MESSAGES)
     unit["is_stamped"] = wrapper.is_log_append_time
     content = decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=most_bytes)

@@ -19,7 +19,7 @@ from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.store import Store
 from recovery.errors import UsageError
-from segfmt import layout as byte_layout
+from segfmt import byte_layout
 from segfmt.errors import FormatError
 from segfmt.filenames import log_name
 from segfmt.producer_snapshot import read_producer_snapshot

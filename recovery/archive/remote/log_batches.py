@@ -14,7 +14,7 @@ from native.crc32c import crc32c_of_bytes
 from recovery.check.finding import Finding, Rule
 from recovery.read.opened_log import OpenedLog
 from recovery.read.windows import Windows
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.errors import FormatError
 from segfmt.java_text import LONG_MAX
 from segfmt.record import read_records
@@ -27,7 +27,7 @@ MOST_BATCH_BYTES = 128 << 20
 
 _HEADER = struct.Struct(">qiibIhi")
 """The header up to the last offset delta."""
-_RECORD_COUNT_POSITION = layout.RECORDS_POSITION - 4
+_RECORD_COUNT_POSITION = byte_layout.RECORDS_POSITION - 4
 _PLAIN_NULL = 1
 """Size -1 as a varint."""
 
@@ -51,7 +51,7 @@ class LoggedBatch(NamedTuple):
     @property
     def is_control(self) -> bool:
         """Whether it holds a control record."""
-        return bool(self.attributes & layout.CONTROL_MASK)
+        return bool(self.attributes & byte_layout.CONTROL_MASK)
 
     def values(self, *, most_bytes: int) -> list[tuple[int, bytes | None]]:
         """Return offset and value of each record.
@@ -69,9 +69,9 @@ class LoggedBatch(NamedTuple):
 
     def _plain_values(self) -> list[tuple[int, bytes | None]] | None:
         """Return the same for a batch without keys, headers or compression, in half the time; None for any other."""
-        data, position = self.data, layout.RECORDS_POSITION
+        data, position = self.data, byte_layout.RECORDS_POSITION
         count = int.from_bytes(data[_RECORD_COUNT_POSITION:position], "big", signed=True)
-        if self.attributes & layout.COMPRESSION_CODEC_MASK or count < 0:
+        if self.attributes & byte_layout.COMPRESSION_CODEC_MASK or count < 0:
             return None
         values: list[tuple[int, bytes | None]] = []
         try:
@@ -138,9 +138,11 @@ def read_batches(
 
 
 def _checked(data: bytes, position: int, tell: Callable[[int, Rule, str], None]) -> LoggedBatch | None:
-    if len(data) >= layout.RECORD_BATCH_OVERHEAD_BYTES:
+    if len(data) >= byte_layout.RECORD_BATCH_OVERHEAD_BYTES:
         base_offset, _, _, magic, crc, attributes, delta = _HEADER.unpack_from(data)
-        is_sound = magic >= layout.MAGIC_V2 and crc32c_of_bytes(data[layout.ATTRIBUTES_POSITION :]) == crc
+        is_sound = (
+            magic >= byte_layout.MAGIC_V2 and crc32c_of_bytes(data[byte_layout.ATTRIBUTES_POSITION :]) == crc
+        )
         if is_sound and delta >= 0 and 0 <= base_offset <= LONG_MAX - delta:
             return LoggedBatch(position, data, base_offset, base_offset + delta, attributes)
     try:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from native.batch_headers import HeaderRows
 from native.producer_sequences import SequenceFold
 from recovery.check.finding import Finding, Rule
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.java_text import LONG_MIN
 
 _MAX_INT32 = 2**31 - 1
@@ -63,7 +63,7 @@ class BatchChecks:
     batch_count: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
-    max_timestamp_ms: int = layout.NO_TIMESTAMP_MS
+    max_timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
     largest_batch_bytes: int = 0
     _is_behind_damage: bool = False
 
@@ -87,10 +87,10 @@ class BatchChecks:
         self._is_behind_damage = False
 
     def _check_fields(self, rows: HeaderRows) -> None:
-        is_v2 = rows["magic"] >= layout.MAGIC_V2
-        codec = rows["attributes"] & layout.COMPRESSION_CODEC_MASK
+        is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
+        codec = rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK
         delta, count = rows["last_offset_delta"], rows["record_count"]
-        self._first(rows, rows["magic"] > layout.MAGIC_V2, "magic", lambda row: f"magic {row['magic']}")
+        self._first(rows, rows["magic"] > byte_layout.MAGIC_V2, "magic", lambda row: f"magic {row['magic']}")
         self._first(rows, codec > 4, "codec", lambda row: f"compression id {int(row['attributes']) & 7}")
         is_bad = is_v2 & ((delta < 0) | (count < 0) | (count > delta.astype(np.int64) + 1))
         self._first(
@@ -105,11 +105,11 @@ class BatchChecks:
     def _check_producers(self, rows: HeaderRows) -> None:
         """Kafka: MemoryRecordsBuilder.validateProducerState, LogValidator.validateBatch."""
         has_producer = rows["producer_id"] >= 0
-        is_control = rows["attributes"] & layout.CONTROL_MASK != 0
-        is_transactional = rows["attributes"] & layout.TRANSACTIONAL_MASK != 0
+        is_control = rows["attributes"] & byte_layout.CONTROL_MASK != 0
+        is_transactional = rows["attributes"] & byte_layout.TRANSACTIONAL_MASK != 0
         no_numbers = (rows["producer_epoch"] < 0) | ((rows["base_sequence"] < 0) & ~is_control)
-        is_bad = (rows["magic"] >= layout.MAGIC_V2) & (
-            (rows["producer_id"] < layout.NO_PRODUCER_ID)
+        is_bad = (rows["magic"] >= byte_layout.MAGIC_V2) & (
+            (rows["producer_id"] < byte_layout.NO_PRODUCER_ID)
             | (has_producer & no_numbers)
             | (has_producer & is_control & ~is_transactional)
             | (~has_producer & is_transactional)
@@ -127,8 +127,8 @@ class BatchChecks:
     def _check_offsets(self, rows: HeaderRows) -> None:
         first, last = rows["base_offset"], rows["last_offset"]
         # The base offset of a wrapper is inside it; its header has the last offset.
-        is_wrapper = (rows["magic"] < layout.MAGIC_V2) & (
-            rows["attributes"] & layout.COMPRESSION_CODEC_MASK != 0
+        is_wrapper = (rows["magic"] < byte_layout.MAGIC_V2) & (
+            rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK != 0
         )
         relative_is_bad = (first < self.base_offset) | (last - self.base_offset > _MAX_INT32) | (last < first)
         self._first(
@@ -174,7 +174,7 @@ class BatchChecks:
             )
 
     def _note_epochs(self, rows: HeaderRows) -> None:
-        is_v2 = rows["magic"] >= layout.MAGIC_V2
+        is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
         if not is_v2.all():  # copying rows takes numpy longer than all the rest
             rows = rows[is_v2]
         if not len(rows):

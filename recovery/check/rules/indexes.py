@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
 from recovery.check.finding import Finding, Rule
-from segfmt import layout
+from segfmt import byte_layout
 
 Entries = npt.NDArray[np.void]
 
@@ -114,7 +114,7 @@ class OffsetIndexChecks(_IndexChecks):
     VALUE = "position"
     LEAST_VALUE = 1  # an entry comes after bytes that are not indexed, so never for the first batch
     HAS_EACH_OFFSET_ONCE = True
-    DTYPE = layout.OFFSET_INDEX_DTYPE
+    DTYPE = byte_layout.OFFSET_INDEX_DTYPE
 
     _open: list[int] = field(default_factory=list)
 
@@ -196,9 +196,9 @@ class TimeIndexChecks(_IndexChecks):
     VALUE = "timestamp_ms"
     LEAST_VALUE = 0
     HAS_EACH_OFFSET_ONCE = False
-    DTYPE = layout.TIME_INDEX_DTYPE
+    DTYPE = byte_layout.TIME_INDEX_DTYPE
 
-    _max_ms: int = layout.NO_TIMESTAMP_MS
+    _max_ms: int = byte_layout.NO_TIMESTAMP_MS
     _last_offset: int = -1
 
     def take(self, rows: HeaderRows) -> None:
@@ -286,7 +286,7 @@ def check_transaction_index(
             detail = f"last stable offset {entry['last_stable_offset']}"
         last = max(last, marker[1])
         if detail is not None:
-            position = number * layout.ABORTED_TXN_DTYPE.itemsize
+            position = number * byte_layout.ABORTED_TXN_DTYPE.itemsize
             findings.append(
                 Finding(file=file, position=position, rule="transaction-index-entry", detail=detail)
             )

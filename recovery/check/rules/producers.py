@@ -18,7 +18,7 @@ from native.raw_scan import RawScan
 from recovery.check.finding import Finding
 from recovery.load.producers import ProducerState
 from recovery.load.transactions import InvalidTxnStateError
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.filenames import snapshot_name
 from segfmt.java_text import LONG_MAX
 from segfmt.producer_snapshot import as_loaded, read_producer_snapshot
@@ -114,7 +114,7 @@ class ProducerChecks:
                 Finding(file=file, position=error.position, rule="transaction-state", detail=str(error))
             )
             self.break_off()
-            return np.empty(0, layout.ABORTED_TXN_DTYPE)
+            return np.empty(0, byte_layout.ABORTED_TXN_DTYPE)
 
     def reach(self, offset: int) -> None:
         """Compare with the snapshot at *offset*, and continue from it."""
@@ -150,7 +150,7 @@ class ProducerChecks:
     def _own_entries(self, offset: int) -> Entries:
         data = self._compute(offset)
         if not data:
-            return np.empty(0, layout.PRODUCER_ENTRY_DTYPE)
+            return np.empty(0, byte_layout.PRODUCER_ENTRY_DTYPE)
         return as_loaded(read_producer_snapshot(data, crc32c=crc32c_of_bytes))
 
     def _agrees(self, offset: int, stored: Entries) -> bool:

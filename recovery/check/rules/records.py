@@ -16,7 +16,7 @@ import numpy.typing as npt
 from native.batch_headers import HeaderRows
 from native.record_walk import RecordFault, RecordWalk, walk_plain_batches, walk_records
 from recovery.check.finding import Finding, Rule
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.compression import Codec, decompress
 from segfmt.control_record import ControlType, read_control_type
 from segfmt.errors import ContentTooLargeError, DecompressionError, FormatError
@@ -64,11 +64,11 @@ class RecordChecks:
     def take(self, window: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
         """Check the records of *rows*; the first of them begins *window*. Their CRCs hold."""
         rows = rows.copy()
-        rows["record_count"][(rows["magic"] >= layout.MAGIC_V2) & (rows["record_count"] < 0)] = 0
+        rows["record_count"][(rows["magic"] >= byte_layout.MAGIC_V2) & (rows["record_count"] < 0)] = 0
         self._take_plain(window, rows)
-        is_v2 = rows["magic"] >= layout.MAGIC_V2
-        is_compressed = rows["attributes"] & layout.COMPRESSION_CODEC_MASK != 0
-        is_control = is_v2 & (rows["attributes"] & layout.CONTROL_MASK != 0)
+        is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
+        is_compressed = rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK != 0
+        is_control = is_v2 & (rows["attributes"] & byte_layout.CONTROL_MASK != 0)
         for row_number in np.flatnonzero(is_compressed | is_control | ~is_v2).tolist():
             row = rows[row_number]
             start = int(row["position"] - rows["position"][0])
@@ -101,9 +101,12 @@ class RecordChecks:
 
     def _take_compressed(self, batch: npt.NDArray[np.uint8], row: np.void) -> None:
         header = read_record_batch_header(batch)
-        if header.record_count <= 0 or int(row["attributes"]) & layout.COMPRESSION_CODEC_MASK > Codec.ZSTD:
+        if (
+            header.record_count <= 0
+            or int(row["attributes"]) & byte_layout.COMPRESSION_CODEC_MASK > Codec.ZSTD
+        ):
             return  # nothing to open, or an unknown codec, which is reported already
-        payload = batch[layout.RECORDS_POSITION :].tobytes()
+        payload = batch[byte_layout.RECORDS_POSITION :].tobytes()
         try:
             self._walk_opened(payload, header, row, SMALL_OPEN_BYTES)
         except ContentTooLargeError:
@@ -152,7 +155,7 @@ class RecordChecks:
 
     def _take_message(self, batch: npt.NDArray[np.uint8], row: np.void, most_bytes: int) -> None:
         last_offset, bound_ms = -1, int(row["max_timestamp_ms"])
-        is_append_time = bool(int(row["attributes"]) & layout.TIMESTAMP_TYPE_MASK)
+        is_append_time = bool(int(row["attributes"]) & byte_layout.TIMESTAMP_TYPE_MASK)
         for message in read_messages(batch, max_bytes=most_bytes):
             if last_offset < 0:
                 self._note_gap(row, message.offset)
@@ -163,7 +166,7 @@ class RecordChecks:
                 self._add(row, "record", f"message timestamp {message.timestamp_ms} is above its wrapper's")
                 return
             last_offset = message.offset
-        is_wrapper = int(row["attributes"]) & layout.COMPRESSION_CODEC_MASK != 0
+        is_wrapper = int(row["attributes"]) & byte_layout.COMPRESSION_CODEC_MASK != 0
         if is_wrapper and last_offset != int(row["last_offset"]) and int(row["last_offset"]) != 0:
             self._add(
                 row, "record", f"last message offset {last_offset}, its wrapper's is {row['last_offset']}"
@@ -171,7 +174,7 @@ class RecordChecks:
 
     def _note_gap(self, row: np.void, first_offset: int) -> None:
         """Note offsets that are missing before a wrapper; its header has only its last one."""
-        is_wrapper = int(row["attributes"]) & layout.COMPRESSION_CODEC_MASK != 0
+        is_wrapper = int(row["attributes"]) & byte_layout.COMPRESSION_CODEC_MASK != 0
         if is_wrapper and self._before is not None and first_offset > self._before + 1 and not self.gaps:
             detail = f"offsets {self._before + 1} to {first_offset - 1} are missing before this message set"
             position = int(row["position"])

@@ -18,7 +18,7 @@ import numpy as np
 from native.producer_sequences import BREAK_DTYPE, SequenceBreak, SequenceFold
 from recovery.check.finding import Finding, Rule
 from recovery.check.task import SegmentResult, SegmentTask
-from segfmt.layout import NO_SEQUENCE
+from segfmt.byte_layout import NO_SEQUENCE
 
 _WHY = "records may be missing, or the broker had forgotten the producer"
 

@@ -6,25 +6,25 @@ import os
 import random
 import struct
 
-from segfmt import layout
+from segfmt import byte_layout
 from tests.damage.mutilations.victim import Damage, Victim, batches_of, patch, pick
 from tests.logs import builders
 
 HEADER_FIELDS = {
-    "base offset": (layout.OFFSET_POSITION, 8),
-    "length": (layout.LENGTH_POSITION, 4),
-    "leader epoch": (layout.PARTITION_LEADER_EPOCH_POSITION, 4),
-    "magic": (layout.MAGIC_POSITION, 1),
-    "crc": (layout.BATCH_CRC_POSITION, 4),
-    "attributes": (layout.ATTRIBUTES_POSITION, 2),
-    "last offset delta": (layout.LAST_OFFSET_DELTA_POSITION, 4),
-    "base timestamp": (layout.BASE_TIMESTAMP_POSITION, 8),
-    "max timestamp": (layout.MAX_TIMESTAMP_POSITION, 8),
-    "producer id": (layout.PRODUCER_ID_POSITION, 8),
-    "producer epoch": (layout.PRODUCER_EPOCH_POSITION, 2),
-    "base sequence": (layout.BASE_SEQUENCE_POSITION, 4),
-    "record count": (layout.RECORD_COUNT_POSITION, 4),
-    "records": (layout.RECORDS_POSITION, 1 << 30),
+    "base offset": (byte_layout.OFFSET_POSITION, 8),
+    "length": (byte_layout.LENGTH_POSITION, 4),
+    "leader epoch": (byte_layout.PARTITION_LEADER_EPOCH_POSITION, 4),
+    "magic": (byte_layout.MAGIC_POSITION, 1),
+    "crc": (byte_layout.BATCH_CRC_POSITION, 4),
+    "attributes": (byte_layout.ATTRIBUTES_POSITION, 2),
+    "last offset delta": (byte_layout.LAST_OFFSET_DELTA_POSITION, 4),
+    "base timestamp": (byte_layout.BASE_TIMESTAMP_POSITION, 8),
+    "max timestamp": (byte_layout.MAX_TIMESTAMP_POSITION, 8),
+    "producer id": (byte_layout.PRODUCER_ID_POSITION, 8),
+    "producer epoch": (byte_layout.PRODUCER_EPOCH_POSITION, 2),
+    "base sequence": (byte_layout.BASE_SEQUENCE_POSITION, 4),
+    "record count": (byte_layout.RECORD_COUNT_POSITION, 4),
+    "records": (byte_layout.RECORDS_POSITION, 1 << 30),
 }
 """Position in the batch and bytes; of messages of magic 0 and 1 the bytes are others, and flipped as well."""
 
@@ -39,7 +39,7 @@ def torn_tail(victim: Victim, rng: random.Random) -> str | None:
         return None
     batch = batches[-1] if rng.random() < 0.7 else rng.choice(batches)
     kept = rng.choice(
-        [rng.randrange(layout.RECORD_BATCH_OVERHEAD_BYTES + 1), rng.randrange(batch.size_bytes)]
+        [rng.randrange(byte_layout.RECORD_BATCH_OVERHEAD_BYTES + 1), rng.randrange(batch.size_bytes)]
     )
     kept = min(kept, batch.size_bytes - 1)
     os.truncate(log, batch.position + kept)
@@ -97,7 +97,7 @@ def other_magic(victim: Victim, rng: random.Random) -> str | None:
     if log is None or not batches:
         return None
     batch, magic = rng.choice(batches), rng.choice(MAGICS)
-    patch(log, batch.position + layout.MAGIC_POSITION, bytes([magic]))
+    patch(log, batch.position + byte_layout.MAGIC_POSITION, bytes([magic]))
     return f"{log.name} with magic {magic} in the batch at {batch.position}"
 
 

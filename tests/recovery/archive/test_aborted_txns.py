@@ -10,13 +10,13 @@ import pytest
 
 from native.batch_headers import HEADER_ROW_DTYPE
 from recovery.archive.records.aborted_txns import AbortedTxns, collect_aborted
-from segfmt import layout
+from segfmt import byte_layout
 from segfmt.errors import FormatError
 
 
 def index_of(*entries: tuple[int, int, int, int]) -> bytes:
     """Of (producer id, first offset, last offset, last stable offset)."""
-    found = np.zeros(len(entries), layout.ABORTED_TXN_DTYPE)
+    found = np.zeros(len(entries), byte_layout.ABORTED_TXN_DTYPE)
     for place, entry in enumerate(entries):
         found[place] = (0, *entry)
     return found.tobytes()
@@ -35,7 +35,9 @@ def returning(data: bytes) -> Callable[[], bytes]:
 
 class TestBatches:
     def test_are_aborted_from_the_first_offset_to_the_marker(self) -> None:
-        txns = AbortedTxns(np.frombuffer(index_of((7, 10, 20, 0), (7, 40, 50, 0)), layout.ABORTED_TXN_DTYPE))
+        txns = AbortedTxns(
+            np.frombuffer(index_of((7, 10, 20, 0), (7, 40, 50, 0)), byte_layout.ABORTED_TXN_DTYPE)
+        )
         data = [batch(5, 9, 7), batch(10, 12, 7), batch(13, 13, 8), batch(19, 19, 7)]
         behind = [batch(20, 20, 7, is_data=False), batch(21, 30, 7), batch(40, 41, 7)]
         rows = np.concatenate([*data, *behind])
@@ -66,7 +68,9 @@ class TestBatches:
             expected = [one for one in expected if one[1] not in first or one[0] < first[one[1]]]
             rng.shuffle(entries)
             table = np.concatenate(rows)
-            found = AbortedTxns(np.frombuffer(index_of(*entries), layout.ABORTED_TXN_DTYPE)).are_in(table)
+            found = AbortedTxns(np.frombuffer(index_of(*entries), byte_layout.ABORTED_TXN_DTYPE)).are_in(
+                table
+            )
             assert sorted(table["base_offset"][found].tolist()) == sorted(one[0] for one in expected)
 
 

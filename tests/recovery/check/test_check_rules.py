@@ -25,8 +25,8 @@ from recovery.check.rules.producers import ProducerChecks
 from recovery.check.second_look import Recheck
 from recovery.check.task import SegmentResult, SegmentTask
 from recovery.stop_request import StopRequest
+from segfmt.byte_layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.checkpoint import LeaderEpochEntry
-from segfmt.layout import ABORTED_TXN_DTYPE, OFFSET_INDEX_DTYPE, PRODUCER_ENTRY_DTYPE, TIME_INDEX_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.logs.builders import data_batch, marker_batch
 from tests.native.scanning import scan_segment

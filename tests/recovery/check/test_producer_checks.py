@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recovery.check.rules.producers import ProducerChecks
-from segfmt.layout import PRODUCER_ENTRY_DTYPE
+from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.recovery.load.producer_twin import Batch
 from tests.recovery.load.test_producer_state import NOW_MS, scan_of

@@ -15,8 +15,8 @@ import pytest
 from native.producer_sequences import MOST_BREAKS
 from recovery.check.api import verify
 from recovery.check.finding import Finding
+from segfmt.byte_layout import BASE_SEQUENCE_POSITION, LOG_OVERHEAD_BYTES, PRODUCER_ENTRY_DTYPE
 from segfmt.filenames import log_name, offset_index_name, snapshot_name, time_index_name
-from segfmt.layout import BASE_SEQUENCE_POSITION, LOG_OVERHEAD_BYTES, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.builders import BASE_TIMESTAMP_MS, data_batch, marker_batch

@@ -17,8 +17,8 @@ from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
+from segfmt.byte_layout import OFFSET_INDEX_DTYPE
 from segfmt.compression import Codec, compress
-from segfmt.layout import OFFSET_INDEX_DTYPE
 from segfmt.message_set import Message, encode_message
 from segfmt.record import Record, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch, walk_batches

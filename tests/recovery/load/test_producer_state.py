@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from native.raw_scan import RawScan, Stop
 from recovery.load.producers import ProducerState
 from recovery.load.transactions import InvalidTxnStateError
-from segfmt.layout import PRODUCER_ENTRY_DTYPE
+from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from tests.logs.builders import BASE_TIMESTAMP_MS, control_record, data_batch, record_batch
 from tests.native.scanning import scan_segment

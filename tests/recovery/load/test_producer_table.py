@@ -9,8 +9,8 @@ import pytest
 
 from native.raw_scan import PRODUCER_DTYPE
 from recovery.load.producer_table import ProducerTable
+from segfmt.byte_layout import PRODUCER_ENTRY_DTYPE
 from segfmt.java_hash_map import JavaLongMap
-from segfmt.layout import PRODUCER_ENTRY_DTYPE
 
 _Entry = tuple[int, ...]
 """As in PRODUCER_ENTRY_DTYPE, behind the producer id."""

@@ -9,7 +9,7 @@ from native.crc32c import crc32c_of_bytes
 from recovery.errors import PartitionRefusedError
 from recovery.load.fold import MAX_LOG_BYTES, fold
 from recovery.load.model import FileStat
-from segfmt.layout import ABORTED_TXN_DTYPE, PRODUCER_ENTRY_DTYPE
+from segfmt.byte_layout import ABORTED_TXN_DTYPE, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot
 from tests.logs import builders
 from tests.logs.builders import data_batch, marker_batch
