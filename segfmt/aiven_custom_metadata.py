@@ -38,7 +38,7 @@ def read_aiven_custom_metadata(data: bytes) -> AivenCustomMetadata:
     fields = FlexibleFields(data)
     found = fields.tagged()
     if fields.position != len(data):
-        words = f"{len(data) - fields.position} bytes behind the custom metadata"
+        words = f"{len(data) - fields.position} bytes after the custom metadata"
         raise FormatError(words, position=fields.position)
     size = found.get(0)
     return AivenCustomMetadata(

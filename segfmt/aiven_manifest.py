@@ -251,7 +251,7 @@ def _read_encryption(encryption: JsonObject) -> AivenEncryption:
         raise encryption.error("dataKey", "is not '<key id>:<base64>'")
     data_key = _base64(encryption, "dataKey", behind=len(key_id) + 1)
     if not data_key:
-        raise encryption.error("dataKey", "has no bytes behind the key id")
+        raise encryption.error("dataKey", "has no bytes after the key id")
     return AivenEncryption(key_id=key_id, encrypted_data_key=data_key, aad=_base64(encryption, "aad"))
 
 

@@ -165,7 +165,7 @@ def _read_framed(value: bytes) -> MetadataRecord:
         ) from error
     if fields.position != len(value):
         raise MalformedMetadataError(
-            f"{len(value) - fields.position} bytes behind a {ApiKey(api_key).name} record",
+            f"{len(value) - fields.position} bytes after a {ApiKey(api_key).name} record",
             position=fields.position,
         )
     return record

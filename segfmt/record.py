@@ -128,7 +128,7 @@ def _read_all(payload: bytes | memoryview, header: RecordBatchHeader) -> Iterato
             ) from error
         if number == header.record_count and position != len(payload):
             raise InvalidRecordError(
-                f"{len(payload) - position} bytes left behind the last of {number} records", position=position
+                f"{len(payload) - position} bytes left after the last of {number} records", position=position
             )
         yield record
 

@@ -159,7 +159,7 @@ def read_remote_log_metadata(value: bytes) -> RemoteLogMetadata:
         raise MalformedRemoteMetadataError(str(error), position=error.position) from error
     if fields.position != len(value):
         raise MalformedRemoteMetadataError(
-            f"{len(value) - fields.position} bytes behind the record", position=fields.position
+            f"{len(value) - fields.position} bytes after the record", position=fields.position
         )
     return record
 

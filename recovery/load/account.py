@@ -199,7 +199,7 @@ class _Account:
         part = departure.part
         rows, end_position = self._read(part)
         is_leftover = self._removed.get(part.file) is RemovalKind.LEFTOVER
-        rest = part.behind(end_position)
+        rest = part.after(end_position)
         if is_leftover or (rest.size_bytes and self._reader.is_zero(rest)):
             end_position = part.size_bytes  # an unfinished write, or none
         is_lost = self._is_lost(rows, departure.first_offset, has_same_bytes=False)
@@ -348,7 +348,7 @@ def _cut_of(gone: _Gone, reader: LogReader) -> Cut | None:
         return None
     position = int(lost[0, _POSITION]) if len(lost) else gone.end_position
     size_bytes = int(lost[:, _SIZE].sum()) + rest_bytes
-    first = next(reader.opened_spans(part.behind(position)), None) if len(lost) else None
+    first = next(reader.opened_spans(part.after(position)), None) if len(lost) else None
     first_offset = int(lost[:, _BASE].min()) if len(lost) else -1
     return Cut(
         file=part.file,

@@ -143,7 +143,7 @@ class _Turn:
                     return
                 if span.last_offset < first_offset:
                     continue
-                batch = part.behind(span.position)
+                batch = part.after(span.position)
                 records = self._readable(Original(
                     file=batch.file, size_bytes=span.size_bytes, origin_position=batch.origin_position
                 ))  # fmt: skip

@@ -226,7 +226,7 @@ class _Loader:
         Kafka: LogSegment.readNextOffset ends at a torn batch without an error, and new batches are appended after it.
         """
         active, log_end_offset = self._segments.last, self._log_end_offset
-        end, count = self._reader.bytes_behind(active.log)
+        end, count = self._reader.bytes_after(active.log)
         if log_end_offset == active.base_offset and end:
             end, count = 0, end + count  # its index points past its last batch: it passes for empty
         if count or log_end_offset < self._task.recovery_point < LONG_MAX:

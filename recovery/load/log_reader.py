@@ -115,7 +115,7 @@ class LogReader:
         return len(self._source.scan(replace(request, part=before)).producers) == len(scan.producers)
 
     def _has_producer(self, request: ScanRequest, span: BatchSpan) -> bool:
-        batch = replace(request.part.behind(span.position), size_bytes=span.size_bytes)
+        batch = replace(request.part.after(span.position), size_bytes=span.size_bytes)
         return bool(len(self._source.scan(replace(request, part=batch, start_position=0)).producers))
 
     def next_offset(self, segment: Segment) -> int:
@@ -141,7 +141,7 @@ class LogReader:
         self._walked_bytes[log] = scan.valid_bytes
         return self._offset_after(log, base_offset, entries, scan)
 
-    def bytes_behind(self, log: str) -> tuple[int, int]:
+    def bytes_after(self, log: str) -> tuple[int, int]:
         """Return where the batches of the file *log* end, as a walk to its end saw it, and how many bytes follow."""
         size_bytes = self.part(log).size_bytes
         end = self._walked_bytes.get(log, size_bytes)

@@ -140,7 +140,7 @@ class Original:
     size_bytes: int
     origin_position: int = 0
 
-    def behind(self, position: int) -> Original:
+    def after(self, position: int) -> Original:
         """Return the rest of this part from *position* in it on."""
         return Original(
             file=self.file,

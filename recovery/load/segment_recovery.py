@@ -148,7 +148,7 @@ class SegmentRecovery:
             raise refusal_of_stop(segment.log, segment.base_offset, scan, while_loading=not request.count)
         if scan.valid_bytes < request.part.size_bytes:
             first_offset = scan.last_offset + 1 if scan.batch_count else request.base_offset
-            lost = request.part.behind(scan.valid_bytes)
+            lost = request.part.after(scan.valid_bytes)
             self.departures.append(
                 Departure(
                     lost,

@@ -103,7 +103,7 @@ class PartitionTree:
             yield self.read(name)
             return
         for position in range(0, node.size_bytes, piece_bytes):
-            rest = node.behind(position)
+            rest = node.after(position)
             yield self._source.read_part(replace(rest, size_bytes=min(rest.size_bytes, piece_bytes)))
 
     def original(self, name: str) -> Original | None:

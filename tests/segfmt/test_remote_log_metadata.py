@@ -105,7 +105,7 @@ def test_of_two_lines_for_one_epoch_the_later_counts():
         (b"\x02" + VALUE[1:], "frame version 2"),
         (b"\x01\x04" + VALUE[2:], "api key 4"),
         (b"\x01\x00\x01" + VALUE[3:], "version 1"),
-        (VALUE + b"\x00", "1 bytes behind"),
+        (VALUE + b"\x00", "1 bytes after"),
         (VALUE[:-1], "cut off"),
         (VALUE[:-2] + b"\x04\x00", "state 4"),
         (VALUE[:-1] + b"\x01\x00\x02\x01\x01", "2 bytes for the flag"),

@@ -55,7 +55,7 @@ def find_gaps_before(
     if before is not None and before.is_whole:
         end = _end_offset(before)
         if _swapped_in(swaps, end) < base:
-            gaps.append(_gap_behind(before, end, base, names))
+            gaps.append(_gap_after(before, end, base, names))
     return gaps
 
 
@@ -104,7 +104,7 @@ def find_no_segment(start_offset: int, *, has_traces: bool) -> Finding:
     )
 
 
-def _gap_behind(before: SegmentResult, end: int, base: int, names: Collection[str]) -> Finding:
+def _gap_after(before: SegmentResult, end: int, base: int, names: Collection[str]) -> Finding:
     detail = f"offsets {end} to {base - 1} are missing before the next segment"
     makers = (snapshot_name, offset_index_name, time_index_name, txn_index_name)
     has_traces = log_name(end) not in names and any(name_of(end) in names for name_of in makers)
