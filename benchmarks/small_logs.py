@@ -12,7 +12,7 @@ import numpy as np
 
 from native.log_checks import LOG_ROW_DTYPE, check_logs
 from recovery.archive.check.options import CheckOptions
-from recovery.watch.events import Event, LogDirStarted, SegmentRecovered
+from recovery.watch.events import Event, LogDirStarted, SegmentsLeft
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def on_spark(
     def mark(event: Event) -> None:
         if isinstance(event, LogDirStarted):
             marks["surveyed"] = cpu_seconds()
-        elif isinstance(event, SegmentRecovered):  # with the last task comes the last of them
+        elif isinstance(event, SegmentsLeft):  # the last of them comes with the last task
             marks["scanned"] = cpu_seconds()
 
     started_s = time.monotonic()
@@ -52,7 +52,7 @@ def on_spark(
 
 
 def in_a_loop(root: Path) -> dict[str, float]:
-    """Read all logs below *root* into a buffer, one behind the other, and check them by the same kernel."""
+    """Read all logs below *root* into a buffer, one after the other, and check them by the same kernel."""
     paths = [
         (f"{folder}/{name}", int(name[:20]))
         for folder, _, names in os.walk(root)
