@@ -9,6 +9,8 @@ import pytest
 from benchmarks import broker, checksums, memory, plots, startup, sweep
 from benchmarks.rounds import ratios
 
+pytestmark = pytest.mark.long
+
 
 def rows(printed):
     """The cells of all Markdown rows, by the first one."""

@@ -14,6 +14,8 @@ from segfmt.compression import Codec
 from segfmt.record_batch import read_record_batch_header, walk_batches
 from tests.brokers.broker import BrokerError
 
+pytestmark = pytest.mark.long
+
 
 def headers_of(path):
     data = path.read_bytes()

@@ -16,6 +16,8 @@ from native import kernels
 from native.errors import UnknownKernelsError
 from tests.logs.samples import differences, tree_of, unpack
 
+pytestmark = pytest.mark.long
+
 QUARANTINE_RUN = r"\d{8}T\d{6}Z"
 """Named by the clock."""
 
