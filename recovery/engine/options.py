@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from recovery.read.rate_limit import refuse_wrong_rate
@@ -62,6 +62,10 @@ class RecoverOptions:
         """Raise UsageError if a number is out of range."""
         refuse_wrong_thread_count(self.threads)
         refuse_wrong_rate(self.max_bytes_per_second)
+
+    def of_a_log_dir(self) -> RecoverOptions:
+        """Return what the work on one log dir goes by: without the properties, which may hold passwords."""
+        return replace(self, config=None, config_notes=(), topic_configs=None)
 
     def deciding(self) -> dict[str, str]:
         """Return the options that decide about bytes, by name: an interrupted run is resumed only under the same."""

@@ -187,7 +187,7 @@ class PartitionRun:
             cuts=(),
             holes=(),
             warnings=(),
-            index_problems=(),
+            orphaned_indexes=(),
             recovered_segments=0,
             recovered_bytes=0,
         )
@@ -197,14 +197,13 @@ class PartitionRun:
 
     def _notify_outcome(self, outcome: PartitionOutcome) -> None:
         log_dir, partition, deleted = self._task.log_dir, self._task.folder, outcome.deleted_base_offsets
-        for problem in outcome.index_problems:
+        for file in outcome.orphaned_indexes:
             self._notify(
                 IndexFileProblem(
                     log_dir=log_dir,
                     partition=partition,
-                    path=os.path.join(self._path, problem.file),
-                    problem=problem.kind,
-                    error=problem.detail,
+                    path=os.path.join(self._path, file),
+                    problem="orphaned",
                 )
             )
         if deleted:

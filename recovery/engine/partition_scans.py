@@ -16,7 +16,13 @@ from recovery.load.fold import unflushed_segments
 from recovery.load.model import BatchSpan, Blob, Original, PartitionTask, ScanMode, ScanRequest
 from recovery.load.stops import CUTTING_STOPS, OUT_OF_ORDER_STOPS, cut_reason
 from recovery.read.partition_files import PartitionFiles
-from recovery.watch.events import BytesScanned, CorruptionFound, SegmentRecovered, SegmentRecoveryStarted
+from recovery.watch.events import (
+    BytesScanned,
+    CorruptionFound,
+    IndexFileProblem,
+    SegmentRecovered,
+    SegmentRecoveryStarted,
+)
 
 _KEPT_FILE_BYTES = 16 << 10  # checkpoints and indexes of small segments are read up to three times
 
@@ -131,6 +137,16 @@ class PartitionScans:
                     size_bytes=request.part.size_bytes,
                     ordinal=request.ordinal - 1,
                     count=request.count,
+                )
+            )
+        elif request.index_problem is not None:
+            self._notify(
+                IndexFileProblem(
+                    log_dir=log_dir,
+                    partition=partition,
+                    path=os.path.join(log_dir, partition, request.part.file),
+                    problem=request.index_problem.kind,
+                    error=request.index_problem.detail,
                 )
             )
         scan = self._shared.scan(request)

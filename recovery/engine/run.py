@@ -341,7 +341,7 @@ class Engine:
         run_folder = self._quarantine_of(inventory.log_dir).run_folder
         return LogDirJob(
             inventory=inventory,
-            options=self._options,
+            options=self._options.of_a_log_dir(),
             configuration=self._configuration(inventory),
             now_ms=now_ms,
             goes_on=self._journals[inventory.log_dir].is_begun,

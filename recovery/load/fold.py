@@ -87,7 +87,7 @@ class _Loader:
             task, self._tree, self._segments, self._reader, self._epochs, self._new_state
         )
         self._warnings: list[str] = []
-        self._index_problems: list[IndexProblem] = []
+        self._orphaned_indexes: list[str] = []
         self._log_end_offset = 0
         self._log_start_offset = 0
         self._recovery_point = 0
@@ -165,7 +165,7 @@ class _Loader:
             if kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX):
                 if not self._tree.exists(log_name(read_offset(name))):
                     self._tree.remove(name, RemovalKind.DERIVED)
-                    self._index_problems.append(IndexProblem(file=name, kind="orphaned"))
+                    self._orphaned_indexes.append(name)
             elif kind is FileKind.LOG:
                 self._open_segment(read_offset(name))
 
@@ -181,22 +181,20 @@ class _Loader:
                 remedy="move the segment away, or split it with a tool that rewrites batches",
             )
         if not self._tree.exists(segment.offset_index):
-            if self._task.had_clean_shutdown or base_offset < self._task.recovery_point:
-                self._index_problems.append(IndexProblem(file=segment.log, kind="missing"))
-            self._recover_while_loading(segment)
+            is_reported = self._task.had_clean_shutdown or base_offset < self._task.recovery_point
+            self._recover_while_loading(segment, IndexProblem(kind="missing") if is_reported else None)
         else:
             if not self._tree.exists(segment.time_index):  # made empty and never rebuilt
                 self._tree.put(segment.time_index, b"")
                 segment.opened_indexes.add(segment.time_index)
             problem = txn_index_problem(self._tree, segment)
             if problem is not None:
-                self._index_problems.append(IndexProblem(file=segment.log, kind="corrupt", detail=problem))
-                self._recover_while_loading(segment)
+                self._recover_while_loading(segment, IndexProblem(kind="corrupt", detail=problem))
         self._segments.add(segment)
 
-    def _recover_while_loading(self, segment: Segment) -> None:
+    def _recover_while_loading(self, segment: Segment, problem: IndexProblem | None) -> None:
         """Recover a segment before its turn. A cut here does not delete later segments: the broker leaves a hole."""
-        if self._recovery.recover(segment):
+        if self._recovery.recover(segment, index_problem=problem):
             self._warnings.append(
                 f"{segment.log}: cut while its index was rebuilt; later segments stay, as with the broker, "
                 "so offsets may be missing"
@@ -367,7 +365,7 @@ class _Loader:
             holes=stock.holes,
             deleted_base_offsets=tuple(self._recovery.deleted),
             dropped_end_offset=self._recovery.dropped_end_offset,
-            index_problems=tuple(self._index_problems),
+            orphaned_indexes=tuple(self._orphaned_indexes),
             warnings=(*self._warnings, *stock.warnings, *missing_end(task, self._log_end_offset, stock.cuts)),
             checkpoints_log_start=is_remote or log_start_offset > first_base,
             is_loaded=not (task.is_delete_folder or task.is_stray_folder),

@@ -166,6 +166,14 @@ class BatchSpan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexProblem:
+    """Why the load recovers a segment before its turn: its offset index is missing, or its transaction index wrong."""
+
+    kind: Literal["missing", "corrupt"]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
     """Ask for the scan of a segment's bytes, from *start_position* on.
 
@@ -173,6 +181,7 @@ class ScanRequest:
         part: the bytes of the segment; positions count from its beginning.
         ordinal, count: the place of this segment among the unflushed ones, from 1; 0 of 0 if the scan is not part of
             that walk.
+        index_problem: what observers are to hear of before the scan; None where no index is the reason for it.
     """
 
     part: Original
@@ -181,6 +190,7 @@ class ScanRequest:
     mode: ScanMode = ScanMode.RECOVER
     ordinal: int = 0
     count: int = 0
+    index_problem: IndexProblem | None = None
 
     def recovers_whole_file(self, size_bytes: int) -> bool:
         """Whether this is for the recovery of all of a file of *size_bytes*."""
@@ -316,20 +326,6 @@ class Hole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexProblem:
-    """An index file that the load found missing, wrong, or without its log.
-
-    Attributes:
-        file: the `.log` whose index is missing or wrong, or the index without a log.
-        detail: what is wrong, if something is.
-    """
-
-    file: str
-    kind: Literal["missing", "corrupt", "orphaned"]
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOutcome:
     """What the broker would leave of a partition, and why.
 
@@ -345,7 +341,7 @@ class PartitionOutcome:
         holes: offsets missing from what was read, if the topic is known not to be compacted.
         deleted_base_offsets: of the segments that the recovery has renamed to `.deleted`.
         dropped_end_offset: where the log ended, if all of it was dropped because it ended before its start; else None.
-        index_problems: in the order in which the load found them.
+        orphaned_indexes: index files without a log, which the load has dropped.
     """
 
     log_start_offset: int
@@ -367,7 +363,7 @@ class PartitionOutcome:
     holes: tuple[Hole, ...] = ()
     deleted_base_offsets: tuple[int, ...] = ()
     dropped_end_offset: int | None = None
-    index_problems: tuple[IndexProblem, ...] = ()
+    orphaned_indexes: tuple[str, ...] = ()
 
     @property
     def bounds(self) -> LogBounds:

@@ -16,7 +16,7 @@ from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.log_reader import LogReader
-from recovery.load.model import Original, PartitionTask, ScanRequest
+from recovery.load.model import IndexProblem, Original, PartitionTask, ScanRequest
 from recovery.load.producer_rebuild import rebuild_producer_state
 from recovery.load.producers import ProducerState
 from recovery.load.segments import Segment, SegmentMap, first_offset_of, without_tables
@@ -91,7 +91,9 @@ class SegmentRecovery:
         self.dropped_end_offset: int | None = None
         self.recovered: dict[int, int] = {}
 
-    def recover(self, segment: Segment, *, ordinal: int = 0, count: int = 0) -> int:
+    def recover(
+        self, segment: Segment, *, ordinal: int = 0, count: int = 0, index_problem: IndexProblem | None = None
+    ) -> int:
         """Recover *segment* and return the number of bytes cut from its `.log`.
 
         Args:
@@ -115,7 +117,13 @@ class SegmentRecovery:
         part = self._reader.part(segment.log)
         scan = self._scan(
             segment,
-            ScanRequest(part=part, base_offset=segment.base_offset, ordinal=ordinal, count=count),
+            ScanRequest(
+                part=part,
+                base_offset=segment.base_offset,
+                ordinal=ordinal,
+                count=count,
+                index_problem=index_problem,
+            ),
         )
         self._observe_epochs(segment, scan)
         aborted = self._take_producers(segment, state, scan, part)

@@ -317,4 +317,4 @@ def _spark_errors() -> Iterator[None]:
         if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
             raise
         last = next((line for line in reversed(text.splitlines()) if "Error" in line), text[:300])
-        raise ExecutorError(f"Spark gave up the job:  {last.strip()[:500]}") from error
+        raise ExecutorError(f"Spark gave up the job: {last.strip()[:500]}") from error

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -86,6 +87,21 @@ def test_it_leaves_the_tree_that_the_command_line_leaves(tmp_path: Path) -> None
     assert isinstance(events[0], RunStarted)
     assert isinstance(events[-1], RunFinished)
     assert sum(isinstance(event, PartitionFinished) for event in events) == 29
+
+
+def test_any_mapping_is_a_configuration_for_processes_as_well(tmp_path: Path) -> None:
+    """Workers are given what they go by: no properties, which may be anything, and hold passwords."""
+    sample = unpack("crashed", tmp_path)
+    report = recovery.recover(
+        None,
+        config=MappingProxyType(dict(sample.properties)),
+        config_notes=(note for note in ["a note"]),
+        now_ms=sample.now_ms,
+        processes="always",
+    )
+    assert report.exit_code == 0
+    assert {one.status for one in report.log_dirs} == {"recovered"}
+    assert "a note" in [note.text for note in report.notes]
 
 
 def test_log_dirs_may_come_from_the_configuration(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from recovery.engine.api import recover
 from recovery.engine.report import CUT_LEDGER, RecoveryReport
 from recovery.errors import LogDirLockedError
 from recovery.load.model import LogSettings
+from recovery.problem import Problem
 from recovery.read import partition_files as source
 from recovery.stop_request import StopRequest
 from recovery.watch.events import (
@@ -32,6 +33,7 @@ from recovery.watch.events import (
     RunFinished,
     SegmentRecovered,
 )
+from recovery.write.space import SpaceLedger
 from tests.logs.samples import MARKER, differences, tree_of
 from tests.recovery.load.memory import METADATA, Folded, name, partition
 from tests.recovery.load.test_partition import flipped, segment, three_segments
@@ -80,6 +82,24 @@ class TestPlainRun:
         assert (partition.status, partition.cuts, partition.warnings) == ("unchanged", (), ())
         assert (partition.recovered_segments, partition.recovered_bytes) == (0, 0)
         assert not [event for event in events if isinstance(event, CorruptionFound | IndexFileProblem)]
+
+    @pytest.mark.parametrize("is_refused", [False, True])
+    def test_a_missing_index_is_reported_before_the_cut_and_if_the_partition_is_refused_later(
+        self, tmp_path: Path, monkeypatch, is_refused: bool
+    ) -> None:
+        """As the broker does, which says why it recovers a segment, and then does."""
+        files = damaged()
+        del files[name(10, ".index")]
+        path = log_dir(tmp_path / "d", t_0=files)
+        (path / MARKER).write_bytes(b"")
+        if is_refused:
+            full = Problem(file="d", position=None, rule="too little space", remedy="none")
+            monkeypatch.setattr(SpaceLedger, "reserve", lambda *_, **__: (full,))
+        events: list[Event] = []
+        (partition,) = run(path, dry_run=True, observers=(events.append,)).partitions
+        assert partition.status == ("refused" if is_refused else "truncated")
+        kinds = [type(event) for event in events]
+        assert kinds.index(IndexFileProblem) < kinds.index(CorruptionFound)
 
     def test_a_crashed_dir_is_handed_over(self, tmp_path: Path) -> None:
         one = log_dir(tmp_path / "d1", t_0=three_segments(), t_1=damaged())
