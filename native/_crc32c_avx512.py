@@ -22,16 +22,7 @@ from native._crc32c_folding import fold, fold_constants
 from native._hints import opaque
 from native._jit import inlined
 from native._memory import load_le32
-from native._vector import (
-    crc32q,
-    high_half,
-    load_v512,
-    load_v512_from,
-    low_half,
-    v512_of,
-    xor,
-    xor_quarters,
-)
+from native._vector import crc32q, high_half, load_v512, load_v512_from, low_half, v512_of, xor, xor_quarters
 
 _BLOCK_BYTES = 256
 

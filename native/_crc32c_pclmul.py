@@ -23,17 +23,7 @@ from native import _gf2
 from native._crc32c_folding import fold, fold_constants
 from native._jit import inlined
 from native._memory import load_le64, load_u8
-from native._vector import (
-    clmul_low,
-    crc32b,
-    crc32q,
-    high_half,
-    load_v128,
-    low_half,
-    prefetch,
-    v128_of,
-    xor,
-)
+from native._vector import clmul_low, crc32b, crc32q, high_half, load_v128, low_half, prefetch, v128_of, xor
 
 _BLOCK_BYTES = 64
 _STREAM_BYTES = 40

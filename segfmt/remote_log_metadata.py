@@ -27,13 +27,7 @@ from uuid import UUID
 
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.errors import FormatError, MalformedRemoteMetadataError
-from segfmt.flexible_fields import (
-    FlexibleFields,
-    encode_array,
-    encode_octets,
-    encode_string,
-    encode_tagged,
-)
+from segfmt.flexible_fields import FlexibleFields, encode_array, encode_octets, encode_string, encode_tagged
 from segfmt.varint import read_unsigned_varint
 
 TOPIC = "__remote_log_metadata"

@@ -166,10 +166,10 @@ class _SegmentCheck:
     def _read_batches(self) -> None:
         for window in self._windows:
             self._reading.on_bytes(0)
-            behind = self._take_large(window) if window.large_bytes else self._take_window(window)
-            if behind is None:
+            next_position = self._take_large(window) if window.large_bytes else self._take_window(window)
+            if next_position is None:
                 return
-            self._windows.position = behind
+            self._windows.position = next_position
         self._end_piece()
 
     def _take_window(self, window: Window) -> int | None:

@@ -305,9 +305,8 @@ class LogDirRun:
         is_changed = any(result.is_changed for result in results.values())
         if not self._dry_run:
             reports = (result.report for result in results.values())
-            CutLedger(log_dir).add_holes(
-                reports, self._quarantine.run_folder
-            )  # the next run would not find them
+            # The next run would not find them
+            CutLedger(log_dir).add_holes(reports, self._quarantine.run_folder)
         is_handed_over = not self._dry_run and finish_handoff(log_dir, self._journal, self._quarantine)
         plan = plan_handoff(
             self._inventory,

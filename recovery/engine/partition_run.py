@@ -16,20 +16,12 @@ from recovery.engine.partition_report import report_of, report_of_refused
 from recovery.engine.partition_scans import PartitionScans, is_left_alone, refusal_for_memory
 from recovery.engine.resume import RunJournal
 from recovery.errors import PartitionRefusedError
-from recovery.load.model import (
-    PartitionOutcome,
-    PartitionTask,
-)
+from recovery.load.model import PartitionOutcome, PartitionTask
 from recovery.load.preflight import fold_checked
 from recovery.plan.actions import TEMPORARY_SUFFIX, PartitionPlan
 from recovery.plan.plan import plan_partition
 from recovery.problem import Problem
-from recovery.watch.events import (
-    IndexFileProblem,
-    PartitionStarted,
-    Remark,
-    SegmentsDeleted,
-)
+from recovery.watch.events import IndexFileProblem, PartitionStarted, Remark, SegmentsDeleted
 from recovery.write.apply import apply_partition, publish, unstage
 from recovery.write.quarantine import Quarantine
 

@@ -157,9 +157,8 @@ class Pool:
         Raises:
             WorkerError: a process failed because of a defect.
         """
-        from recovery.engine.process import (
-            LogDirProcess,
-        )  # most runs have no processes, and the import is slow
+        # Most runs have no processes, and the import is slow
+        from recovery.engine.process import LogDirProcess
         from recovery.engine.worker import open_run
 
         with closing(SpaceShare.create(len(jobs))) as share:

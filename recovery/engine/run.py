@@ -201,9 +201,8 @@ class Engine:
                 )
             except OSError as error:
                 self._offline[log_dir] = LogDirOfflineError(log_dir, error)
-        for log_dir, journal in (
-            [*self._journals.items()] if self._options.restart else ()
-        ):  # once none is refused
+        # Once none is refused
+        for log_dir, journal in [*self._journals.items()] if self._options.restart else ():
             try:
                 journal.abandon()
             except OSError as error:

@@ -167,9 +167,8 @@ def open_run(
         is_forgotten=not job.goes_on,
     )
     if job.goes_on:
-        journal.review(
-            job.inventory, job.configuration
-        )  # as the parent has done, so that this process knows what is committed
+        # As the parent has done, so that this process knows what is committed
+        journal.review(job.inventory, job.configuration)
     else:
         journal.discard()  # a dry run that starts over leaves it there
     quarantine = Quarantine(

@@ -216,9 +216,8 @@ class LogReader:
             return base_offset
         target_offset = last_offset(entries, base_offset)
         if scan.last_offset >= target_offset and not scan.legacy_batch_count:
-            return _next(
-                scan.last_offset
-            )  # message sets on the way are searched: to open one may stop the broker
+            # Message sets on the way are searched: to open one may stop the broker
+            return _next(scan.last_offset)
         is_found = self._search(log, entries, base_offset, target_offset) is not None
         return _next(scan.last_offset) if is_found else base_offset
 

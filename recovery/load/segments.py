@@ -34,7 +34,7 @@ _NO_TABLES: Final[dict[str, Any]] = {
 
 
 def log_base_offsets(names: Iterable[str]) -> dict[str, int]:
-    """Return the base offset of each of *names* that is a number with `.log` behind it."""
+    """Return the base offset of each of *names* that is a number followed by `.log`."""
     stems = {name: name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX)}
     return {name: int(stem) for name, stem in stems.items() if stem.isascii() and stem.isdigit()}
 

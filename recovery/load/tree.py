@@ -156,9 +156,8 @@ class PartitionTree:
         if kind is not None:
             rule = f"a {kind} where a file is needed (a 4.x broker meets an I/O error, and may empty the segment)"
             remedy = "move it out of the partition's folder"
-            repair = (
-                None if kind in LINKS_TO_NOTHING else Repair(names=(name,))
-            )  # the link may be meant to lead to data
+            # The link may be meant to lead to data
+            repair = None if kind in LINKS_TO_NOTHING else Repair(names=(name,))
             problem = Problem(file=name, rule=rule, remedy=remedy, repair=repair)
             raise PartitionRefusedError.of([problem])
 

@@ -12,14 +12,7 @@ from typing import Any
 
 from recovery.errors import JournalError, UnsafeError
 from recovery.load.model import FileStat, RemovalKind
-from recovery.plan.actions import (
-    Action,
-    AppendPart,
-    RemoveFile,
-    RenameFile,
-    RestoreFile,
-    WriteFile,
-)
+from recovery.plan.actions import Action, AppendPart, RemoveFile, RenameFile, RestoreFile, WriteFile
 from recovery.plan.commit import Commit, plain_name, read_state
 from recovery.plan.manifest import Contents, Digest, read_contents, read_digest
 from segfmt.filenames import DELETED_SUFFIX

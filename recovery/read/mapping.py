@@ -136,9 +136,8 @@ class _Guard:
                 placed = self._libc.mmap(page, mapped.end - page, mmap.PROT_READ, flags, -1, 0)
                 if placed not in (None, _MAP_FAILED):
                     return
-        self._libc.sigaction(
-            number, ctypes.byref(self._previous), None
-        )  # not ours: the faulting instruction runs again
+        # Not ours: the faulting instruction runs again
+        self._libc.sigaction(number, ctypes.byref(self._previous), None)
 
 
 _guard = _Guard()

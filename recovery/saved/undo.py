@@ -23,13 +23,7 @@ from recovery.logdir.quarantine_place import (
     run_order,
     started_ms_of,
 )
-from recovery.plan.actions import (
-    LOG_DIR_ITSELF,
-    Action,
-    AppendPart,
-    RestoreFile,
-    is_derived,
-)
+from recovery.plan.actions import LOG_DIR_ITSELF, Action, AppendPart, RestoreFile, is_derived
 from recovery.plan.commit import Commit
 from recovery.plan.undo_plan import Change, Moved, plan_undo, read_account
 from recovery.read.file_system import is_there
@@ -41,12 +35,7 @@ from recovery.saved.saved_files import SavedFiles
 from recovery.saved.unnamed_files import refuse_unnamed, remedy_by_hand
 from recovery.version import VERSION
 from recovery.write.apply import publish, stage
-from recovery.write.durable import (
-    remove_empty_folder,
-    rename_anywhere,
-    sync,
-    sync_below,
-)
+from recovery.write.durable import remove_empty_folder, rename_anywhere, sync, sync_below
 from recovery.write.journal import Journal
 from recovery.write.journal_format import Header
 from recovery.write.quarantine import manifest_entries

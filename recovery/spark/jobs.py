@@ -262,7 +262,7 @@ class ArchiveRun:
 
 
 def _without(partition: SurveyedPartition, known_digests: Any) -> SurveyedPartition:  # noqa: ANN401 - see _known_digests
-    """Return *partition* without the work on segments that are *known*."""
+    """Return *partition* without the work on segments whose digests are known."""
     if not len(known_digests):
         return partition
     digests = np.frombuffer(partition.head.digests, f"S{DIGEST_BYTES}")

@@ -13,14 +13,7 @@ import time
 from dataclasses import fields
 from typing import Any, TextIO, get_args
 
-from recovery.watch.events import (
-    BytesScanned,
-    Event,
-    Level,
-    PartitionChecked,
-    PartitionFinished,
-    RunFinished,
-)
+from recovery.watch.events import BytesScanned, Event, Level, PartitionChecked, PartitionFinished, RunFinished
 from recovery.watch.figures import GaugeValues, LogDirValues
 from recovery.watch.gauges import Gauges
 

@@ -114,10 +114,11 @@ class LogDirProgress:
         if log is not None:
             self.finished_bytes += log.recover_bytes
             self.finished_segments += log.segment_count
+        # Else its thread is working on the next one
         if self.threads.get(event.thread_num) in (
             None,
             event.partition,
-        ):  # else its thread is working on the next one
+        ):
             self.remaining_segments[event.thread_num] = 0
             self.threads.pop(event.thread_num, None)
         self.finished_logs += 1

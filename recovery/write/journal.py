@@ -20,9 +20,7 @@ from typing import Any, Final
 from native.raw_scan import RawScan
 from recovery.errors import JournalError
 from recovery.load.model import FileStat, ScanRequest
-from recovery.plan.actions import (
-    TEMPORARY_SUFFIX,
-)
+from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.write import journal_format as journal_record
 from recovery.write import scan_record
 from recovery.write.durable import remove_empty_folder, sync

@@ -23,11 +23,7 @@ from typing import Any
 from recovery.load.model import FileStat
 from recovery.logdir.quarantine_place import quarantine_root
 from recovery.logdir.user import broker_user, give_to_owner_of
-from recovery.plan.actions import (
-    PartitionPlan,
-    Save,
-    SaveFile,
-)
+from recovery.plan.actions import PartitionPlan, Save, SaveFile
 from recovery.plan.commit import Commit
 from recovery.plan.manifest import Line, contents_fields, digest_fields, json_object, read_lines
 from recovery.read.file_system import (

@@ -235,9 +235,8 @@ class SpaceLedger:
         """
         device = os.stat(partition).st_dev
         layout = self._layouts.get((device, quarantine))
-        if (
-            layout is None
-        ):  # a quarantine that does not exist yet will be on the device of the folder above it
+        # A quarantine that does not exist yet will be on the device of the folder above it
+        if layout is None:
             layout = self._layouts[device, quarantine] = _Layout(
                 block_bytes=_block_bytes(partition),
                 device=device,

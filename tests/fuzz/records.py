@@ -13,11 +13,7 @@ from xxhash import xxh32_intdigest
 from segfmt import byte_layout
 from segfmt.compression import Codec, compress, decompress
 from segfmt.control_record import EndTransactionMarker, read_end_transaction_marker
-from segfmt.errors import (
-    FormatError,
-    InvalidRecordError,
-    MalformedMetadataError,
-)
+from segfmt.errors import FormatError, InvalidRecordError, MalformedMetadataError
 from segfmt.lz4_frame import encode_lz4_frame, read_lz4_frame
 from segfmt.message_set import (
     Message,

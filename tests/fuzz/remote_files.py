@@ -14,11 +14,7 @@ from segfmt.aiven_custom_metadata import (
     encode_aiven_custom_metadata,
     read_aiven_custom_metadata,
 )
-from segfmt.aiven_manifest import (
-    AivenManifest,
-    encode_aiven_manifest,
-    read_aiven_manifest,
-)
+from segfmt.aiven_manifest import AivenManifest, encode_aiven_manifest, read_aiven_manifest
 from segfmt.compression import Codec, compress
 from segfmt.errors import FormatError
 from segfmt.record import read_records

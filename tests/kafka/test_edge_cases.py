@@ -10,9 +10,7 @@ import pytest
 
 from recovery.load.model import LogSettings
 from recovery.logdir.inventory import list_log_dir
-from recovery.plan.actions import (
-    TEMPORARY_SUFFIX,
-)
+from recovery.plan.actions import TEMPORARY_SUFFIX
 from segfmt.java_hash_map import computed_hash_map_order
 from tests.brokers import Oracle
 from tests.damage.edge_cases import BASES, CASES, END, NOW_MS, PROPERTIES, EdgeCase, Log, segment

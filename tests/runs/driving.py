@@ -16,9 +16,7 @@ import crcmod.predefined
 from recovery.engine.report import CUT_LEDGER, RecoveryReport
 from recovery.load.model import LogSettings
 from recovery.logdir.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX
-from recovery.plan.actions import (
-    TEMPORARY_SUFFIX,
-)
+from recovery.plan.actions import TEMPORARY_SUFFIX
 from recovery.write.undo_notice import UNDO_NOTICE
 from tests.logs.samples import LOCK, HugeFile, Sample, content_of
 from tests.runs.engine_run import run_engine

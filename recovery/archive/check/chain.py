@@ -21,11 +21,7 @@ from recovery.check.rules.indexes import check_transaction_index
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.model import FileStat
 from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
-from segfmt.filenames import (
-    LEADER_EPOCH_CHECKPOINT,
-    snapshot_name,
-    txn_index_name,
-)
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, snapshot_name, txn_index_name
 from segfmt.transaction_index import encode_transaction_index, view_transaction_index
 
 Write = Callable[[ArchivedSegment, PartKind, bytes], StoredObject]

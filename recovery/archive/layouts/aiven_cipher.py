@@ -18,13 +18,7 @@ from typing import TYPE_CHECKING
 
 from recovery.errors import UsageError
 from recovery.extras import ARCHIVE, load, needed_for
-from segfmt.aiven_manifest import (
-    ENCRYPTION_BYTES,
-    IV_BYTES,
-    AivenEncryption,
-    AivenIndexKind,
-    AivenManifest,
-)
+from segfmt.aiven_manifest import ENCRYPTION_BYTES, IV_BYTES, AivenEncryption, AivenIndexKind, AivenManifest
 from segfmt.compression import Codec, decompress
 from segfmt.errors import (
     BufferUnderflowError,

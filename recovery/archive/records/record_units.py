@@ -158,9 +158,8 @@ def _open_wrapper(unit: Rows, batch: npt.NDArray[np.uint8], most_bytes: int) -> 
         raise InvalidRecordError(f"magic {wrapper.magic} cannot be compressed with zstd")
     if wrapper.value is None:
         raise InvalidRecordError("compressed message without value")
-    if (
-        wrapper.magic == byte_layout.MAGIC_V1 and wrapper.offset != 0
-    ):  # some librdkafka wrote wrappers of offset 0
+    # Some librdkafka wrote wrappers of offset 0
+    if wrapper.magic == byte_layout.MAGIC_V1 and wrapper.offset != 0:
         unit["kind"] = int(UnitKind.RELATIVE_MESSAGES)
     unit["is_stamped"] = wrapper.is_log_append_time
     content = decompress(wrapper.codec, wrapper.value, magic=wrapper.magic, max_bytes=most_bytes)

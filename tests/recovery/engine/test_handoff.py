@@ -10,10 +10,7 @@ from recovery.engine.handoff import plan_handoff
 from recovery.errors import PartitionRefusedError
 from recovery.load.model import LogBounds, LogSettings, PartitionTask, TopicPartition
 from recovery.logdir.inventory import LogDirInventory, RefusedFolder
-from recovery.plan.actions import (
-    PartitionPlan,
-    WriteFile,
-)
+from recovery.plan.actions import PartitionPlan, WriteFile
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

@@ -16,11 +16,7 @@ from unittest import mock
 import pytest
 
 from recovery.logdir.quarantine_place import INSIDE_FOLDER, SIBLING_SUFFIX, default_root, quarantine_root
-from recovery.plan.actions import (
-    PartitionPlan,
-    SaveFile,
-    SaveTail,
-)
+from recovery.plan.actions import PartitionPlan, SaveFile, SaveTail
 from recovery.read.file_system import OddFileError
 from recovery.saved.purge import runs_of, unfinished
 from recovery.saved.undo import undo
