@@ -115,10 +115,7 @@ class LogDirProgress:
             self.finished_bytes += log.recover_bytes
             self.finished_segments += log.segment_count
         # Else its thread is working on the next one
-        if self.threads.get(event.thread_num) in (
-            None,
-            event.partition,
-        ):
+        if self.threads.get(event.thread_num) in (None, event.partition):
             self.remaining_segments[event.thread_num] = 0
             self.threads.pop(event.thread_num, None)
         self.finished_logs += 1
