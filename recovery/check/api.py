@@ -48,7 +48,7 @@ def verify(
             or partition that is in none of them.
     """
     options = replace(options or VerifyOptions(), **changes)
-    options.refuse_wrong_numbers()
+    options.refuse_wrong_values()
     dirs = find_broker_dirs(log_dirs, options.config or {}, may_be_foreign=True)
     return VerifyRun(
         dirs.log_dirs, options, _broker_facts(dirs, options), observers=observers, stop=stop

@@ -37,7 +37,7 @@ class VerifyOptions:
     partitions: Collection[str] = ()
     now_ms: int | None = None
 
-    def refuse_wrong_numbers(self) -> None:
+    def refuse_wrong_values(self) -> None:
         """Raise UsageError if a number is out of range."""
         refuse_wrong_thread_count(self.threads)
         refuse_wrong_rate(self.max_bytes_per_second)

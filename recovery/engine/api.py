@@ -64,7 +64,7 @@ def recover(
             had another configuration; nothing was changed.
     """
     options = replace(options or RecoverOptions(), **changes)
-    options.refuse_wrong_numbers()
+    options.refuse_wrong_values()
     config = options.config or {}
     dirs = find_broker_dirs(log_dirs, config, quarantine_dir=options.quarantine_dir)
     options = replace(options, quarantine_dir=dirs.quarantine_dir)

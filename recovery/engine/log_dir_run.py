@@ -322,9 +322,9 @@ class LogDirRun:
         marker = CLEAN_SHUTDOWN_FILE in written or (had_marker and not (self._dry_run and is_changed))
         duration_ms = int((time.monotonic() - self._started_s) * 1000)
         earlier_cuts = self._untold_cuts()
-        self._notify(
-            LogDirHandedOver(log_dir=log_dir, handoff=self._job.options.handoff, wrote_marker=marker)
-        )
+        if not self._dry_run:
+            handoff = self._job.options.handoff
+            self._notify(LogDirHandedOver(log_dir=log_dir, handoff=handoff, wrote_marker=marker))
         self._notify(LogDirFinished(log_dir=log_dir, duration_ms=duration_ms))
         is_untouched = not is_changed and plan.is_empty and is_complete and not self._job.repairs
         return self._report(

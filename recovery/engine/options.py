@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
+from recovery.errors import UsageError
 from recovery.read.rate_limit import refuse_wrong_rate
 from recovery.threads import refuse_wrong_thread_count
 from recovery.watch.events import Handoff
@@ -58,8 +59,14 @@ class RecoverOptions:
     processes: Processes = "auto"
     acknowledge: bool = True
 
-    def refuse_wrong_numbers(self) -> None:
-        """Raise UsageError if a number is out of range."""
+    def refuse_wrong_values(self) -> None:
+        """Raise UsageError if a choice is none of those there are, or a number is out of range."""
+        for option, value, choices in (
+            ("--handoff", self.handoff, get_args(Handoff)),
+            ("--processes", self.processes, get_args(Processes)),
+        ):
+            if value not in choices:
+                raise UsageError(f"{option} {value}: expected one of {', '.join(choices)}")
         refuse_wrong_thread_count(self.threads)
         refuse_wrong_rate(self.max_bytes_per_second)
 

@@ -86,7 +86,6 @@ class KafkaLines:
     def __init__(self) -> None:
         self._started_s = 0.0
         self._log_count = 0
-        self._dry_run = False
         self._command: Command = "recover"
         self._unclean_log_dirs: list[str] = []
 
@@ -96,7 +95,6 @@ class KafkaLines:
             case RunStarted():
                 self._command = event.command
                 self._started_s = event.monotonic_s
-                self._dry_run = event.dry_run
                 yield _run_started(event)
             case LogDirStarted():
                 self._log_count += event.log_count
@@ -118,8 +116,7 @@ class KafkaLines:
             case CutByEarlierRun():
                 yield Line(event.text, "warning", {"log_dir": event.log_dir, "partition": event.partition})
             case LogDirHandedOver():
-                if not self._dry_run:
-                    yield _handed_over(event)
+                yield _handed_over(event)
             case LogDirOffline():
                 yield Line(f"Error while loading log dir {event.log_dir}", "error", {"error": event.error})
             case Remark():

@@ -173,6 +173,15 @@ def test_importing_the_package_costs_nothing() -> None:
     assert done.stdout == "False recover\n"
 
 
+@pytest.mark.parametrize("option", ["handoff", "processes"])
+def test_a_value_that_the_command_line_refuses_is_a_usage_error(tmp_path: Path, option: str) -> None:
+    sample = unpack("intact", tmp_path)
+    before = footprint(tmp_path)
+    with pytest.raises(UsageError, match=f"--{option} clean_shutdown: expected one of "):
+        recovery.recover([str(path) for path in sample.log_dirs], **{option: "clean_shutdown"})
+    assert footprint(tmp_path) == before
+
+
 @pytest.mark.parametrize("option", ["threads", "max_bytes_per_second"])
 def test_less_than_one_is_a_usage_error(tmp_path: Path, option: str) -> None:
     sample = unpack("intact", tmp_path)

@@ -29,6 +29,7 @@ from recovery.watch.events import (
     CorruptionFound,
     Event,
     IndexFileProblem,
+    LogDirHandedOver,
     PartitionFinished,
     RunFinished,
     SegmentRecovered,
@@ -100,6 +101,13 @@ class TestPlainRun:
         assert partition.status == ("refused" if is_refused else "truncated")
         kinds = [type(event) for event in events]
         assert kinds.index(IndexFileProblem) < kinds.index(CorruptionFound)
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    def test_a_dry_run_hands_nothing_over(self, tmp_path: Path, dry_run: bool) -> None:
+        events: list[Event] = []
+        path = log_dir(tmp_path / "d", t_0=three_segments())
+        run(path, dry_run=dry_run, observers=(events.append,))
+        assert any(isinstance(event, LogDirHandedOver) for event in events) is not dry_run
 
     def test_a_crashed_dir_is_handed_over(self, tmp_path: Path) -> None:
         one = log_dir(tmp_path / "d1", t_0=three_segments(), t_1=damaged())
