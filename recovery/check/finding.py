@@ -289,6 +289,11 @@ def finding_line(path: str, document: Mapping[str, Any]) -> str:
     return f"{label} {printable(path)}{at}: {document['rule']}{flushed}: {printable(document['detail'])}.{remedy}"
 
 
+def unreadable(file: str, error: OSError) -> Finding:
+    """Return the finding of a file that could not be read."""
+    return Finding(file=file, position=None, rule="unreadable", detail=str(error), severity="unchecked")
+
+
 def findings_by_file(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """Return *findings* by the name of their file, in order of position."""
     grouped: dict[str, list[Finding]] = {}

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from recovery.check.finding import Finding, Rule
+from recovery.check.finding import Finding, Rule, unreadable
 from recovery.logdir.listing import other_kind
 from recovery.read.file_system import is_folder, is_link, open_file
 from segfmt.checkpoint import read_offset_checkpoint
@@ -123,7 +123,7 @@ def _list_folders(files: LogDirFiles) -> None:
                 _judge_link(files, entry)
                 continue
         except OSError as error:
-            files.findings.append(_unreadable(entry.name, error))
+            files.findings.append(unreadable(entry.name, error))
             continue
         if entry.name == REMOTE_INDEX_CACHE_FOLDER:
             files.skipped.append(entry.name)
@@ -184,14 +184,10 @@ def _read(files: LogDirFiles, name: str, take: Callable[[int], None]) -> bytes |
         return None
     except OSError as error:
         files.sizes[name] = 0
-        files.findings.append(_unreadable(name, error))
+        files.findings.append(unreadable(name, error))
         return None
     files.sizes[name] = len(data)
     return data
-
-
-def _unreadable(name: str, error: OSError) -> Finding:
-    return Finding(file=name, position=None, rule="unreadable", detail=str(error), severity="unchecked")
 
 
 def _add(

@@ -21,7 +21,7 @@ from uuid import UUID
 from recovery.check.checked_log_dir import CheckedLogDir, find_contradictions, kind_of, log_sizes
 from recovery.check.choice import PartitionChoice
 from recovery.check.facts import PartitionFacts
-from recovery.check.finding import FileVerdict, Finding, findings_by_file
+from recovery.check.finding import FileVerdict, Finding, findings_by_file, unreadable
 from recovery.check.folder_files import LocalFolder, read_folder
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_log_dir
 from recovery.check.options import VerifyOptions
@@ -289,7 +289,7 @@ class VerifyRun:
             )
         except OSError as error:
             if not (checked_dir.is_live and isinstance(error, FileNotFoundError)):
-                checked_dir.log_dir_findings.append(_unreadable(folder.name, error))
+                checked_dir.log_dir_findings.append(unreadable(folder.name, error))
             return None
         check = PartitionCheck(facts, files)
         sizes = [file.size_bytes for name, file in files.names.items() if file_kind(name) is FileKind.LOG]
@@ -325,7 +325,7 @@ class VerifyRun:
         try:
             return check_segment(task, reading, files)
         except OSError as error:
-            return _unreadable(task.log, error)
+            return unreadable(task.log, error)
 
     def _collect(self, partition: _Partition, future: Future[SegmentResult | Finding] | None) -> None:
         if future is None:
@@ -397,7 +397,3 @@ class VerifyRun:
         if checked_dir.error is None:
             duration_ms = round((time.monotonic() - started_s) * 1000)
             self._notify(LogDirFinished(log_dir=checked_dir.log_dir, duration_ms=duration_ms))
-
-
-def _unreadable(name: str, error: OSError) -> Finding:
-    return Finding(file=name, position=None, rule="unreadable", detail=str(error), severity="unchecked")

@@ -10,6 +10,7 @@ checks continue there.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -175,20 +176,16 @@ class _SegmentCheck:
     def _take_window(self, window: Window) -> int | None:
         """Check the whole batches of *window*; return the position to continue at, or None."""
         walk = walk_headers(window.octets, position=window.position, end_position=self._end)
-        damaged = self._take(window, walk.rows)
-        if damaged is not None:
-            return damaged if damaged >= 0 else None
+        damage = self._take(window, walk.rows)
+        if damage is not None:
+            return damage.next_position
         if walk.end in (WalkEnd.NEED_BYTES, WalkEnd.FULL) or walk.position == self._end:
             return walk.position
         self._end_piece()
         return self._judge_end(walk)
 
-    def _take(self, window: Window, rows: HeaderRows) -> int | None:
-        """Check the batches of *rows*.
-
-        Returns:
-            The position to continue at after damage, -1 for none; None if all are sound.
-        """
+    def _take(self, window: Window, rows: HeaderRows) -> _Damage | None:
+        """Check the batches of *rows*; return the damage at which this ended, None if all are sound."""
         start = 0
         while start < len(rows):
             part = rows[start:]
@@ -197,16 +194,16 @@ class _SegmentCheck:
                 reaches = part["base_offset"] >= self._snapshot_offsets[0]
                 if reaches.any():
                     part, is_at_snapshot = part[: int(np.argmax(reaches))], True
-            next_position = self._scan(window, part)
-            if next_position is not None:
-                return next_position
+            damage = self._scan(window, part)
+            if damage is not None:
+                return damage
             start += len(part)
             if is_at_snapshot:
                 self._end_piece(snapshot_offset=self._snapshot_offsets.pop(0))
         return None
 
-    def _scan(self, window: Window, part: HeaderRows) -> int | None:
-        """Scan the batches of *part*, which lie in *window*."""
+    def _scan(self, window: Window, part: HeaderRows) -> _Damage | None:
+        """Scan the batches of *part*, which lie in *window*; return the damage at which this ended, if any."""
         while len(part):
             first = int(part["position"][0])
             end = int(part["position"][-1] + part["size_bytes"][-1])
@@ -227,7 +224,8 @@ class _SegmentCheck:
                 continue
             self._check(window, good)
             self._end_piece(is_broken=True)
-            return self._pass_over(scan.stop_position, _stop_text(scan), "checksum", part[len(good) :])
+            rows_after = part[len(good) :]
+            return _Damage(self._pass_over(scan.stop_position, _stop_text(scan), "checksum", rows_after))
         return None
 
     def _check(self, window: Window, good: HeaderRows) -> None:
@@ -283,14 +281,11 @@ class _SegmentCheck:
             return None
         if walk.end is WalkEnd.TORN:
             detail = f"the batch reaches beyond the end of the file, {self._end}"
-            next_position = self._pass_over(walk.position, detail, "torn-batch", walk.rows[:0])
-        else:
-            detail = "an impossible batch length"
-            next_position = self._pass_over(walk.position, detail, "batch-length", walk.rows[:0])
-        return None if next_position < 0 else next_position
+            return self._pass_over(walk.position, detail, "torn-batch", walk.rows[:0])
+        return self._pass_over(walk.position, "an impossible batch length", "batch-length", walk.rows[:0])
 
-    def _pass_over(self, position: int, detail: str, rule: Rule, rows_after: HeaderRows) -> int:
-        """Note damage at *position*; return the position of the next sound batch, -1 for none."""
+    def _pass_over(self, position: int, detail: str, rule: Rule, rows_after: HeaderRows) -> int | None:
+        """Note damage at *position*; return the position of the next sound batch, or None."""
         next_position = self._sound.find(
             position,
             rows_after,
@@ -301,7 +296,7 @@ class _SegmentCheck:
             self._find_tail(position, detail, rule)
             self._result.is_whole = False
             self._reading.on_bytes(self._end - position)
-            return -1
+            return None
         self._find(position, rule, f"{detail}; sound batches follow at byte {next_position}")
         self._skip(next_position)
         self._reading.on_bytes(next_position - position)
@@ -342,10 +337,7 @@ class _SegmentCheck:
                 self._find(position, "too-large", f"a batch of {size_bytes} bytes", is_unchecked=True)
             self._reading.on_bytes(size_bytes)
             return position + size_bytes
-        next_position = self._pass_over(
-            position, "checksum mismatch", "checksum", np.empty(0, HEADER_ROW_DTYPE)
-        )
-        return None if next_position < 0 else next_position
+        return self._pass_over(position, "checksum mismatch", "checksum", np.empty(0, HEADER_ROW_DTYPE))
 
     def _find(
         self,
@@ -366,6 +358,16 @@ class _SegmentCheck:
                 severity="note" if is_note else "unchecked" if is_unchecked else "damage",
             )
         )
+
+
+class _Damage(NamedTuple):
+    """Damage at which the check of a window ended.
+
+    Attributes:
+        next_position: of the next sound batch, at which the check continues; None if there is none.
+    """
+
+    next_position: int | None
 
 
 def _stop_text(scan: RawScan) -> str:

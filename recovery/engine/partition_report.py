@@ -21,7 +21,7 @@ def report_of(
     Args:
         saved: the paths that hold what was cut from the log.
     """
-    is_recovered = not (task.had_clean_shutdown or task.is_delete_folder) and outcome.recovered_segments > 0
+    is_recovered = task.is_recovered and outcome.recovered_segments > 0
     status: Status = "unchanged"
     if any(not cut.is_preallocated for cut in outcome.cuts):
         status = "truncated"

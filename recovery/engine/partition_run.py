@@ -98,7 +98,7 @@ class PartitionRun:
                 log_dir=self._task.log_dir,
                 partition=self._task.folder,
                 thread_num=thread_num,
-                unflushed_segment_count=self.scans.unflushed_count if self._is_recovered() else None,
+                unflushed_segment_count=self.scans.unflushed_count if self._task.is_recovered else None,
                 recover_bytes=bytes_to_scan(self._task, self._journal),
             )
         )
@@ -118,7 +118,7 @@ class PartitionRun:
         with self._context.phases.during("plan"):
             plan = self._plan(outcome)
         # If so, nothing is written, not even into the journal.
-        is_passed_over = plan.is_empty and not self._is_recovered()
+        is_passed_over = plan.is_empty and not self._task.is_recovered
         if not is_passed_over and (problems := self._reserve(plan)):
             return self._refused(PartitionRefusedError.of(problems), started_s)
         self._notify_outcome(outcome)
@@ -183,9 +183,6 @@ class PartitionRun:
             recovered_segments=0,
             recovered_bytes=0,
         )
-
-    def _is_recovered(self) -> bool:
-        return not (self._task.had_clean_shutdown or self._task.is_delete_folder)
 
     def _notify_outcome(self, outcome: PartitionOutcome) -> None:
         log_dir, partition, deleted = self._task.log_dir, self._task.folder, outcome.deleted_base_offsets

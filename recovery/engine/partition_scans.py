@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from native.raw_scan import RawScan
+from native.raw_scan import RawScan, Stop
 from recovery.engine.context import RunContext
 from recovery.engine.forecast import is_kept, recovery_request
 from recovery.engine.job import LogDirJob
@@ -162,7 +162,7 @@ class PartitionScans:
                     truncate_position=scan.valid_bytes,
                     truncate_offset=scan.last_offset + 1 if scan.batch_count else request.base_offset,
                     reason=cut_reason(scan),
-                    found_invalid_messages=scan.stop.name not in ("END", "TORN"),
+                    found_invalid_messages=scan.stop not in (Stop.END, Stop.TORN),
                     found_invalid_offset=scan.stop in OUT_OF_ORDER_STOPS,
                 )
             )

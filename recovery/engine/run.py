@@ -118,8 +118,8 @@ class Engine:
 
     def _run(self) -> RecoveryReport:
         started_s = time.monotonic()
-        is_dry = self._options.dry_run
-        with held_file_systems(() if is_dry else places_of(self._log_dirs, self._options.quarantine_dir)):
+        dry_run = self._options.dry_run
+        with held_file_systems(() if dry_run else places_of(self._log_dirs, self._options.quarantine_dir)):
             self._take_offline()
             now_ms = self._open_journals()
             kernels = start_kernels()
@@ -127,7 +127,7 @@ class Engine:
                 RunStarted(
                     log_dirs=self._log_dirs,
                     threads_per_dir=self._broker.thread_count,
-                    dry_run=self._options.dry_run,
+                    dry_run=dry_run,
                     cpu_path=kernels.cpu_path,
                     kernel_origin=kernels.origin,
                 )

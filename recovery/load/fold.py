@@ -15,6 +15,7 @@ from functools import partial
 from recovery.errors import PartitionRefusedError
 from recovery.load.account import take_stock
 from recovery.load.holes import missing_end
+from recovery.load.limits import refuse_large_index, refuse_large_log
 from recovery.load.log_reader import LogReader
 from recovery.load.model import IndexProblem, PartitionOutcome, PartitionSource, PartitionTask, RemovalKind
 from recovery.load.producer_rebuild import rebuild_producer_state
@@ -38,7 +39,6 @@ from segfmt.filenames import (
 )
 from segfmt.java_text import LONG_MAX
 
-MAX_LOG_BYTES = 2**31 - 1
 _EPOCHS_BEFORE_RENAME = f"{LEADER_EPOCH_CHECKPOINT}.tmp"
 
 
@@ -68,7 +68,7 @@ def unflushed_segments(task: PartitionTask) -> list[tuple[str, int, int]]:
 
     Kafka: LogLoader.recoverLog, LogSegments.values(recoveryPoint, Long.MAX_VALUE).
     """
-    if task.had_clean_shutdown or task.is_delete_folder or task.recovery_point == LONG_MAX:
+    if not task.is_recovered or task.recovery_point == LONG_MAX:
         return []
     logs = sorted((base, name) for name, base in log_base_offsets(task.files).items())
     first = first_unflushed((base for base, _ in logs), task.recovery_point)
@@ -173,13 +173,7 @@ class _Loader:
         segment = Segment(base_offset=base_offset, opened_indexes=set())
         if segment.log not in self._tree:
             self._tree.put(segment.log, b"")
-        if self._tree.size_bytes(segment.log) > MAX_LOG_BYTES:
-            raise PartitionRefusedError(
-                file=segment.log,
-                position=MAX_LOG_BYTES,
-                rule=f"a segment larger than {MAX_LOG_BYTES} bytes stops the broker (KafkaException)",
-                remedy="move the segment away, or split it with a tool that rewrites batches",
-            )
+        refuse_large_log(segment.log, self._tree.size_bytes(segment.log))
         if not self._tree.exists(segment.offset_index):
             is_reported = self._task.had_clean_shutdown or base_offset < self._task.recovery_point
             self._recover_while_loading(segment, IndexProblem(kind="missing") if is_reported else None)
@@ -312,18 +306,10 @@ class _Loader:
         active = self._segments.last
         if active.scan is not None:
             return
+        limit = self._task.settings.segment_index_bytes
         for name, entry_bytes in active.mapped_indexes:
             active.opened_indexes.add(name)
-            limit = self._task.settings.segment_index_bytes // entry_bytes * entry_bytes
-            size = self._tree.size_bytes(name) // entry_bytes * entry_bytes
-            if size > limit:
-                raise PartitionRefusedError(
-                    file=name,
-                    position=limit,
-                    rule=f"the active index has {size} bytes, segment.index.bytes allows {limit} "
-                    "(IllegalArgumentException stops the broker)",
-                    remedy="raise segment.index.bytes of the topic, or move the index away: it is rebuilt",
-                )
+            refuse_large_index(name, self._tree.size_bytes(name), entry_bytes, segment_index_bytes=limit)
 
     # -- close ----------------------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ def missing_end(task: PartitionTask, log_end_offset: int, cuts: Iterable[Cut]) -
 
     It is not a hole: a follower that truncates its log leaves the same until the checkpoint is written again.
     """
-    is_known = not (task.had_clean_shutdown or task.is_delete_folder) and task.recovery_point < LONG_MAX
+    is_known = task.is_recovered and task.recovery_point < LONG_MAX
     if not is_known or log_end_offset >= task.recovery_point or any(not cut.is_preallocated for cut in cuts):
         return ()
     return (

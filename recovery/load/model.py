@@ -99,6 +99,11 @@ class PartitionTask:
     unreadable: frozenset[str] = frozenset()
 
     @property
+    def is_recovered(self) -> bool:
+        """Whether a broker recovers the log, not only loads it. Kafka: LogLoader.recoverLog."""
+        return not (self.had_clean_shutdown or self.is_delete_folder)
+
+    @property
     def is_delete_folder(self) -> bool:
         """Whether the folder is about to be deleted (`-delete`): its log is loaded but not recovered."""
         return self.folder.endswith("-delete")

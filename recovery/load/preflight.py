@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from native.raw_scan import RawScan, Stop
 from recovery.errors import PartitionRefusedError
-from recovery.load.fold import MAX_LOG_BYTES, fold, unflushed_segments
+from recovery.load.fold import fold, unflushed_segments
+from recovery.load.limits import MAX_LOG_BYTES, refuse_large_index, refuse_large_log
 from recovery.load.model import Original, PartitionOutcome, PartitionSource, PartitionTask, ScanRequest
 from recovery.load.segments import Segment
 from recovery.load.small_files import read_epochs, read_topic_id, txn_index_problem
@@ -175,18 +177,10 @@ def _segment_problems(task: PartitionTask, tree: PartitionTree) -> Iterator[Prob
         return
     segments = list(_loaded_segments(task))
     for segment in segments:
-        if task.files[segment.log].size_bytes > MAX_LOG_BYTES:
-            yield Problem(
-                file=segment.log,
-                position=MAX_LOG_BYTES,
-                rule=f"a segment larger than {MAX_LOG_BYTES} bytes stops the broker (KafkaException)",
-                remedy="move the segment away, or split it with a tool that rewrites batches",
-            )
+        yield from _caught(partial(refuse_large_log, segment.log, task.files[segment.log].size_bytes))
         if segment.offset_index in tree:
             yield from _caught(
-                lambda checked=segment: txn_index_problem(tree, checked),  # type: ignore[misc]  # called at once
-                segment.offset_index,
-                segment.txn_index,
+                partial(txn_index_problem, tree, segment), segment.offset_index, segment.txn_index
             )
     if segments:
         yield from _size_problems(task, tree, segments[-1])
@@ -199,18 +193,13 @@ def _size_problems(task: PartitionTask, tree: PartitionTree, active: Segment) ->
         return
     if task.log_start_offset > active.base_offset or _asks_for_recovery(tree, active):
         return
+    limit = task.settings.segment_index_bytes
     for name, entry_bytes in active.mapped_indexes:
-        limit = task.settings.segment_index_bytes // entry_bytes * entry_bytes
-        size = tree.size_bytes(name) // entry_bytes * entry_bytes if name in tree else 0
-        if size > limit:
-            yield Problem(
-                file=name,
-                position=limit,
-                rule=f"the active index has {size} bytes, segment.index.bytes allows {limit} "
-                "(IllegalArgumentException stops the broker)",
-                remedy="raise segment.index.bytes of the topic, or move the index away: it is rebuilt",
-                repair=Repair(names=_present(task, active.offset_index, name)),
-            )
+        size = tree.size_bytes(name) if name in tree else 0
+        yield from _caught(
+            partial(refuse_large_index, name, size, entry_bytes, segment_index_bytes=limit),
+            *_present(task, active.offset_index, name),
+        )
 
 
 def _asks_for_recovery(tree: PartitionTree, segment: Segment) -> bool:

@@ -13,7 +13,7 @@ from recovery.archive.check.chain import FolderChain, TieredChain, Write
 from recovery.archive.check.chain_ends import ChainEnds
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
-from recovery.archive.layouts.layout import Layout, part_kind
+from recovery.archive.layouts.layout import Layout, part_kind, stored_part
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
@@ -190,10 +190,7 @@ class PartitionFold:
         checked = result.checked_bytes if result is not None else {}
         verdicts = []
         for kind in sorted({*segment.parts, *by_kind, *scanned.rebuilt}, key=lambda part: part.value):
-            stored = segment.parts.get(kind)
-            if stored is None:
-                key = self._head.where.prefix + self._layout.name_of(segment, kind)
-                stored = StoredObject(key=key, size_bytes=0)
+            stored = stored_part(self._layout, self._head.where, segment, kind)
             read = next(
                 (size for name, size in checked.items() if part_kind(name) is kind), stored.size_bytes
             )

@@ -173,6 +173,14 @@ class Layout(Protocol):
         ...
 
 
+def stored_part(
+    layout: Layout, where: PartitionPrefix, segment: ArchivedSegment, kind: PartKind
+) -> StoredObject:
+    """Return a part of *segment* as it is stored; if it is missing, an empty object of the name that it should have."""
+    stored = segment.parts.get(kind)
+    return stored or StoredObject(key=where.prefix + layout.name_of(segment, kind), size_bytes=0)
+
+
 class CopyLayout:
     """The common part of layouts in which each object is a copy of one of a broker's files."""
 

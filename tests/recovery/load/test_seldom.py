@@ -7,7 +7,8 @@ import pytest
 
 from native.crc32c import crc32c_of_bytes
 from recovery.errors import PartitionRefusedError
-from recovery.load.fold import MAX_LOG_BYTES, fold
+from recovery.load.fold import fold
+from recovery.load.limits import MAX_LOG_BYTES
 from recovery.load.model import FileStat
 from segfmt.byte_layout import ABORTED_TXN_DTYPE, PRODUCER_ENTRY_DTYPE
 from segfmt.producer_snapshot import encode_producer_snapshot

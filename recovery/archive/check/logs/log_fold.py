@@ -18,8 +18,8 @@ from recovery.archive.check.partition_fold import (
     verdict_of_nothing,
 )
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
-from recovery.archive.layouts.layout import Layout
-from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.layouts.layout import Layout, stored_part
+from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding
 
@@ -126,11 +126,7 @@ class LogFold:
         for finding in findings:
             by_kind.setdefault(part_of(finding.file), []).append(finding)
         for kind in sorted({*by_kind, *({PartKind.LOG} & segment.parts.keys())}, key=lambda part: part.value):
-            stored = segment.parts.get(kind)
-            if stored is None:
-                stored = StoredObject(
-                    key=self._head.where.prefix + self._layout.name_of(segment, kind), size_bytes=0
-                )
+            stored = stored_part(self._layout, self._head.where, segment, kind)
             yield ObjectVerdict(
                 base_offset=segment.base_offset,
                 segment_id=segment.segment_id,
