@@ -22,39 +22,16 @@ def as_array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
 
 
-def scan_segment(
-    data: npt.NDArray[np.uint8],
-    *,
-    base_offset: int,
-    start_position: int = 0,
-    index_interval_bytes: int = 4096,
-    max_index_entries: int = 1310720,
-    max_time_index_entries: int = 873813,
-    check_crc: bool = True,
-    build_index: bool = True,
-    settles_txns: bool = True,
-    cpu_path: CpuPath | None = None,
-) -> RawScan:
+def scan_segment(data: npt.NDArray[np.uint8], *, start_position: int = 0, **options: Any) -> RawScan:
     """Scan a segment whose bytes are all there.
 
-    *data* is uint8, shape (n,), C-contiguous: the whole file. It is not written and may be read-only. The
-    other arguments are those of `SegmentScanner`.
+    *data* is uint8, shape (n,), C-contiguous: the whole file. It is not written and may be read-only.
+    *options* are those of `SegmentScanner`.
 
     Returns:
         The scan; `stop` is CONTROL_PAUSED if a control batch was met that needs decoding.
     """
-    scanner = SegmentScanner(
-        base_offset=base_offset,
-        size_bytes=data.size,
-        start_position=start_position,
-        index_interval_bytes=index_interval_bytes,
-        max_index_entries=max_index_entries,
-        max_time_index_entries=max_time_index_entries,
-        check_crc=check_crc,
-        build_index=build_index,
-        settles_txns=settles_txns,
-        cpu_path=cpu_path,
-    )
+    scanner = SegmentScanner(size_bytes=data.size, start_position=start_position, **options)
     if not scanner.finished:
         scanner.feed(data[start_position:])
     return scanner.result()

@@ -19,21 +19,6 @@ from recovery.write.journal_format import Header
 from tests.logs.quarantine_builder import DATA, NEW_RUN, OLD_RUN, RunBuilder, a_foreign_folder, a_log_dir
 
 
-@pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
-    return a_log_dir(tmp_path / "d1")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "d1.quarantine"
-
-
-@pytest.fixture
-def builder(root: Path, log_dir: Path) -> RunBuilder:
-    return RunBuilder(root, NEW_RUN, log_dir)
-
-
 def purged(log_dir: Path, place: Path | None = None, **options: bool) -> LogDirPurge:
     (found,) = purge([str(log_dir)], None if place is None else str(place), lambda _: True, **options)
     return found

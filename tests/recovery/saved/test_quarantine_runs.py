@@ -23,24 +23,8 @@ from tests.logs.quarantine_builder import (
     OLD_RUN,
     RunBuilder,
     a_foreign_folder,
-    a_log_dir,
     save_file,
 )
-
-
-@pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
-    return a_log_dir(tmp_path / "d1")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "d1.quarantine"
-
-
-@pytest.fixture
-def builder(root: Path, log_dir: Path) -> RunBuilder:
-    return RunBuilder(root, NEW_RUN, log_dir)
 
 
 def only_run(root: Path) -> QuarantineRun:
