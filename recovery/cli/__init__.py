@@ -1,1 +1,1 @@
-"""The command line: one module for each command. Argv and the environment are read only here."""
+"""The command line: one module for each command. Argv is read only here. Begin with `main`, then `recover`."""

@@ -27,7 +27,7 @@ A broker may run meanwhile. What is purged cannot be put back by undo.
 
 exit codes:
   0  done, or nothing to do
-  1  usage or I/O error; nothing was purged
+  1  usage or I/O error; nothing was purged, unless only the report could not be written
   3  a recovery or an undo is at work or was interrupted; nothing was purged
   4  some runs could not be purged, the rest were
 """

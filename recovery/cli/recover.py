@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _EPILOG = """\
 exit codes:
   0  done, nothing lost
-  1  usage or I/O error; no log dir could be processed
+  1  usage or I/O error; no log dir could be processed, or only the report could not be written
   2  data was cut off (recover), or would be (--dry-run); what was cut is in quarantine
   3  a log dir is locked or unsafe to touch; nothing was changed
   4  some partitions or log dirs could not be recovered, the rest were

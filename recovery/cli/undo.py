@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 exit codes:
   0  done, or nothing to take back
-  1  usage or I/O error; after an I/O error start again to resume
+  1  usage or I/O error; after an I/O error start again to resume, unless only the report could not be written:
+     then the undo is done, and the next one takes back the run before
   3  a log dir is locked, or has changed since its recovery; nothing was changed
   130, 143  interrupted; start again to resume
 """

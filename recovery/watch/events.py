@@ -341,7 +341,7 @@ class Remark(Timed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished(Timed):
-    """The run is over; no event follows. `exit_code` is the process's, see the README's table."""
+    """The run is over; no event follows. `exit_code` is the process's, see docs/cli.md."""
 
     exit_code: int
 
