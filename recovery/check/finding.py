@@ -12,7 +12,9 @@ Severity = Literal["damage", "unchecked", "note"]
 
 _RESTORE = "copy the partition from another replica, or restore the file from a backup"
 _NEXT_RECOVERY = "none by hand: `recover`, or the broker's own recovery, cuts it"
-_REBUILD = "stop the broker, remove the .index of this segment, and run `recover`: all of its indexes are rebuilt"
+_REBUILD = (
+    "stop the broker, remove the .index of this segment, and run `recover`: all of its indexes are rebuilt"
+)
 
 Rule = Literal[
     "checksum",

@@ -46,7 +46,9 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
         _discard_output()
         if error.errno == errno.EBADF:
             return False
-        raise OSError(error.errno, f"what was to be done is done, but the report could not be written: {error.strerror}") from error
+        raise OSError(
+            error.errno, f"what was to be done is done, but the report could not be written: {error.strerror}"
+        ) from error
     except InterruptedRecoveryError as error:
         _discard_output()
         raise InterruptedRecoveryError(error.signal_number, "the report was only written in part") from error
