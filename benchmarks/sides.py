@@ -164,7 +164,7 @@ class Sides:
                 theirs.log_dirs,
                 now_ms=time.time_ns() // 1_000_000,
                 properties=QUIET_PROPERTIES,
-                may_hang_after_seconds=_LONGEST_ORACLE_SECONDS,
+                longest_seconds=_LONGEST_ORACLE_SECONDS,
             )
         if outcome.outcome != "loaded":
             raise WrongResultError(f"the oracle: {outcome.outcome}: {outcome.error}")

@@ -11,7 +11,9 @@ import select
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +23,8 @@ from tests.brokers.jars import KafkaUnavailableError, class_path, oracle_classes
 
 LONGEST_LOAD_SECONDS = 300
 """Longer than that nobody waits: the oracle is broken."""
+_LOOK_SECONDS, _MOST_LOOKS = 0.05, 20
+"""A JVM hangs that is asleep at so many looks in turn: nothing in the oracle waits for a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +39,7 @@ class OracleOutcome:
     log: tuple[str, ...]  # the broker's log lines, only when asked for
 
 
-class _NoAnswerError(RuntimeError):
+class _HangError(Exception):
     pass
 
 
@@ -43,10 +47,10 @@ class Oracle:
     """One JVM that answers `load` requests; a context manager."""
 
     def __init__(self, *, heap: str = "1g") -> None:
-        options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        path = class_path(before=[oracle_classes()])
         if shutil.which("java") is None:
             raise KafkaUnavailableError("the oracle needs Java 17, no java on the PATH")
+        options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+        path = class_path(before=[oracle_classes()])
         self._command = ["java", *options, "-cp", path, "RecoveryOracle"]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._jvm = self._start()
@@ -75,7 +79,8 @@ class Oracle:
         topic_configs: Mapping[str, Mapping[str, str]] | None = None,
         run_deletes: bool = False,
         log: bool = False,
-        may_hang_after_seconds: float | None = None,
+        may_hang: bool = False,
+        longest_seconds: float = LONGEST_LOAD_SECONDS,
     ) -> OracleOutcome:
         """Load *log_dirs* as a broker with these *properties* starts at *now_ms*, then close them cleanly.
 
@@ -86,8 +91,9 @@ class Oracle:
             topic_configs: overrides per topic, as in the broker's metadata.
             run_deletes: also do what comes `file.delete.delay.ms` later (unlink `.deleted`, `-delete`).
             log: also return the broker's log lines.
-            may_hang_after_seconds: return `hangs`, and begin with a new JVM, where no answer has come by then (a
-                broker that opens a FIFO waits for ever). Without it no answer is an error.
+            may_hang: return `hangs`, and begin with a new JVM, where nothing goes on any more (a broker that opens a
+                FIFO waits for ever).
+            longest_seconds: no answer after that time is an error.
         """
         self._requests += 1
         request = {
@@ -102,17 +108,15 @@ class Oracle:
         assert self._jvm.stdin is not None
         self._jvm.stdin.write(json.dumps(request).encode() + b"\n")
         try:
-            answer = json.loads(self._read_line(may_hang_after_seconds or LONGEST_LOAD_SECONDS))
-        except _NoAnswerError:
-            if may_hang_after_seconds is None:
-                raise
+            answer = json.loads(self._read_line(may_hang, longest_seconds))
+        except _HangError:
             self._start_again()
             return OracleOutcome(
                 outcome="hangs",
                 offline_dirs=(),
                 failed_logs=(),
                 error="waits for ever",
-                duration_ms=may_hang_after_seconds * 1000,
+                duration_ms=_MOST_LOOKS * _LOOK_SECONDS * 1000,
                 log=(),
             )
         if answer["id"] != self._requests or answer["outcome"] == "refused":
@@ -154,12 +158,10 @@ class Oracle:
         self._unread = b""
         self._jvm = self._start()
 
-    def _read_line(self, longest_seconds: float) -> bytes:
+    def _read_line(self, may_hang: bool, longest_seconds: float) -> bytes:
         assert self._jvm.stdout is not None
         while b"\n" not in self._unread:
-            ready, _, _ = select.select([self._jvm.stdout], [], [], longest_seconds)
-            if not ready:
-                raise _NoAnswerError(f"the oracle has not answered within {longest_seconds} s")
+            self._wait(may_hang, longest_seconds)
             data = os.read(self._jvm.stdout.fileno(), 1 << 16)
             if not data:
                 self._errors.seek(0)
@@ -169,3 +171,23 @@ class Oracle:
             self._unread += data
         line, _, self._unread = self._unread.partition(b"\n")
         return line
+
+    def _wait(self, may_hang: bool, longest_seconds: float) -> None:
+        """Wait until there is something to read."""
+        look_seconds = _LOOK_SECONDS if may_hang else longest_seconds
+        end_s = time.monotonic() + longest_seconds
+        looks_asleep = 0
+        while not select.select([self._jvm.stdout], [], [], look_seconds)[0]:
+            if time.monotonic() >= end_s:
+                raise RuntimeError(f"the oracle has not answered within {longest_seconds} s")
+            looks_asleep = looks_asleep + 1 if self._sleeps() else 0
+            if looks_asleep == _MOST_LOOKS:
+                raise _HangError
+
+    def _sleeps(self) -> bool:
+        """Whether no thread of the JVM runs, could run if there were a core for it, or waits for a disk."""
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            with suppress(FileNotFoundError, ProcessLookupError):  # this thread has ended
+                if stat.read_bytes().rpartition(b")")[2].split()[0] != b"S":
+                    return False
+        return True
