@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.brokers.jars import KAFKA_VERSION, ORACLE_DIR, class_path, clock_classes, oracle_classes
+from tests.brokers.jars import KAFKA_VERSION, ORACLE_DIR, class_path, clock_jar, kafka_jars, oracle_classes
+from tests.servers.build_cache import cached
 from tests.servers.s3_server import free_port
 
 # What keeps a broker from writing to its logs of its own accord, so that its tree can be compared.
@@ -99,6 +101,7 @@ class Broker:
         plugins: folders of classes for the broker itself.
         ports: of loopback, of the listener for clients and of the controller, where it is one of several nodes, whose
             roles the properties tell; None: it is a cluster by itself, with ports of its own.
+        kept_classes: a file to be made of the broker's classes when it stops; None: it is started with such a file.
     """
 
     def __init__(
@@ -112,6 +115,7 @@ class Broker:
         heap: str = "1g",
         plugins: Sequence[Path] = (),
         ports: tuple[int, int] | None = None,
+        kept_classes: Path | None = None,
     ) -> None:
         self.log_dirs = tuple(Path(log_dir).absolute() for log_dir in log_dirs)
         self.log_path = work_dir / "broker.log"
@@ -120,6 +124,7 @@ class Broker:
         self._heap = heap
         self._now_ms = now_ms
         self._plugins = tuple(plugins)
+        self._kept_classes = kept_classes
         self._isolated = ports is None and can_isolate()
         self._process: subprocess.Popen[bytes] | None = None
         if ports is None:
@@ -227,27 +232,27 @@ class Broker:
             self._process.kill()
             self._process.wait()
 
-    def run_tool(self, main_class: str, *arguments: str, before: Sequence[Path] = ()) -> str:
+    def run_tool(self, main_class: str, *arguments: str, after: Sequence[Path] = ()) -> str:
         """Run a Java program, Kafka's or ours, where the broker's ports can be reached; what it printed."""
-        return self._run_java(main_class, *arguments, before=before, inside=True)
+        return self._run_java(main_class, *arguments, after=after, inside=True)
 
     def tool_command(
-        self, main_class: str, *arguments: str, before: Sequence[Path] = (), version: str | None = None
+        self, main_class: str, *arguments: str, after: Sequence[Path] = (), version: str | None = None
     ) -> list[str]:
         """The command that runs a Java program where the broker's ports can be reached.
 
         Args:
-            main_class: Kafka's, or one of ours in *before*.
+            main_class: Kafka's, or one of ours in *after*.
             arguments: of the program.
-            before: folders of classes.
+            after: folders of classes.
             version: the Kafka release that its clients come from; None: the broker's own.
         """
-        command = self._java(main_class, *arguments, before=before, version=version)
+        command = self._java(main_class, *arguments, after=after, version=version)
         return ["nsenter", "-t", str(self.pid), "-n", *command] if self._isolated else command
 
     def read_all(self) -> dict[str, dict[str, TopicReads]]:
         """Read everything with Kafka's consumer: isolation level -> `topic-partition` -> what was read."""
-        printed = self.run_tool("ReadCounts", self.bootstrap_servers, before=[oracle_classes()])
+        printed = self.run_tool("ReadCounts", self.bootstrap_servers, after=[oracle_classes()])
         levels = json.loads(printed.splitlines()[-1])
         return {
             level: {name: TopicReads(**counts) for name, counts in partitions.items()}
@@ -262,29 +267,35 @@ class Broker:
         return {name: int(offset) for name, _, offset in rows if offset.lstrip("-").isdigit()}
 
     def _java(
-        self, main_class: str, *arguments: str, before: Sequence[Path] = (), version: str | None = None
+        self, main_class: str, *arguments: str, after: Sequence[Path] = (), version: str | None = None
     ) -> list[str]:
         version = version or self.version
         legacy = version.startswith("3.")
         config = ORACLE_DIR / ("broker-log4j.properties" if legacy else "broker-log4j2.properties")
         is_broker = main_class == "kafka.Kafka"
-        options = [f"-Xmx{self._heap if is_broker else '512m'}", *_JAVA_OPTIONS]
+        options = [f"-Xmx{self._heap if is_broker else '512m'}"]
         options.append(
             f"-Dlog4j.configuration=file:{config}" if legacy else f"-Dlog4j2.configurationFile={config}"
         )
         options.append(f"-Doracle.log.level={'INFO' if is_broker else 'ERROR'}")
+        before: tuple[Path, ...] = ()
         if is_broker:
-            before = [*self._plugins, *before]
+            after = [*self._plugins, *after]
         if is_broker and self._now_ms is not None:
             options.append(f"-Doracle.now.ms={self._now_ms}")
-            before = [clock_classes(), *before]
-        return ["java", *options, "-cp", class_path(version, before=before), main_class, *arguments]
+            before = (clock_jar(),)
+        if self._kept_classes is None:
+            options += quick_start(version, before)
+        elif is_broker:
+            options += [*_JAVA_OPTIONS, f"-XX:ArchiveClassesAtExit={self._kept_classes}"]
+        path = class_path(version, before=before, after=after)
+        return ["java", *options, "-cp", path, main_class, *arguments]
 
     def _run_java(
-        self, main_class: str, *arguments: str, before: Sequence[Path] = (), inside: bool = False
+        self, main_class: str, *arguments: str, after: Sequence[Path] = (), inside: bool = False
     ) -> str:
         make_command = self.tool_command if inside else self._java
-        command = make_command(main_class, *arguments, before=before)
+        command = make_command(main_class, *arguments, after=after)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise BrokerError(
@@ -295,7 +306,7 @@ class Broker:
 
 def dump_segments(paths: Sequence[Path], *options: str) -> DumpedSegments:
     """Run DumpLogSegments on *paths* (`.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot`)."""
-    command = ["java", "-Xmx512m", *_JAVA_OPTIONS, "-Doracle.log.level=ERROR"]
+    command = ["java", "-Xmx512m", *quick_start(), "-Doracle.log.level=ERROR"]
     command += [f"-Dlog4j2.configurationFile={ORACLE_DIR / 'broker-log4j2.properties'}", "-cp", class_path()]
     command += ["org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -333,6 +344,40 @@ def topic_configs_of(log_dir: Path) -> dict[str, dict[str, str]]:
         elif record["type"] == "CONFIG_RECORD" and data["resourceType"] == _TOPIC_RESOURCE:
             configs.setdefault(data["resourceName"], {})[data["name"]] = data["value"]
     return configs
+
+
+@functools.cache
+def quick_start(version: str = KAFKA_VERSION, before: tuple[Path, ...] = ()) -> tuple[str, ...]:
+    """Options of a JVM that lives for seconds: it maps Kafka's classes as another broker has left them in a file.
+
+    Args:
+        version: of Kafka.
+        before: the jars before Kafka's on the class path; the file is for that path alone, but folders may follow it.
+    """
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+
+    def keep(into: Path) -> None:
+        now_ms = int(time.time() * 1000) if before else None
+        kept = into / "classes.jsa"
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Broker(
+                [Path(folder) / "logs"],
+                work_dir=Path(folder),
+                version=version,
+                now_ms=now_ms,
+                kept_classes=kept,
+            ) as broker,
+        ):
+            broker.format()
+            broker.start()
+            broker.stop()
+
+    # Of jars with another date the JVM takes nothing.
+    more = [java, class_path(version, before=before), str(kafka_jars(version).stat().st_mtime_ns)]
+    kept = cached(f"kept-classes-{version}", [], more, keep) / "classes.jsa"
+    # What does not fit is not used; the JVM's warning of that would stand in the output of tools.
+    return *_JAVA_OPTIONS, f"-XX:SharedArchiveFile={kept}", "-Xlog:cds*=off", "-Xlog:class+path=off"
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import functools
 import os
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,9 +45,11 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     return cached(f"kafka-{version}", [pom], [version], fetch)
 
 
-def class_path(version: str = KAFKA_VERSION, *, before: Sequence[Path] = ()) -> str:
-    """The class path of Kafka *version*, with the folders *before* it."""
-    return os.pathsep.join([*map(str, before), f"{kafka_jars(version)}/*"])
+def class_path(
+    version: str = KAFKA_VERSION, *, before: Sequence[Path] = (), after: Sequence[Path] = ()
+) -> str:
+    """The class path of Kafka *version*, with the folders and jars *before* and *after* it."""
+    return os.pathsep.join([*map(str, before), f"{kafka_jars(version)}/*", *map(str, after)])
 
 
 @functools.cache
@@ -71,9 +74,16 @@ def remote_log_classes() -> Path:
     return compiled(ORACLE_DIR / "remote")
 
 
-def clock_classes() -> Path:
+def clock_jar() -> Path:
     """The clock that makes a whole broker believe it is another day (tests/oracle/clock)."""
-    return compiled(ORACLE_DIR / "clock")
+    classes = compiled(ORACLE_DIR / "clock")
+
+    def pack(into: Path) -> None:
+        with zipfile.ZipFile(into / "clock.jar", "w") as jar:
+            for path in sorted(classes.rglob("*.class")):
+                jar.write(path, path.relative_to(classes))
+
+    return cached("clock", [], [str(classes)], pack) / "clock.jar"
 
 
 def _run(command: Sequence[str]) -> None:

@@ -123,7 +123,7 @@ class _Cluster:
         """What the brokers and their consumers say of the archive."""
         broker = self.brokers[2]
         servers = ",".join(one.bootstrap_servers for one in self.brokers.values())
-        return broker.run_tool("TieredView", servers, before=[oracle_classes()]).splitlines()[-1]
+        return broker.run_tool("TieredView", servers, after=[oracle_classes()]).splitlines()[-1]
 
     def stop(self) -> None:
         """End all of them cleanly, the controller last."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from tests.brokers.broker import quick_start
 from tests.brokers.jars import KafkaUnavailableError, class_path, oracle_classes
 
 LONGEST_LOAD_SECONDS = 300
@@ -49,8 +50,8 @@ class Oracle:
     def __init__(self, *, heap: str = "1g") -> None:
         if shutil.which("java") is None:
             raise KafkaUnavailableError("the oracle needs Java 17, no java on the PATH")
-        options = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-        path = class_path(before=[oracle_classes()])
+        options = [f"-Xmx{heap}", *quick_start()]
+        path = class_path(after=[oracle_classes()])
         self._command = ["java", *options, "-cp", path, "RecoveryOracle"]
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
         self._jvm = self._start()

@@ -20,7 +20,7 @@ def ask_kafka(requests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     asked = [json.dumps(request) for request in requests]
     options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=OFF"]
     done = subprocess.run(
-        ["java", *options, "-cp", class_path(before=[remote_log_classes()]), _PROGRAM],
+        ["java", *options, "-cp", class_path(after=[remote_log_classes()]), _PROGRAM],
         input="".join(line + "\n" for line in asked),
         capture_output=True,
         text=True,

@@ -26,7 +26,7 @@ def start_writer(broker: Broker, life: str) -> subprocess.Popen[str]:
         "SampleWriter",
         broker.bootstrap_servers,
         life,
-        before=[compiled(SAMPLE_DIR)],
+        after=[compiled(SAMPLE_DIR)],
         version=KAFKA_VERSION,
     )
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -118,7 +118,7 @@ def make_tiered(root: Path, *, size: int) -> TieredArchive:
         broker.start()
         _write(broker, "last", size)
         wait_until_still(archive)
-        printed = broker.run_tool("TieredView", broker.bootstrap_servers, before=[oracle_classes()])
+        printed = broker.run_tool("TieredView", broker.bootstrap_servers, after=[oracle_classes()])
         broker.stop()
     expected = {"kafka_version": KAFKA_VERSION, **json.loads(printed.splitlines()[-1])}
     (root / EXPECTED).write_text(json.dumps(expected, indent=1) + "\n")
@@ -138,7 +138,7 @@ def _broker(archive: TieredArchive, work_dir: Path, more: Mapping[str, str]) -> 
 
 def _write(broker: Broker, life: str, size: int) -> None:
     printed = broker.run_tool(
-        "TieredWriter", broker.bootstrap_servers, life, str(size), before=[compiled(SAMPLE_DIR)]
+        "TieredWriter", broker.bootstrap_servers, life, str(size), after=[compiled(SAMPLE_DIR)]
     )
     if printed.strip() != "done":
         raise BrokerError(

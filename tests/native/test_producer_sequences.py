@@ -172,7 +172,7 @@ def test_kafka_takes_what_is_no_break() -> None:
     histories = [list(history(random.Random(seed), 60, has_damage=False)) for seed in range(1000)]
     asked = [" ".join(map(_step, batches)) for batches in histories]
     done = subprocess.run(
-        ["java", "-cp", class_path(before=[oracle_classes()]), "ProducerSequences", str(EXPIRATION_MS)],
+        ["java", "-cp", class_path(after=[oracle_classes()]), "ProducerSequences", str(EXPIRATION_MS)],
         input="\n".join(asked) + "\n",
         capture_output=True,
         text=True,
