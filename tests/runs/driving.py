@@ -125,7 +125,11 @@ def is_as_saved(entry: Mapping[str, Any], data: bytes) -> bool:
     if len(data) != entry["size_bytes"] or entry["sha256"] is None:
         return len(data) == entry["size_bytes"]
     hashed_bytes = entry.get("sha256_bytes", len(data))
-    return hashlib.sha256(data[:hashed_bytes]).hexdigest() == entry["sha256"] and not any(data[hashed_bytes:])
+    zeros = len(data) - hashed_bytes
+    return (
+        hashlib.sha256(data[:hashed_bytes]).hexdigest() == entry["sha256"]
+        and data.count(0, hashed_bytes) == zeros
+    )
 
 
 # -- conservation ----------------------------------------------------------------------------------------
