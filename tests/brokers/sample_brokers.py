@@ -5,8 +5,10 @@ The records come from sample_logs/SampleWriter.java.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.brokers.broker import QUIET_PROPERTIES, Broker, BrokerError, topic_configs_of
@@ -65,3 +67,11 @@ def crash_broker(version: str, into: Path) -> Sample:
         topic_configs=topic_configs_of(log_dirs[0]),
         now_ms=int(time.time() * 1000),
     )
+
+
+def copy_of(sample: Sample, root: Path) -> Sample:
+    """Copy a sample with its server.properties into the new folder *root*."""
+    shutil.copytree(sample.root, root)
+    text = (root / "server.properties").read_text().replace(str(sample.root), str(root))
+    (root / "server.properties").write_text(text)
+    return replace(sample, root=root, log_dirs=tuple(root / log_dir.name for log_dir in sample.log_dirs))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.brokers import Oracle
 from tests.brokers.broker import dump_segments, sanity_check_indexes
-from tests.brokers.sample_brokers import OTHER_VERSIONS, broker_of, crash_broker
-from tests.logs.samples import unpack
+from tests.brokers.sample_brokers import OTHER_VERSIONS, broker_of
+from tests.logs.samples import Sample, unpack
 
 pytestmark = [pytest.mark.java, pytest.mark.broker]
 
 
 @pytest.mark.parametrize("version", OTHER_VERSIONS)
-def test_an_older_broker_recovers_what_it_was_killed_over(version: str, tmp_path: Path) -> None:
-    sample = crash_broker(version, tmp_path / "crashed")
+def test_an_older_broker_recovers_what_it_was_killed_over(
+    version: str, crashed_copy: Callable[[str, Path], Sample], tmp_path: Path
+) -> None:
+    sample = crashed_copy(version, tmp_path / "crashed")
     assert sample.topic_configs["tiny-batches"] == {"index.interval.bytes": "512"}
     with broker_of(sample, tmp_path / "work", version) as broker:
         broker.start()

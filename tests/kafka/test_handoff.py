@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 from recovery.logdir.quarantine_place import INSIDE_FOLDER
 from tests.brokers import KAFKA_VERSION, Broker, TopicReads
 from tests.brokers.broker import dump_segments, sanity_check_indexes
-from tests.brokers.sample_brokers import OTHER_VERSIONS, broker_of, crash_broker
+from tests.brokers.sample_brokers import OTHER_VERSIONS, broker_of
 from tests.logs.samples import MARKER, SAMPLE_NAMES, Sample, unpack
 from tests.runs.command import recover
 from tests.runs.driving import quarantine_of
@@ -117,22 +117,17 @@ def handed_over(
 
 @pytest.fixture(scope="module", params=OTHER_VERSIONS)
 def handed_over_to_older(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    crashed_copy: Callable[[str, Path], Sample],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[HandedOver]:
     root = tmp_path_factory.mktemp(f"kafka-{request.param}")
-    ours = crash_broker(request.param, root / "ours")
-    done = hand_over(ours, copy_of(ours, root / "theirs"), root, request.param)
+    ours, theirs = (crashed_copy(request.param, root / one) for one in ("ours", "theirs"))
+    done = hand_over(ours, theirs, root, request.param)
     assert "quarantine" not in done.ours.log
     assert all((log_dir / INSIDE_FOLDER).is_dir() for log_dir in ours.log_dirs)
     yield done
     shutil.rmtree(root)
-
-
-def copy_of(sample: Sample, root: Path) -> Sample:
-    shutil.copytree(sample.root, root)
-    text = (root / "server.properties").read_text().replace(str(sample.root), str(root))
-    (root / "server.properties").write_text(text)
-    return replace(sample, root=root, log_dirs=tuple(root / log_dir.name for log_dir in sample.log_dirs))
 
 
 def assert_nothing_to_recover(done: HandedOver) -> None:
