@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,11 +43,44 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect
         yield server
 
 
+class LocalSpark:
+    """Sessions on `local[2]` that share a context, and so Python workers, which take seconds to start."""
+
+    def __init__(self, work_dir: Path) -> None:
+        self._settings = settings(work_dir) | {"spark.master": "local[2]"}
+        self._context = ExitStack()
+        self._first: SparkSession | None = None
+
+    def session(self) -> SparkSession:
+        """A new session: no settings and no views of another test's."""
+        if self._first is None:
+            self._first = self._context.enter_context(opened(self._settings))
+        return self._first.newSession()
+
+    def close(self) -> None:
+        """End the context, since there can be no second one in a process."""
+        self._first = None
+        self._context.close()
+
+
+@pytest.fixture(scope="module")
+def shared_local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSpark]:
+    shared = LocalSpark(tmp_path_factory.mktemp("local"))
+    yield shared
+    shared.close()
+
+
+@pytest.fixture(autouse=True)
+def close_local_spark(request: pytest.FixtureRequest, shared_local_spark: LocalSpark) -> None:
+    """Leave no context to a test that has one of its own, or none."""
+    if "local_spark" not in request.fixturenames:
+        shared_local_spark.close()
+
+
 @pytest.fixture
-def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def local_spark(shared_local_spark: LocalSpark) -> SparkSession:
     """A session on `local[2]`."""
-    with opened(settings(tmp_path_factory.mktemp("local")) | {"spark.master": "local[2]"}) as spark:
-        yield spark
+    return shared_local_spark.session()
 
 
 @pytest.fixture
