@@ -34,12 +34,13 @@ class BrokerOfAnotherUser(Broker):
     def _java(self, main_class: str, *arguments: str, **options: Any) -> list[str]:
         command = super()._java(main_class, *arguments, **options)
         at = command.index("-cp") + 1
-        folders = [Path(entry.removesuffix("/*")) for entry in command[at].split(os.pathsep)]
-        for folder in (*folders, ORACLE_DIR):
-            shutil.copytree(folder, self.public / folder.name)
-            os.chmod(self.public / folder.name, 0o755)
+        entries = [Path(entry.removesuffix("/*")) for entry in command[at].split(os.pathsep)]
+        for entry in (*entries, ORACLE_DIR):
+            copied = self.public / entry.name
+            shutil.copytree(entry, copied) if entry.is_dir() else shutil.copy(entry, copied)
+            os.chmod(copied, 0o755)
         command[at] = os.pathsep.join(
-            str(self.public / folder.name) + ("/*" if any(folder.glob("*.jar")) else "") for folder in folders
+            str(self.public / entry.name) + ("/*" if any(entry.glob("*.jar")) else "") for entry in entries
         )
         return AS_OWNER + [
             argument.replace(str(ORACLE_DIR), str(self.public / ORACLE_DIR.name)) for argument in command
