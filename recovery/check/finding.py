@@ -140,7 +140,7 @@ REMEDIES: dict[Rule, str] = {
     "swap": "stop the broker and move it out of the folder: the segment that is there stays",
     "leftover": "none needed: the broker finishes or removes it at its next start",
     # archives
-    "missing-object": "run `archive recover` to rebuild what the log tells; else copy the object from a backup",
+    "missing-object": "restore the object from another copy of the archive, or from a replica's log dir",
     "metadata": "compare with the brokers' view; what the log itself says was checked separately",
     "manifest": "restore the object from a backup: without it the segment cannot be read",
     "missing-key": "give the RSA key with --aiven-key",

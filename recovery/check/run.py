@@ -27,6 +27,7 @@ from recovery.check.log_dir_files import OFFSET_CHECKPOINTS, LogDirFiles, read_l
 from recovery.check.options import VerifyOptions
 from recovery.check.partition import PartitionCheck
 from recovery.check.report import VerifyReport
+from recovery.check.rules.blame import blame_logs
 from recovery.check.second_look import Recheck
 from recovery.check.segment import check_segment
 from recovery.check.segment_files import FolderSegmentFiles
@@ -352,7 +353,7 @@ class VerifyRun:
                 take=self._limit.take,
             )
             findings = recheck.confirm(findings, partition.results, partition.check.files)
-        self._take_verdicts(partition, findings)
+        self._take_verdicts(partition, blame_logs(findings))
 
     # -- verdicts --------------------------------------------------------------------------------------------
 

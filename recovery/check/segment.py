@@ -101,7 +101,7 @@ class _SegmentCheck:
         result.findings += self._batches.findings
         result.findings += self._index.finish(self._end, is_whole=result.is_whole)
         result.findings += self._time_index.finish(is_whole=result.is_whole)
-        result.indexes_beyond = [index.file for index in (self._index, self._time_index) if index.is_beyond]
+        result.agreements = {index.file: index.agreement for index in (self._index, self._time_index)}
         if self._records is not None:
             result.findings += self._records.findings
         result.findings = [replace(finding, is_flushed=task.is_flushed) for finding in result.findings]

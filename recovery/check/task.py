@@ -11,6 +11,7 @@ from native.producer_sequences import Sequences
 from native.raw_scan import RawScan
 from recovery.check.finding import Finding
 from recovery.check.rules.batches import EpochRun
+from recovery.check.rules.indexes import IndexAgreement
 from recovery.read.rate_limit import RateLimit
 from segfmt import byte_layout
 
@@ -78,7 +79,7 @@ class SegmentResult:
     Attributes:
         checked_bytes: by file name.
         sequences: those of producers, if they are followed.
-        indexes_beyond: the indexes with an entry past the end of the log.
+        agreements: how far the indexes agree with the log, by file name.
         is_whole: whether the log was read to its end.
     """
 
@@ -89,13 +90,18 @@ class SegmentResult:
     pieces: list[Piece] = field(default_factory=list)
     sequences: Sequences = field(default_factory=Sequences)
     checked_bytes: dict[str, int] = field(default_factory=dict)
-    indexes_beyond: list[str] = field(default_factory=list)
+    agreements: dict[str, IndexAgreement] = field(default_factory=dict)
     has_compacted: bool = False
     first_offset: int | None = None
     last_offset: int | None = None
     batch_count: int = 0
     max_timestamp_ms: int = byte_layout.NO_TIMESTAMP_MS
     is_whole: bool = True
+
+    @property
+    def indexes_beyond(self) -> list[str]:
+        """The names of the indexes with an entry past the end of the log."""
+        return [name for name, agreement in self.agreements.items() if agreement.is_beyond]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,11 +35,14 @@ from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.problem import Note
 from recovery.spark.tasks import (
     FOLD_DDL,
+    REBUILD_DDL,
     SCAN_DDL,
     FoldPlan,
     ScanPlan,
+    find_rebuilds,
     fold_partitions,
     load_scans,
+    rebuild_segments,
     scan_wave,
 )
 from recovery.spark.watch import is_connect, watched_tasks
@@ -110,6 +113,7 @@ class ArchiveRun:
             raise UsageError(f"--in-place: {self._layout.in_place_obstacle}")
         self._run = uuid.uuid4().bytes
         self._scans: list[DataFrame] = []
+        self._rebuilt: list[DataFrame] = []
 
     def run(self) -> ArchiveReport:
         """Check the archive and return the report.
@@ -139,7 +143,7 @@ class ArchiveRun:
         except InterruptedRecoveryError as error:
             report.signal_number = error.signal_number
         finally:
-            for frame in self._scans:
+            for frame in (*self._scans, *self._rebuilt):
                 frame.unpersist()
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
         if self._output is not None and not report.signal_number:
@@ -229,15 +233,13 @@ class ArchiveRun:
         if self._output is None and not self._scans:
             return  # nothing could be listed
         plan = FoldPlan(options=self._for_tasks, run=self._run)
-        frame = (
-            self._scan_rows()
-            .repartition(_TASKS_A_CORE * self._cores, "prefix")
-            .sortWithinPartitions("prefix", "base_offset", "segment_id")
-            .mapInArrow(partial(fold_partitions, plan), FOLD_DDL)
-        )
+        rows = self._scan_rows()
+        if self._options.rebuilds:
+            rows = rows.union(self._rebuild(plan))
+        frame = self._by_partition(rows).mapInArrow(partial(fold_partitions, plan), FOLD_DDL)
         with _spark_errors(), watched_tasks(self._spark, lambda _: None, self._stop):
-            rows = frame.collect()
-        for row in rows:
+            results = frame.collect()
+        for row in results:
             if row["kind"] == "tally":
                 report.tally.merge(Tally.from_json(json.loads(row["payload"])))
             elif row["kind"] == "left_out":
@@ -247,6 +249,25 @@ class ArchiveRun:
             else:
                 report.left_out += 1
         report.objects.sort(key=lambda row: row["key"])
+
+    def _rebuild(self, plan: FoldPlan) -> DataFrame:
+        """Judge all partitions, and rebuild indexes; return the rows that tell the fold of it."""
+        works = self._by_partition(self._scan_rows()).mapInArrow(partial(find_rebuilds, plan), REBUILD_DDL)
+        rows = (
+            works.repartition(_TASKS_A_CORE * self._cores)
+            .mapInArrow(partial(rebuild_segments, plan), SCAN_DDL)
+            .persist()
+        )
+        self._rebuilt.append(rows)
+        with _spark_errors(), watched_tasks(self._spark, lambda _: None, self._stop):
+            rows.agg({"log_bytes": "sum"}).collect()
+        return rows
+
+    def _by_partition(self, rows: DataFrame) -> DataFrame:
+        """Return *rows* with those of each partition together, in their order."""
+        return rows.repartition(_TASKS_A_CORE * self._cores, "prefix").sortWithinPartitions(
+            "prefix", "base_offset", "segment_id"
+        )
 
     def _scan_rows(self) -> DataFrame:
         if self._output is None:

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: scanning packed segments, reading kept scans, folding partitions.
+"""What runs in Spark's Python workers: scanning packed segments, reading kept scans, folding partitions, rebuilding.
 
 These functions are pickled by name, so the package must be installed where the executors run.
 """
@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recovery.archive.check.output import VERDICTS, InPlace, RebuiltOutput, keep_scans, read_scans
-from recovery.archive.check.scan_rows import ScanRow, batches_to_rows, fold_rows, rows_to_batches, scan_task
+from recovery.archive.check.rebuild import RebuildWork, rebuild_indexes
+from recovery.archive.check.scan_rows import (
+    ScanRow,
+    batches_to_rows,
+    fold_rows,
+    rebuilt_row,
+    rows_to_batches,
+    scan_task,
+)
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.tally import Tally
 from recovery.archive.check.verdict_rows import (
@@ -30,15 +38,16 @@ from recovery.spark.worker import prepare_worker
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from recovery.archive.check.chain import Write
     from recovery.archive.check.logs.sound_logs import SoundLogs
     from recovery.archive.check.packing import PackedTask
     from recovery.archive.check.partition_fold import PartitionVerdict
+    from recovery.archive.check.rebuild import Write
     from recovery.archive.layouts.layout import Layout
     from recovery.archive.stores.archived import PartitionPrefix
 
 SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, record binary"
 FOLD_DDL = "kind string, payload string"
+REBUILD_DDL = "prefix string, work string"
 MOST_BAD_OBJECTS = 1_000
 """Rows of bad objects that one task returns to the driver."""
 _ROWS_IN_A_FILE = 200_000
@@ -71,13 +80,10 @@ def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     prepare_worker()
     options = plan.options
     store, layout = open_store(options.url), make_layout(options.layout, options.keys)
-    write = _writer(options, layout, plan.run)
     for batch in batches:
         for number in batch.column(0).to_pylist():
             task: PackedTask = pickle.loads(plan.tasks[number])
-            rows = scan_task(
-                task, store, layout, run=plan.run, write=write, is_logs_only=options.is_logs_only
-            )
+            rows = scan_task(task, store, layout, run=plan.run, is_logs_only=options.is_logs_only)
             if options.output is not None:
                 rows = keep_scans(open_store(options.output), rows)
             yield from rows_to_batches(rows)
@@ -94,13 +100,45 @@ def load_scans(
             yield from rows_to_batches(read_scans(store, keys[number]))
 
 
+def find_rebuilds(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fold sorted rows; yield what can be rebuilt, segment by segment."""
+    import pyarrow as pa
+
+    prepare_worker()
+    layout = make_layout(plan.options.layout, plan.options.keys)
+    schema = pa.schema([("prefix", pa.string()), ("work", pa.string())])
+    for partition in fold_rows(batches_to_rows(batches), layout, run=plan.run):
+        rows = [
+            {"prefix": partition.head.where.prefix, "work": work.to_json()} for work in partition.rebuilds
+        ]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+
+def rebuild_segments(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rebuild the indexes of segments; yield the rows that tell the fold of it."""
+    prepare_worker()
+    options = plan.options
+    store, layout = open_store(options.url), make_layout(options.layout, options.keys)
+    write = _writer(options, layout, plan.run)
+    for batch in batches:
+        prefixes, works = (batch.column(name).to_pylist() for name in ("prefix", "work"))
+        rows = (
+            rebuilt_row(
+                prefix, rebuild_indexes(RebuildWork.from_json(work), store, layout, write), run=plan.run
+            )
+            for prefix, work in zip(prefixes, works, strict=True)
+        )
+        yield from rows_to_batches(rows)
+
+
 def fold_partitions(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fold sorted rows; yield bad objects and a tally, and keep all verdicts in the output."""
     import pyarrow as pa
 
     prepare_worker()
     layout = make_layout(plan.options.layout, plan.options.keys)
-    write = _writer(plan.options, layout, plan.run)
+    write = _writer(plan.options, layout, plan.run) if plan.options.rebuilds else None
     verdicts = _Verdicts(plan)
     rows: Iterator[ScanRow] = batches_to_rows(batches)
     schema = pa.schema([("kind", pa.string()), ("payload", pa.string())])
@@ -173,9 +211,8 @@ def _task_name(file: int) -> str:
     return f"{number:05d}-{file:03d}"
 
 
-def _writer(options: ScanOptions, layout: Layout, run: bytes) -> Write | None:
-    if not options.rebuilds or options.output is None:
-        return None
+def _writer(options: ScanOptions, layout: Layout, run: bytes) -> Write:
+    assert options.output is not None
     output = open_store(options.output)
     if options.is_in_place:
         return InPlace(open_store(options.url), output, layout, run.hex())

@@ -13,15 +13,20 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
+from recovery.archive.check.partition_fold import ObjectVerdict
+from recovery.archive.check.rebuild import Write
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.layouts.aiven_cipher import AivenKeys, load_aiven_keys
+from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.check.finding import Finding
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
@@ -86,15 +91,31 @@ class ArchiveBench:
         self, archive: WrittenArchive, *, is_deep: bool = False, is_logs_only: bool = False
     ) -> Found:
         """What the driver that all others must agree with says; tiered archives come with their metadata topic."""
+        return [
+            (judged.verdict.path, finding)
+            for judged in self.judged(archive, is_deep=is_deep, is_logs_only=is_logs_only)
+            for finding in judged.verdict.findings
+        ]
+
+    def judged(
+        self,
+        archive: WrittenArchive,
+        *,
+        is_deep: bool = False,
+        is_logs_only: bool = False,
+        has_metadata: bool = True,
+        writer: Callable[[Store, Layout], Write] | None = None,
+    ) -> list[ObjectVerdict]:
+        """The verdicts on all objects; *writer* makes what writes the rebuilt ones, None: nothing is rebuilt."""
         store = open_store(str(archive.root))
         layout = layout_of(store, keys=self.keys)
         options = ScanOptions(
             url=store.url, layout=layout.name, keys=self.keys, is_deep=is_deep, is_logs_only=is_logs_only
         )
-        verdicts = log_verdicts_of if is_logs_only else verdicts_of
+        write = None if writer is None else writer(store, layout)
         with ExitStack() as stack:
             log_dirs = []
-            if archive.is_tiered:
+            if archive.is_tiered and has_metadata:
                 log_dirs.append(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
                 write_metadata(Path(log_dirs[0]), metadata_records(archive.metadata), segment_batches=1000)
             expected = open_expectations(log_dirs, stack)
@@ -105,12 +126,12 @@ class ArchiveBench:
                 expected=expected,
             )
             partitions = (one for one in found if isinstance(one, SurveyedPartition))
-            return [
-                (one.verdict.path, finding)
-                for verdict in verdicts(store, layout, partitions)
-                for one in verdict.objects
-                for finding in one.verdict.findings
-            ]
+            verdicts = (
+                log_verdicts_of(store, layout, partitions)
+                if is_logs_only
+                else verdicts_of(store, layout, partitions, write=write)
+            )
+            return [judged for verdict in verdicts for judged in verdict.objects]
 
 
 def is_found(found: Found, must: MustFind) -> bool:

@@ -1,22 +1,24 @@
 """Consecutive segments, checked like a partition's folder: producers, transactions, epochs, offsets.
 
 In tiered storage each segment comes with the producers and the leader epochs at its end. Here they become what a broker
-would have in the folder: a snapshot where the next segment begins, and the epochs of the last segment. If they are
-missing or wrong, they are rebuilt from the state before the segment; if that is not known, they are not.
+would have in the folder: a snapshot where the next segment begins, and the epochs of the last segment. Where that was
+decided, they are rebuilt from the state before the segment; if that is not known, they are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import replace
 
+from recovery.archive.check.rebuild import Rebuilding, Write
 from recovery.archive.check.scanned import ScannedSegment
 from recovery.archive.layouts.layout import kafka_name, part_kind
-from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles
 from recovery.check.partition import PartitionCheck
+from recovery.check.rules.blame import blame_logs
 from recovery.check.rules.indexes import check_transaction_index
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.model import FileStat
@@ -24,9 +26,8 @@ from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, 
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, snapshot_name, txn_index_name
 from segfmt.transaction_index import encode_transaction_index, view_transaction_index
 
-Write = Callable[[ArchivedSegment, PartKind, bytes], StoredObject]
-
-_NAMED_BY_BASE = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
+NAMED_BY_BASE = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
+"""Parts whose names in a folder are their segment's base offset."""
 
 
 class Chain:
@@ -35,16 +36,16 @@ class Chain:
     Args:
         facts: of the partition.
         files: of its folder, as far as they are known beforehand.
-        write: called with each rebuilt part; None: nothing is rebuilt.
+        rebuilding: None: nothing is rebuilt.
 
     Attributes:
         end_offset: after the last segment; None if it is not known.
     """
 
-    def __init__(self, facts: PartitionFacts, files: FolderFiles, write: Write | None) -> None:
+    def __init__(self, facts: PartitionFacts, files: FolderFiles, rebuilding: Rebuilding | None) -> None:
         self._files = files
         self._check = PartitionCheck(facts, files)
-        self._write = write
+        self._rebuilding = rebuilding
         self.end_offset: int | None = files.base_offsets[0] if files.base_offsets else None
 
     def take(self, scanned: ScannedSegment) -> None:
@@ -53,8 +54,11 @@ class Chain:
         if scanned.result is None:
             return
         self._check.take(scanned.result)
-        if self._write is not None and scanned.end_offset is not None and scanned.result.task.has_indexes:
-            self._rebuild(scanned, self._write)
+        rebuilding, key = self._rebuilding, (scanned.segment.base_offset, scanned.segment.segment_id)
+        if rebuilding is not None and key in rebuilding.indexes:
+            indexes = rebuilding.indexes[key]
+            scanned.rebuilt.update(indexes.parts)
+            self._rebuild(scanned, indexes.kinds, rebuilding.write)
 
     def finish(self) -> list[Finding]:
         """Return the findings of the chain as a whole."""
@@ -67,10 +71,8 @@ class Chain:
 
     # -- rebuilding ------------------------------------------------------------------------------------------
 
-    def _rebuild(self, scanned: ScannedSegment, write: Write) -> None:
-        made = {}
-        if PartKind.LOG not in damaged_parts(scanned):
-            made = self._rebuilt(scanned)
+    def _rebuild(self, scanned: ScannedSegment, kinds: Collection[PartKind], write: Write) -> None:
+        made = {kind: data for kind, data in self._rebuilt(scanned).items() if kind in kinds}
         for kind, data in made.items():
             scanned.rebuilt[kind] = write(scanned.segment, kind, data)
         if PartKind.SNAPSHOT in made and scanned.end_offset is not None:
@@ -113,6 +115,10 @@ class Chain:
 class FolderChain(Chain):
     """The segments of a plain copy: a folder, whose small files are known beforehand."""
 
+    def finish(self) -> list[Finding]:
+        """Return the findings of the folder as a whole."""
+        return blame_logs(super().finish())
+
     def _snapshot(self, scanned: ScannedSegment) -> bytes | None:
         """Return the rebuilt snapshot only in place of a wrong one: a broker keeps snapshots of some segments only."""
         return super()._snapshot(scanned) if PartKind.SNAPSHOT in scanned.segment.parts else None
@@ -125,16 +131,16 @@ class TieredChain(Chain):
         facts: of the partition.
         base_offset: of the first segment.
         snapshot: the producers at its start, None if they are not known.
-        write: called with each rebuilt part; None: nothing is rebuilt.
+        rebuilding: None: nothing is rebuilt.
     """
 
     def __init__(
-        self, facts: PartitionFacts, base_offset: int, snapshot: bytes | None, write: Write | None
+        self, facts: PartitionFacts, base_offset: int, snapshot: bytes | None, rebuilding: Rebuilding | None
     ) -> None:
         files = FolderFiles(base_offsets=[base_offset], epochs=None)
         if snapshot is not None:
             files.snapshots[base_offset] = snapshot
-        super().__init__(replace(facts, is_contiguous=True, had_clean_shutdown=False), files, write)
+        super().__init__(replace(facts, is_contiguous=True, had_clean_shutdown=False), files, rebuilding)
         self._last_epoch: int | None = None
         self._owners: dict[str, ScannedSegment] = {}
         self._entries: tuple[LeaderEpochEntry, ...] | None = () if base_offset == 0 else None
@@ -180,7 +186,7 @@ class TieredChain(Chain):
     def _own(self, scanned: ScannedSegment) -> None:
         """Map the segment's files by the names that a broker gives them."""
         base, small = scanned.segment.base_offset, scanned.small
-        for kind in _NAMED_BY_BASE:
+        for kind in NAMED_BY_BASE:
             # Missing files are reported already.
             name = kafka_name(kind, base)
             self._files.names[name] = FileStat(size_bytes=_size(scanned.segment, kind))
@@ -198,7 +204,7 @@ class TieredChain(Chain):
 
     def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
         made = super()._rebuilt(scanned)
-        if PartKind.LEADER_EPOCHS in damaged_parts(scanned):
+        if PartKind.LEADER_EPOCHS in _damaged_parts(scanned):
             epochs = _rebuilt_epochs(scanned, self._entries_before)
             if epochs is not None:
                 made[PartKind.LEADER_EPOCHS] = epochs
@@ -206,7 +212,7 @@ class TieredChain(Chain):
         return made
 
 
-def damaged_parts(scanned: ScannedSegment) -> set[PartKind | None]:
+def _damaged_parts(scanned: ScannedSegment) -> set[PartKind | None]:
     """Return the parts of a segment that are damaged, as far as its own files show."""
     findings = [*scanned.findings, *(scanned.result.findings if scanned.result is not None else ())]
     return {part_kind(finding.file) for finding in findings if finding.severity == "damage"}
@@ -215,7 +221,7 @@ def damaged_parts(scanned: ScannedSegment) -> set[PartKind | None]:
 def _epochs(scanned: ScannedSegment) -> tuple[LeaderEpochEntry, ...] | None:
     """Return the leader epochs that a segment came with, None if they are missing or wrong."""
     data = scanned.small.get(PartKind.LEADER_EPOCHS)
-    is_wrong = PartKind.LEADER_EPOCHS in damaged_parts(scanned)
+    is_wrong = PartKind.LEADER_EPOCHS in _damaged_parts(scanned)
     return None if data is None or is_wrong else read_leader_epoch_checkpoint(data)
 
 

@@ -7,17 +7,28 @@ each such history is a chain of its own. Offsets that no chain reaches are a gap
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from recovery.archive.check.chain import FolderChain, TieredChain, Write
+from recovery.archive.check.chain import NAMED_BY_BASE, FolderChain, TieredChain
 from recovery.archive.check.chain_ends import ChainEnds
 from recovery.archive.check.logs.sound_logs import SoundLogs
+from recovery.archive.check.rebuild import Rebuilding, RebuildWork
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
-from recovery.archive.layouts.layout import Layout, part_kind, stored_part
+from recovery.archive.check.trust import DERIVED, STATEFUL, Row, obstacle_of
+from recovery.archive.layouts.layout import Layout, kafka_name, part_kind, stored_part
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import FolderFiles
+from recovery.check.rules.blame import excused, is_of_another_log
+
+_kinds = {kind.value: kind for kind in PartKind}
+_UNKNOWN_BEFORE = {
+    PartKind.TXN_INDEX: "the producers at the start of its segment are not known",
+    PartKind.SNAPSHOT: "the producers at the start of its segment are not known",
+    PartKind.LEADER_EPOCHS: "the leader epochs at the start of its segment are not known",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +39,7 @@ class ObjectVerdict:
         base_offset: of the segment that it belongs to; -1 for those that belong to none.
         verdict: its path is the object's key.
         rebuilt: the object that was written in its place, None without one.
+        obstacle: why a damaged part that follows from a log is not rebuilt; empty if it is, or can be.
     """
 
     base_offset: int
@@ -36,6 +48,7 @@ class ObjectVerdict:
     version: str
     verdict: FileVerdict
     rebuilt: StoredObject | None = None
+    obstacle: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +58,7 @@ class PartitionVerdict:
     Attributes:
         start_offset, end_offset: of what is there, the end after the last record; None if not known.
         chain_count: how many chains of consecutive segments there are.
+        rebuilds: what can be rebuilt.
         sound: logs without findings; empty unless only logs were checked.
     """
 
@@ -56,6 +70,7 @@ class PartitionVerdict:
     batch_count: int = 0
     log_bytes: int = 0
     chain_count: int = 0
+    rebuilds: list[RebuildWork] = field(default_factory=list)
     sound: list[SoundLogs] = field(default_factory=list)
 
 
@@ -66,7 +81,7 @@ class PartitionFold:
         head: of the partition.
         layout: of the archive.
         folder: the small files of a plain copy; None in tiered storage.
-        write: called with each rebuilt part; None: nothing is rebuilt.
+        rebuilding: what was decided to be rebuilt; None: nothing.
     """
 
     def __init__(
@@ -75,15 +90,15 @@ class PartitionFold:
         layout: Layout,
         *,
         folder: FolderFiles | None = None,
-        write: Write | None = None,
+        rebuilding: Rebuilding | None = None,
     ) -> None:
         self._head = head
         self._layout = layout
-        self._write = write
+        self._rebuilding = rebuilding
         self._scanned: list[ScannedSegment] = []
         self._chains: list[TieredChain] = []
         self._ends = ChainEnds(head.gone)
-        self._folder = None if folder is None else FolderChain(head.facts, folder, write)
+        self._folder = None if folder is None else FolderChain(head.facts, folder, rebuilding)
         self._findings = list(head.findings)
 
     def take(self, scanned: ScannedSegment) -> None:
@@ -125,6 +140,7 @@ class PartitionFold:
         else:
             verdict.objects = [judged for scanned in self._scanned for judged in self._of_segment(scanned)]
         self._add_findings(verdict)
+        self._decide_rebuilds(verdict)
         return verdict
 
     # -- chains ----------------------------------------------------------------------------------------------
@@ -142,7 +158,7 @@ class PartitionFold:
             scanned.findings.append(finding)
         snapshots = (chain.snapshot_at(base) for chain in self._chains)
         snapshot = next((data for data in snapshots if data is not None), None)
-        self._chains.append(TieredChain(self._head.facts, base, snapshot, self._write))
+        self._chains.append(TieredChain(self._head.facts, base, snapshot, self._rebuilding))
         return len(self._chains) - 1
 
     # -- verdicts --------------------------------------------------------------------------------------------
@@ -152,17 +168,20 @@ class PartitionFold:
         for scanned in self._scanned:
             findings += scanned.findings
         objects = {stored.name: stored for stored in self._head.archived.objects}
-        owners = {
-            stored.key: scanned
-            for scanned in self._scanned
-            for stored in (*scanned.segment.parts.values(), *scanned.segment.snapshots.values())
-        }
+        owners: dict[str, ScannedSegment] = {}
+        for scanned in self._scanned:
+            if scanned.segment.other_file:
+                owners[scanned.segment.other_file] = scanned
+                continue
+            owners.update({kafka_name(kind, scanned.segment.base_offset): scanned for kind in NAMED_BY_BASE})
+            for stored in (*scanned.segment.parts.values(), *scanned.segment.snapshots.values()):
+                owners[stored.name] = scanned
         by_file = findings_by_file(findings)
         prefix = self._head.where.prefix
         verdicts = []
         for name in sorted({*objects, *by_file}):
             stored = objects.get(name, StoredObject(key=prefix + name, size_bytes=0))
-            owner = owners.get(stored.key)
+            owner = owners.get(name)
             kind = part_kind(name)
             verdicts.append(
                 ObjectVerdict(
@@ -223,6 +242,110 @@ class PartitionFold:
             judged = verdict.objects[number]
             file_verdict = replace(judged.verdict, findings=(*judged.verdict.findings, *findings))
             verdict.objects[number] = replace(judged, verdict=file_verdict)
+
+    # -- what is rebuilt -------------------------------------------------------------------------------------
+
+    def _decide_rebuilds(self, verdict: PartitionVerdict) -> None:
+        """Enter what can be rebuilt, and why the rest is not; do not blame files for a log that is not theirs."""
+        if all(judged.verdict.is_valid for judged in verdict.objects):
+            return
+        numbers_by_segment: dict[tuple[int, str], dict[PartKind, int]] = {}
+        for number, judged in enumerate(verdict.objects):
+            kind = _kinds.get(judged.verdict.kind)
+            if judged.base_offset >= 0 and kind is not None:
+                key = judged.base_offset, judged.segment_id
+                numbers_by_segment.setdefault(key, {})[kind] = number
+        segments = [scanned for scanned in self._scanned if not scanned.segment.other_file]
+        row = Row(segments, self._head.gone)
+        is_state_known = True
+        for scanned in segments:
+            numbers = numbers_by_segment.get((scanned.segment.base_offset, scanned.segment.segment_id), {})
+            parts = {kind: verdict.objects[number] for kind, number in numbers.items()}
+            is_state_sound = is_state_known and _is_valid(parts, PartKind.LOG)
+            is_state_known = is_state_sound or (
+                _is_valid(parts, PartKind.LOG) and _is_valid(parts, PartKind.SNAPSHOT)
+            )
+            if any(judged.verdict.is_valid is False for judged in parts.values()):
+                for kind, judged in self._decide(
+                    scanned, parts, row, verdict.rebuilds, is_state_sound
+                ).items():
+                    verdict.objects[numbers[kind]] = judged
+
+    def _decide(
+        self,
+        scanned: ScannedSegment,
+        parts: Mapping[PartKind, ObjectVerdict],
+        row: Row,
+        rebuilds: list[RebuildWork],
+        is_state_sound: bool,
+    ) -> dict[PartKind, ObjectVerdict]:
+        """Return the verdicts on the *parts* of a segment with what was decided; enter what is to be rebuilt.
+
+        Args:
+            is_state_sound: whether what precedes the end of the segment's log is known from sound logs.
+        """
+        segment = scanned.segment
+        key = segment.base_offset, segment.segment_id
+        decided = dict(parts)
+        if self._folder is None:
+            log = parts[PartKind.LOG].verdict.findings if PartKind.LOG in parts else ()
+            blamed = DERIVED if is_of_another_log(log) else () if is_state_sound else STATEFUL
+            decided |= {kind: _not_blamed(parts[kind]) for kind in blamed if kind in parts}
+        wrong = [
+            kind
+            for kind in (*DERIVED, PartKind.INDEXES)
+            if kind in decided and decided[kind].verdict.is_valid is False
+        ]
+        wanted = set(DERIVED if PartKind.INDEXES in wrong else wrong)
+        obstacle = obstacle_of(
+            scanned,
+            {kind: judged.verdict.findings for kind, judged in parts.items()},
+            row,
+            is_finished=key not in self._head.unfinished,
+            is_contiguous=self._layout.is_tiered
+            or (self._head.facts.is_contiguous and not _is_compacted(scanned)),
+        )
+        obstacles = dict.fromkeys(wrong, obstacle)
+        if not obstacle and not is_state_sound:
+            wanted.difference_update(STATEFUL)
+            obstacles.update(dict.fromkeys(STATEFUL, "logs before its own are damaged"))
+        if wanted and not obstacle:
+            work = RebuildWork(
+                segment=segment,
+                kinds=frozenset(wanted),
+                index_interval_bytes=self._head.settings.index_interval_bytes,
+                segment_index_bytes=self._head.settings.segment_index_bytes,
+            )
+            rebuilds.append(work)
+        for kind in wrong:
+            if decided[kind].rebuilt is None:
+                obstacle = obstacles[kind] or self._failure(key, kind)
+                decided[kind] = replace(decided[kind], obstacle=obstacle)
+        return decided
+
+    def _failure(self, key: tuple[int, str], kind: PartKind) -> str:
+        """Return why a part that was to be rebuilt was not; empty if nothing is rebuilt now."""
+        if self._rebuilding is None:
+            return ""
+        indexes = self._rebuilding.indexes.get(key)
+        if indexes is None:
+            return "it was found only with what was rebuilt now: run `archive recover` again"
+        return indexes.failure or _UNKNOWN_BEFORE.get(kind, "")
+
+
+def _is_valid(parts: Mapping[PartKind, ObjectVerdict], kind: PartKind) -> bool:
+    """Return whether a segment has a part, and it is sound."""
+    return kind in parts and parts[kind].verdict.is_valid is True
+
+
+def _is_compacted(scanned: ScannedSegment) -> bool:
+    return scanned.result is not None and scanned.result.has_compacted
+
+
+def _not_blamed(judged: ObjectVerdict) -> ObjectVerdict:
+    """Return the verdict on a part of a segment whose log is not the one that it was made from."""
+    findings = map(excused, judged.verdict.findings)
+    return replace(judged, verdict=replace(judged.verdict, findings=tuple(findings)))
 
 
 def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:

@@ -20,6 +20,7 @@ MODULES: Final = (
     "recovery.archive.check.logs.sound_logs",
     "recovery.archive.check.survey",
     "recovery.check.rules.batches",
+    "recovery.check.rules.indexes",
     "recovery.check.folder_files",
     "recovery.load.model",
     "recovery.check.facts",

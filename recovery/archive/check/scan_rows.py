@@ -2,9 +2,10 @@
 
 prefix, base_offset, segment_id    the sort key; the head of a partition comes first, at -1. A file next to the
                                    segments that is read like one has its name in place of an id
-digest                             of the segment's objects; of a head, the run that it belongs to
+digest                             of the segment's objects; of a head, the run that it belongs to. Indexes that were
+                                   rebuilt are at -1 as well, with that run and REBUILT
 log_bytes                          of the segment's log
-record                             the results, pickled (`recovery.archive.check.pickling`)
+record                             the results, pickled (`recovery.archive.check.pickling`); of rebuilt indexes, JSON
 
 If only logs are checked, neighbouring sound ones share one row: that of the first one, with the digests of all of them.
 """
@@ -14,13 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recovery.archive.check.chain import Write
 from recovery.archive.check.logs.log_fold import LogFold
 from recovery.archive.check.logs.log_scan import LogScan
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.packing import PackedTask
 from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
 from recovery.archive.check.pickling import from_pickle, to_pickle
+from recovery.archive.check.rebuild import Rebuilding, RebuiltIndexes, Write
 from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedSegment
 from recovery.archive.check.segment_map import SegmentMap
 from recovery.archive.check.stored_folder import scan_folder
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HEAD_OFFSET = -1
+REBUILT = b" rebuilt"
 ROWS_AT_A_TIME = 256
 """In one Arrow batch: the results of segments with many producers are large."""
 
@@ -71,7 +73,6 @@ def scan_task(
     layout: Layout,
     *,
     run: bytes,
-    write: Write | None = None,
     is_logs_only: bool = False,
 ) -> Iterator[ScanRow]:
     """Do one task of the map: yield the rows of its heads and segments."""
@@ -82,7 +83,7 @@ def scan_task(
     if is_logs_only:
         yield from _log_rows(task, LogScan(store, layout))
         return
-    segments = SegmentMap(store, layout, write=write)
+    segments = SegmentMap(store, layout)
     for works in task.works:
         for work in works:
             yield _row(works.prefix, segments.scan(work), work.digest)
@@ -119,6 +120,11 @@ def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
     )
 
 
+def rebuilt_row(prefix: str, indexes: RebuiltIndexes, *, run: bytes) -> ScanRow:
+    """Return the row that tells the fold what was decided for a segment, and which of its indexes are rebuilt."""
+    return ScanRow(prefix, HEAD_OFFSET, "", run + REBUILT, 0, indexes.to_json().encode())
+
+
 def _is_needed(piece: Piece) -> bool:
     """Return whether the fold needs a piece: most segments have few producers, many none."""
     return piece.is_broken or piece.snapshot_offset is not None or len(piece.scan.producers) > 0
@@ -133,6 +139,13 @@ def fold_rows(
     is_logs_only: bool = False,
 ) -> Iterator[PartitionVerdict]:
     """Fold sorted *rows*: yield the verdict of each partition.
+
+    Args:
+        rows: sorted by prefix and offset.
+        layout: of the archive.
+        run: the run whose heads count.
+        write: writes what is rebuilt; None: nothing is.
+        is_logs_only: whether only logs were checked.
 
     Rows of other runs' heads, and of segments that no longer exist, are skipped; a segment without a row is reported.
     """
@@ -156,7 +169,7 @@ class _Folding:
         self.prefix = prefix
         self._layout = layout
         self._run = run
-        self._write = write
+        self._rebuilding = None if write is None else Rebuilding(write=write)
         self._is_logs_only = is_logs_only
         self._fold: PartitionFold | LogFold | None = None
         self._wanted: set[bytes] = set()
@@ -165,6 +178,9 @@ class _Folding:
         if row.base_offset == HEAD_OFFSET:
             if row.digest == self._run and self._fold is None:
                 self._begin(*from_pickle(row.pickled))
+            elif row.digest == self._run + REBUILT and self._rebuilding is not None:
+                indexes = RebuiltIndexes.from_json(row.pickled.decode())
+                self._rebuilding.indexes[indexes.key] = indexes
             return
         if self._fold is None:
             return
@@ -183,7 +199,7 @@ class _Folding:
         if self._is_logs_only:
             self._fold = LogFold(head, self._layout)
         else:
-            self._fold = PartitionFold(head, self._layout, folder=folder, write=self._write)
+            self._fold = PartitionFold(head, self._layout, folder=folder, rebuilding=self._rebuilding)
         self._wanted = set(_cut(head.digests))
 
     def finish(self) -> Iterator[PartitionVerdict]:

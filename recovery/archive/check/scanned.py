@@ -19,7 +19,7 @@ from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
-VERSION = 4
+VERSION = 5
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 
@@ -30,6 +30,7 @@ class PartitionHead:
     Attributes:
         archived: its objects. Segments of tiered storage are left out, because each has a row of its own.
         facts: what else is known of it.
+        settings: of its log, which rebuilt indexes follow.
         findings: of the inventory.
         unfinished: base offsets and ids of segments whose copy or deletion is not finished: faults in them are notes,
             not damage.
@@ -40,6 +41,7 @@ class PartitionHead:
 
     archived: ArchivedPartition
     facts: PartitionFacts
+    settings: LogSettings
     findings: tuple[Finding, ...] = ()
     unfinished: frozenset[tuple[int, str]] = frozenset()
     gone: tuple[tuple[int, int], ...] = ()
@@ -56,14 +58,12 @@ class SegmentWork:
     """One segment to be read.
 
     Attributes:
-        settings: of the log, which rebuilt indexes follow.
         digest: of the segment, DIGEST_BYTES.
         remote: what the metadata topic says of it, None if that is not known.
     """
 
     segment: ArchivedSegment
     task: SegmentTask
-    settings: LogSettings
     digest: bytes
     remote: RemoteSegment | None = None
 
@@ -75,7 +75,6 @@ class PartitionWork:
     Attributes:
         prefix: of the partition.
         facts: what is known of it.
-        settings: of the log.
         unflushed_from: base offset of the first segment past the recovery point; None in tiered storage, where each
             segment is closed and independent.
         segments: of a plain copy also other files that are read, with the log's name as id.
@@ -85,7 +84,6 @@ class PartitionWork:
 
     prefix: str
     facts: PartitionFacts
-    settings: LogSettings
     unflushed_from: int | None = None
     segments: SegmentTable = field(default_factory=SegmentTable)
     digests: bytes = b""
@@ -101,7 +99,6 @@ class PartitionWork:
             yield SegmentWork(
                 segment=segment,
                 task=self._task(segment),
-                settings=self.settings,
                 digest=self.digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES],
                 remote=self.remote.get(segment.segment_id),
             )
@@ -160,7 +157,8 @@ class ScannedSegment:
         result: of its log and indexes; None if the log cannot be opened.
         small: the sound small files that it came with.
         findings: about these, about its objects, and from the comparison with the metadata.
-        rebuilt: what was rebuilt and written to the output, by part: key and bytes.
+        is_confirmed: whether the metadata topic, or the manifest, says the same of its log: size, end, timestamps.
+        rebuilt: what was rebuilt and written to the output, by part.
         log_bytes: size of the log as a broker has it.
     """
 
@@ -168,6 +166,7 @@ class ScannedSegment:
     result: SegmentResult | None = None
     small: dict[PartKind, bytes] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    is_confirmed: bool = False
     rebuilt: dict[PartKind, StoredObject] = field(default_factory=dict)
     log_bytes: int = 0
     end_offset: int | None = None
@@ -203,7 +202,6 @@ class ScanOptions:
         self,
         segments: SegmentTable,
         facts: PartitionFacts,
-        settings: LogSettings,
         *,
         remote: Mapping[str, RemoteSegment],
         unflushed_from: int | None = None,
@@ -213,14 +211,12 @@ class ScanOptions:
         Args:
             segments: of one partition.
             facts: of the partition.
-            settings: of its log.
             remote: what the metadata topic says of them, by id.
             unflushed_from: see `PartitionWork`.
         """
-        rebuilds = (self.is_in_place, settings) if self.rebuilds else ()
         depth = "logs" if self.is_logs_only else self.is_deep
         facts_used = facts.expiration_ms, facts.is_preallocated
-        shared = f"{VERSION} {self.layout} {depth} {rebuilds} {facts_used}\0{segments.objects.prefix}\0"
+        shared = f"{VERSION} {self.layout} {depth} {facts_used}\0{segments.objects.prefix}\0"
         start = hashlib.blake2b(shared.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
         digests = []
         ids = zip(segments.base_offsets, segments.segment_ids, segments.next_base_offsets, strict=True)

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.check.index_rebuild import rebuild_indexes
 from recovery.archive.check.scanned import ScannedSegment, SegmentWork
-from recovery.archive.layouts.layout import ArchivedFiles, Layout, kafka_name, part_kind
-from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.layouts.layout import ArchivedFiles, Layout, kafka_name
+from recovery.archive.stores.archived import PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Rule, Severity
 from recovery.check.rules.epochs import check_epochs
@@ -30,7 +29,6 @@ from segfmt.kafka_uuid import format_uuid
 from segfmt.producer_snapshot import read_producer_snapshot
 from segfmt.remote_log_metadata import RemoteSegment
 
-_REBUILT_HERE = (PartKind.OFFSET_INDEX, PartKind.TIME_INDEX)
 _SMALL = (PartKind.SNAPSHOT, PartKind.TXN_INDEX, PartKind.LEADER_EPOCHS)
 
 
@@ -40,7 +38,6 @@ class SegmentMap:
     Args:
         store: the archive.
         layout: its layout.
-        write: called with each rebuilt part, returns the object; None: nothing is rebuilt.
         on_bytes: called with the number of bytes of a log that were read.
         is_logs_only: whether only the logs are checked.
     """
@@ -50,13 +47,11 @@ class SegmentMap:
         store: Store,
         layout: Layout,
         *,
-        write: Callable[[ArchivedSegment, PartKind, bytes], StoredObject] | None = None,
         on_bytes: Callable[[int], None] = lambda _: None,
         is_logs_only: bool = False,
     ) -> None:
         self._store = store
         self._layout = layout
-        self._write = write
         self._is_logs_only = is_logs_only
         self._reading = Reading(limit=RateLimit(None), on_bytes=on_bytes, one_at_a_time=threading.Lock())
 
@@ -75,8 +70,6 @@ class SegmentMap:
         for source, remote in (("metadata", work.remote), ("manifest", files.described())):
             if remote is not None:
                 _check_description(scanned, source, remote, has_epochs=not self._is_logs_only)
-        if self._write is not None:
-            self._rebuild(work, files, scanned)
         return scanned
 
     def _find_missing(self, scanned: ScannedSegment) -> None:
@@ -167,32 +160,6 @@ class SegmentMap:
             else:
                 scanned.small[kind] = data
 
-    # -- rebuilding ------------------------------------------------------------------------------------------
-
-    def _rebuild(self, work: SegmentWork, files: ArchivedFiles, scanned: ScannedSegment) -> None:
-        """Rebuild the offset and the time index if they are missing or wrong and the log is sound."""
-        assert self._write is not None
-        result = scanned.result
-        if result is None:
-            return
-        findings = [*scanned.findings, *result.findings]
-        bad = {part_kind(finding.file) for finding in findings if finding.severity == "damage"}
-        wanted = {kind for kind in _REBUILT_HERE if kind in bad or not self._has(scanned.segment, kind)}
-        if not wanted or not result.is_whole or PartKind.LOG in bad:
-            return
-        made = rebuild_indexes(
-            files.open(result.task.log),
-            base_offset=result.task.base_offset,
-            index_interval_bytes=work.settings.index_interval_bytes,
-            segment_index_bytes=work.settings.segment_index_bytes,
-        )
-        for kind in sorted(wanted, key=lambda part: part.value):
-            scanned.rebuilt[kind] = self._write(scanned.segment, kind, made[kind])
-
-    def _has(self, segment: ArchivedSegment, kind: PartKind) -> bool:
-        """Return whether a segment has a part, in an object of its own or within another."""
-        return segment.parts.keys() >= self._layout.objects_of(kind)
-
 
 class _GuardedFiles:
     """Log and indexes of a segment; an index that cannot be restored counts as damaged, and the log is still read."""
@@ -251,6 +218,7 @@ def _check_description(
     """Compare a segment with what the metadata topic, or its manifest, says of it."""
     segment, result = scanned.segment, scanned.result
     log = log_name(segment.base_offset)
+    finding_count = len(scanned.findings)
 
     def differs(detail: str, *, position: int | None = None, severity: Severity = "damage") -> None:
         _find(
@@ -276,6 +244,7 @@ def _check_description(
         differs(f"ends at offset {result.last_offset}, {remote.end_offset}", severity=severity)
     if result.max_timestamp_ms != remote.max_timestamp_ms:
         differs(f"the largest timestamp is {result.max_timestamp_ms}, {remote.max_timestamp_ms}")
+    scanned.is_confirmed |= len(scanned.findings) == finding_count
     if not has_epochs:
         return
     epoch_starts = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]

@@ -70,10 +70,12 @@ def survey(
     for where, inventory in expected.unlisted(layout, is_chosen=is_chosen):
         facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
         head = PartitionHead(
-            archived=ArchivedPartition(where=where), facts=facts, findings=inventory.findings
+            archived=ArchivedPartition(where=where),
+            facts=facts,
+            settings=topic_configs.settings_of(where.topic),
+            findings=inventory.findings,
         )
-        settings = topic_configs.settings_of(where.topic)
-        works = PartitionWork(prefix=where.prefix, facts=facts, settings=settings)
+        works = PartitionWork(prefix=where.prefix, facts=facts)
         yield SurveyedPartition(head=head, works=works)
 
 
@@ -90,7 +92,6 @@ def _surveyed(
         archived.where, is_deep=options.is_deep, is_tiered=layout.is_tiered, now_ms=options.now_ms
     )
     topic = archived.where.topic
-    settings = topic_configs.settings_of(topic)
     config = topic_configs.config_of(topic)
     facts = replace(
         facts,
@@ -108,11 +109,12 @@ def _surveyed(
     if options.is_logs_only:
         segments = segments.only(layout.objects_of(PartKind.LOG))
     first_unflushed = None if layout.is_tiered else unflushed_from(facts, archived.segments.base_offsets)
-    digests = options.digests(segments, facts, settings, remote=remote, unflushed_from=first_unflushed)
+    digests = options.digests(segments, facts, remote=remote, unflushed_from=first_unflushed)
     inventory = expected.judge(archived, layout)
     head = PartitionHead(
         archived=_kept(archived, layout, options),
         facts=facts,
+        settings=topic_configs.settings_of(topic),
         findings=tuple(finding for finding in inventory.findings if finding.rule not in RULES_OF_READING),
         unfinished=frozenset(
             (entry.base_offset, entry.segment_id)
@@ -125,7 +127,6 @@ def _surveyed(
     works = PartitionWork(
         prefix=archived.where.prefix,
         facts=facts,
-        settings=settings,
         unflushed_from=first_unflushed,
         segments=segments,
         digests=digests,

@@ -10,6 +10,7 @@ import numpy as np
 
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.check.trust import DERIVED
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.check.finding import Finding, finding_line
 from recovery.printable import printable
@@ -17,21 +18,31 @@ from recovery.printable import printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_REBUILT_KINDS: Final = frozenset({"index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint"})
+_REBUILT_KINDS: Final = frozenset(kind.value for kind in (*DERIVED, PartKind.INDEXES))
 _OF_BYTES: Final = frozenset(
     {"checksum", "batch-length", "torn-batch", "trailing-bytes", "chunk", "object-size", "record"}
 )
 _REBUILD: Final = "run `archive recover`: it is rebuilt from the log"
+_RESTORE: Final = "restore the segment from another copy: a replica's log dir, a backup"
 _KEEP_ASIDE: Final = (
     "restore the object from another copy; until then keep it aside, so that no reader trusts it"
 )
 _NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
 
 
-def remedy(kind: str, finding: Finding) -> str:
-    """Return what to do about a finding in an archive."""
-    if finding.severity == "damage" and kind in _REBUILT_KINDS and finding.rule not in _NO_REBUILD:
-        return _REBUILD
+def remedy(judged: ObjectVerdict, finding: Finding) -> str:
+    """Return what to do about a finding on an object of an archive."""
+    kind, is_of_segment = judged.verdict.kind, judged.base_offset >= 0
+    is_derived = kind in _REBUILT_KINDS and is_of_segment and finding.rule not in _NO_REBUILD
+    if finding.severity == "damage" and is_derived:
+        if judged.rebuilt is not None:
+            is_in_place = judged.rebuilt.key == judged.verdict.path
+            return (
+                "none: it is rebuilt"
+                if is_in_place
+                else f"put {judged.rebuilt.key} of the output in its place"
+            )
+        return f"{_RESTORE} (not rebuilt: {judged.obstacle})" if judged.obstacle else _REBUILD
     if finding.severity == "damage" and kind == "log" and finding.rule in _OF_BYTES:
         return _KEEP_ASIDE
     return finding.remedy
@@ -55,16 +66,17 @@ def object_row(partition: PartitionVerdict, judged: ObjectVerdict) -> dict[str, 
         "rule": None if first is None else first.rule,
         "firstBadPosition": None if first is None else first.position,
         "detail": None if first is None else first.detail,
-        "remedy": None if first is None else remedy(verdict.kind, first),
+        "remedy": None if first is None else remedy(judged, first),
         "bytesChecked": verdict.checked_bytes,
         "rebuilt": None if judged.rebuilt is None else judged.rebuilt.key,
+        "notRebuilt": judged.obstacle or None,
         "findings": [
             {
                 "rule": finding.rule,
                 "severity": finding.severity,
                 "position": finding.position,
                 "detail": finding.detail,
-                "remedy": remedy(verdict.kind, finding),
+                "remedy": remedy(judged, finding),
             }
             for finding in verdict.findings
         ],
@@ -124,6 +136,7 @@ def object_schema() -> pa.Schema:
             ("remedy", pa.string()),
             ("bytesChecked", pa.int64()),
             ("rebuilt", pa.string()),
+            ("notRebuilt", pa.string()),
             ("findings", pa.list_(finding)),
         ]
     )

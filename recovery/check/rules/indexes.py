@@ -24,6 +24,22 @@ from segfmt import byte_layout
 Entries = npt.NDArray[np.void]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexAgreement:
+    """How far an index agrees with the log next to it.
+
+    Attributes:
+        agreed_count: entries that are of batches in the log.
+        is_beyond: whether an entry points past the end of the log.
+        contradicts_end: whether the last entry, as far as they ascend, is of no batch in the log. An index that is out
+            of order and has nothing in common with the log is noise, and contradicts nothing.
+    """
+
+    agreed_count: int
+    is_beyond: bool
+    contradicts_end: bool
+
+
 def without_preallocated(entries: Entries) -> Entries:
     """Return *entries* without the zeros after the last one."""
     if not len(entries):
@@ -60,6 +76,8 @@ class _IndexChecks:
         _offsets: int64, of the entries that can be judged.
         _values: int64, what an entry says of its offset: a position, or a timestamp.
         _next: the first entry that was not checked yet.
+        _agreed: how many entries agree with the log.
+        _last_wrong: the last entry that does not, -1 if all do.
         is_beyond: whether an entry points past the end of the log.
     """
 
@@ -76,6 +94,8 @@ class _IndexChecks:
     _offsets: npt.NDArray[np.int64] = field(init=False)
     _values: npt.NDArray[np.int64] = field(init=False)
     _next: int = 0
+    _agreed: int = 0
+    _last_wrong: int = -1
     is_beyond: bool = False
 
     def __post_init__(self) -> None:
@@ -94,6 +114,16 @@ class _IndexChecks:
         if count and (self._values[0] < self.LEAST_VALUE or self._offsets[0] < self.base_offset):
             self._add(0, "index-entry", self._text(0))
             self._keep(0)
+
+    @property
+    def agreement(self) -> IndexAgreement:
+        """How far the index agrees with the log."""
+        is_noise = len(self._values) < len(self.entries) and not self._agreed
+        return IndexAgreement(
+            agreed_count=self._agreed,
+            is_beyond=self.is_beyond,
+            contradicts_end=not is_noise and 0 <= self._last_wrong == len(self._values) - 1,
+        )
 
     def _text(self, entry: int) -> str:
         return f"offset {self._offsets[entry]}, {self.VALUE.removesuffix('_ms')} {self._values[entry]}"
@@ -132,6 +162,9 @@ class OffsetIndexChecks(_IndexChecks):
         row_numbers = np.minimum(rows_at, len(rows) - 1)
         offsets = self._offsets[first : self._next]
         is_start = (rows_at < len(rows)) & (rows["position"][row_numbers] == self._values[first : self._next])
+        self._agreed += int((is_start & (offsets == lasts[row_numbers])).sum())
+        for bad in np.flatnonzero(~is_start)[-1:]:
+            self._last_wrong = first + int(bad)
         for bad in np.flatnonzero(~is_start)[:1]:
             self._add(
                 first + int(bad), "index-entry", f"position {self._values[first + bad]} is inside a batch"
@@ -140,6 +173,7 @@ class OffsetIndexChecks(_IndexChecks):
         for mismatch in mismatches.tolist():  # an append of several batches, or damage
             entry, last = first + mismatch, lasts[row_numbers[mismatch]]
             if offsets[mismatch] < last:
+                self._last_wrong = max(self._last_wrong, entry)
                 self._add(
                     entry,
                     "index-entry",
@@ -158,9 +192,11 @@ class OffsetIndexChecks(_IndexChecks):
         """Return the findings; *is_whole*: the log was read up to *end_position*, where it ends."""
         if is_whole:
             for entry in self._open:
+                self._last_wrong = max(self._last_wrong, entry)
                 self._add(entry, "index-entry", f"no batch ends at offset {self._offsets[entry]}")
             self.is_beyond = self._next < len(self._values)
             if self.is_beyond:
+                self._last_wrong = len(self._values) - 1
                 self._add(
                     self._next,
                     "index-entry",
@@ -181,11 +217,14 @@ class OffsetIndexChecks(_IndexChecks):
             if lasts[row_number] != offset or (
                 following is not None and rows["position"][row_number] >= following
             ):
+                self._last_wrong = max(self._last_wrong, entry)
                 self._add(
                     entry,
                     "index-entry",
                     f"offset {offset} is not the last of an append at {self._values[entry]}",
                 )
+            else:
+                self._agreed += 1
         self._open = still_open
 
 
@@ -215,6 +254,9 @@ class TimeIndexChecks(_IndexChecks):
             return
         row_numbers = np.searchsorted(lasts, offsets)
         wrong = np.flatnonzero(greatest[row_numbers] != self._values[first : self._next])
+        self._agreed += len(offsets) - len(wrong)
+        if wrong.size:
+            self._last_wrong = first + int(wrong[-1])
         if wrong.size and not self.findings:
             entry = first + int(wrong[0])
             self._add(
@@ -232,6 +274,7 @@ class TimeIndexChecks(_IndexChecks):
         """Return the findings; *is_whole*: the log was read to its end."""
         self.is_beyond = is_whole and self._next < len(self._offsets)
         if self.is_beyond:
+            self._last_wrong = len(self._offsets) - 1
             self._add(
                 self._next,
                 "index-entry",

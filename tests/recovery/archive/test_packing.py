@@ -35,10 +35,10 @@ def surveyed(prefix: str, sizes: list[int]) -> SurveyedPartition:
         ],
     )
     digests = b"".join(f"{prefix}{place}".encode().ljust(DIGEST_BYTES) for place in range(len(sizes)))
-    works = PartitionWork(
-        prefix=prefix, facts=facts, settings=LogSettings(), segments=segments, digests=digests
+    works = PartitionWork(prefix=prefix, facts=facts, segments=segments, digests=digests)
+    head = PartitionHead(
+        archived=ArchivedPartition(where=where), facts=facts, settings=LogSettings(), digests=digests
     )
-    head = PartitionHead(archived=ArchivedPartition(where=where), facts=facts, digests=digests)
     return SurveyedPartition(head=head, works=works)
 
 

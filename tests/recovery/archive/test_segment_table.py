@@ -22,7 +22,6 @@ from recovery.archive.records.read_plan import choose_segments
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable, parts_in
 from recovery.check.facts import PartitionFacts
-from recovery.load.model import LogSettings
 from segfmt.filenames import log_name, read_offset, snapshot_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import read_aiven_file, read_local_tiered_file
@@ -230,7 +229,7 @@ def table_names() -> list[str]:
 def test_a_segment_has_another_digest_with_anything_that_its_record_depends_on(
     partition: ArchivedPartition,
 ) -> None:
-    options, settings = ScanOptions(url="x", layout="plain"), LogSettings()
+    options = ScanOptions(url="x", layout="plain")
     table = partition.segments
     first, other = table[1], table[2]
     log = first.parts[PartKind.LOG]
@@ -255,31 +254,29 @@ def test_a_segment_has_another_digest_with_anything_that_its_record_depends_on(
     ]
     tables = [table[1:2], *(SegmentTable.of(WHERE.prefix, [one]) for one in changed)]
     tables.append(replace(table[1:2], objects=replace(table[1:2].objects, prefix="b/orders-0/")))
-    digests = [options.digests(one, FACTS, settings, remote={}) for one in tables]
-    rebuilding = replace(options, rebuilds=True)
-    others = (replace(options, is_deep=True), replace(options, layout="y"), rebuilding)
-    digests += [one.digests(table[1:2], FACTS, settings, remote={}) for one in others]
-    digests.append(rebuilding.digests(table[1:2], FACTS, LogSettings(index_interval_bytes=1), remote={}))
+    digests = [options.digests(one, FACTS, remote={}) for one in tables]
+    others = (replace(options, is_deep=True), replace(options, layout="y"))
+    digests += [one.digests(table[1:2], FACTS, remote={}) for one in others]
     named = SegmentTable.of(WHERE.prefix, [replace(first, segment_id="x")])
     log = SimulatedLog(rng=random.Random(1), end=10)
     for remote in (log.copy(0, 3), log.copy(0, 4)):
-        digests.append(options.digests(named, FACTS, settings, remote={"x": remote}))
+        digests.append(options.digests(named, FACTS, remote={"x": remote}))
     assert len(set(digests)) == len(digests)
-    assert b"".join(
-        options.digests(table[n : n + 1], FACTS, settings, remote={}) for n in range(4)
-    ) == options.digests(table, FACTS, settings, remote={})
+    assert b"".join(options.digests(table[n : n + 1], FACTS, remote={}) for n in range(4)) == options.digests(
+        table, FACTS, remote={}
+    )
 
 
 def test_a_segment_has_another_digest_when_it_is_judged_otherwise(partition: ArchivedPartition) -> None:
     """Its objects are the same, and the checkpoints of the log dir have moved."""
-    options, settings = ScanOptions(url="x", layout="plain"), LogSettings()
+    options = ScanOptions(url="x", layout="plain")
     segments = partition.segments
     closed, last = segments[1:2], segments[len(segments) - 1 :]
     base = closed.base_offsets[0]
 
     def digest(table: SegmentTable, unflushed_from: int, **changes: Any) -> bytes:
         facts = replace(FACTS, **changes)
-        return options.digests(table, facts, settings, remote={}, unflushed_from=unflushed_from)
+        return options.digests(table, facts, remote={}, unflushed_from=unflushed_from)
 
     different = [
         digest(closed, base),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from recovery.check.finding import Finding
+from recovery.check.rules.indexes import IndexAgreement
 from recovery.check.rules.neighbours import find_cut_ends, find_gaps, find_lossy_swaps, find_no_segment
 from recovery.check.task import SegmentResult, SegmentTask
 from segfmt.filenames import log_name, offset_index_name, snapshot_name
@@ -102,7 +103,8 @@ class TestEnds:
     def test_one_witness_is_none(
         self, of_segment: tuple[str, ...], beyond: tuple[str, ...], is_found: bool
     ) -> None:
-        found = find_cut_ends([segment(0, 9, indexes_beyond=list(of_segment))], beyond)
+        agreement = IndexAgreement(agreed_count=0, is_beyond=True, contradicts_end=True)
+        found = find_cut_ends([segment(0, 9, agreements=dict.fromkeys(of_segment, agreement))], beyond)
         assert verdicts(found) == ([(log_name(0), "cut-end", 500)] if is_found else [])
 
     def test_the_log_s_end_is_that_of_its_last_segment(self) -> None:
