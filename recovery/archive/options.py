@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import open_archive
+from recovery.archive.stores.stores import is_within, open_archive
 from recovery.check.choice import PartitionChoice
 from recovery.errors import UsageError
 
@@ -24,7 +24,7 @@ class ArchiveOptions:
         output: path or URL where results go; None: they are not kept.
 
     Raises:
-        UsageError: no layout has that name.
+        UsageError: no layout has that name; the output is in the archive.
     """
 
     url: str
@@ -39,6 +39,8 @@ class ArchiveOptions:
         names = (AUTO, *LAYOUTS)
         if self.layout not in names:
             raise UsageError(f"--layout {self.layout}: expected one of {', '.join(names)}")
+        if self.output is not None and is_within(self.output, self.url):
+            raise UsageError(f"--output {self.output}: it is in the archive, to which only --in-place writes")
 
     def open(self) -> Store:
         """Return the archive.

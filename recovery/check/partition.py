@@ -161,6 +161,10 @@ class PartitionCheck:
         """Return the snapshot at the end of the last segment taken, empty if not everything is known of producers."""
         return self._producers.snapshot_at(self._aborts[-1].end_offset)
 
+    def restart_producers(self, offset: int) -> None:
+        """Continue from the snapshot at *offset*, which has been replaced."""
+        self._producers.restart(offset)
+
     def finish(self) -> list[Finding]:
         """Return all findings of the folder."""
         for result in (*self._results, *self._other_results):

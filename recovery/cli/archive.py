@@ -102,7 +102,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     _add_common_arguments(recovering)
     _add_deep(recovering)
     recovering.add_argument(
-        "--output", metavar="URL", required=True, help="what was rebuilt goes here, and the verdicts"
+        "--output",
+        metavar="URL",
+        help="what was rebuilt goes here, and the verdicts (with --in-place by default ARCHIVE.quarantine)",
     )
     recovering.add_argument(
         "--in-place",

@@ -131,7 +131,7 @@ def verify(
 
 def recover(
     url: str,
-    output: str,
+    output: str | None = None,
     *,
     in_place: bool = False,
     layout: str = AUTO,
@@ -155,7 +155,7 @@ def recover(
         url, layout, deep, topics, partitions, aiven_keys, metadata, files_from, config, config_notes, topic_configs:
             as for `verify`; indexes follow index.interval.bytes and segment.index.bytes of their topic.
         spark, cores, observers, stop: as for `verify`.
-        output: URL where rebuilt objects and verdicts go.
+        output: URL where rebuilt objects and verdicts go; None only with *in_place*: `<url>.quarantine`.
         in_place: write rebuilt objects into the archive; what they replace goes to the output's quarantine first.
 
     Returns:

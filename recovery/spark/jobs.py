@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recovery.archive.check.options import CheckOptions
-from recovery.archive.check.output import VERDICTS, kept_digests
+from recovery.archive.check.output import QUARANTINE, VERDICTS, kept_digests
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
@@ -129,6 +129,7 @@ class ArchiveRun:
             url=self._store.url,
             layout=self._layout.name,
             output=self._output,
+            quarantine=f"{self._output}/{QUARANTINE}{self._run.hex()}" if self._options.is_in_place else None,
             run=self._run.hex(),
             is_logs_only=self._options.is_logs_only,
             notes=tuple(Note(text=text) for text in self._options.notes),

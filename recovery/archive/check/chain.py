@@ -77,6 +77,7 @@ class Chain:
             scanned.rebuilt[kind] = write(scanned.segment, kind, data)
         if PartKind.SNAPSHOT in made and scanned.end_offset is not None:
             self._files.snapshots[scanned.end_offset] = made[PartKind.SNAPSHOT]
+            self._check.restart_producers(scanned.end_offset)
 
     def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
         """Return the replacements of parts that are missing or wrong."""

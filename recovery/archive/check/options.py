@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.options import ArchiveOptions
-from recovery.archive.stores.stores import absolute_url
+from recovery.archive.stores.stores import absolute_url, beside
 from recovery.broker.config import BrokerConfig, misspelled
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs
@@ -34,7 +34,7 @@ class CheckOptions(ArchiveOptions):
         now_ms: time by which producers expire in plain copies.
 
     Raises:
-        UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together.
+        UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together; no place for what is rebuilt.
     """
 
     rebuilds: bool = False
@@ -55,11 +55,24 @@ class CheckOptions(ArchiveOptions):
             raise UsageError(
                 "--deep and --logs-only exclude each other: without records there is nothing to open"
             )
+        if self.rebuilds and not self.is_in_place and self.output is None:
+            raise UsageError("archive recover needs --output URL for what is rebuilt, or --in-place")
 
     @property
     def command(self) -> str:
         """The name of the command."""
         return "recover" if self.rebuilds else "verify"
+
+    @property
+    def result_url(self) -> str | None:
+        """Where results go: the output; without one, what is replaced in place goes beside the archive.
+
+        Raises:
+            UsageError: nothing is beside it.
+        """
+        if self.output is None and self.is_in_place:
+            return beside(self.url, ".quarantine")
+        return None if self.output is None else absolute_url(self.output)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,7 +94,7 @@ class CheckOptions(ArchiveOptions):
         return ScanOptions(
             url=absolute_url(self.url),
             layout=layout,
-            output=None if self.output is None else absolute_url(self.output),
+            output=self.result_url,
             rebuilds=self.rebuilds,
             is_in_place=self.is_in_place,
             keys=self.keys,

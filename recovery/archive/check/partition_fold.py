@@ -21,7 +21,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredOb
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import FolderFiles
-from recovery.check.rules.blame import excused, is_of_another_log
+from recovery.check.rules.blame import excused, is_contradiction, is_of_another_log
 
 _kinds = {kind.value: kind for kind in PartKind}
 _UNKNOWN_BEFORE = {
@@ -257,40 +257,37 @@ class PartitionFold:
                 numbers_by_segment.setdefault(key, {})[kind] = number
         segments = [scanned for scanned in self._scanned if not scanned.segment.other_file]
         row = Row(segments, self._head.gone)
-        is_state_known = True
+        state = _StateBefore()
         for scanned in segments:
             numbers = numbers_by_segment.get((scanned.segment.base_offset, scanned.segment.segment_id), {})
             parts = {kind: verdict.objects[number] for kind, number in numbers.items()}
-            is_state_sound = is_state_known and _is_valid(parts, PartKind.LOG)
-            is_state_known = is_state_sound or (
-                _is_valid(parts, PartKind.LOG) and _is_valid(parts, PartKind.SNAPSHOT)
-            )
             if any(judged.verdict.is_valid is False for judged in parts.values()):
-                for kind, judged in self._decide(
-                    scanned, parts, row, verdict.rebuilds, is_state_sound
-                ).items():
+                for kind, judged in self._decide(scanned, parts, row, state, verdict.rebuilds).items():
                     verdict.objects[numbers[kind]] = judged
+            state.pass_by(parts)
 
     def _decide(
         self,
         scanned: ScannedSegment,
         parts: Mapping[PartKind, ObjectVerdict],
         row: Row,
+        state: _StateBefore,
         rebuilds: list[RebuildWork],
-        is_state_sound: bool,
     ) -> dict[PartKind, ObjectVerdict]:
-        """Return the verdicts on the *parts* of a segment with what was decided; enter what is to be rebuilt.
-
-        Args:
-            is_state_sound: whether what precedes the end of the segment's log is known from sound logs.
-        """
+        """Return the verdicts on the *parts* of a segment with what was decided; enter what is to be rebuilt."""
         segment = scanned.segment
         key = segment.base_offset, segment.segment_id
         decided = dict(parts)
         if self._folder is None:
             log = parts[PartKind.LOG].verdict.findings if PartKind.LOG in parts else ()
-            blamed = DERIVED if is_of_another_log(log) else () if is_state_sound else STATEFUL
-            decided |= {kind: _not_blamed(parts[kind]) for kind in blamed if kind in parts}
+            blamed, why = (
+                (DERIVED, "the log is damaged, not this file")
+                if is_of_another_log(log)
+                else (STATEFUL, "a log before its own is damaged, not this file")
+                if state.has_bad_log
+                else ((), "")
+            )
+            decided |= {kind: _not_blamed(parts[kind], why) for kind in blamed if kind in parts}
         wrong = [
             kind
             for kind in (*DERIVED, PartKind.INDEXES)
@@ -306,9 +303,9 @@ class PartitionFold:
             or (self._head.facts.is_contiguous and not _is_compacted(scanned)),
         )
         obstacles = dict.fromkeys(wrong, obstacle)
-        if not obstacle and not is_state_sound:
+        if not obstacle and not state.is_known:
             wanted.difference_update(STATEFUL)
-            obstacles.update(dict.fromkeys(STATEFUL, "logs before its own are damaged"))
+            obstacles.update(dict.fromkeys(STATEFUL, "a log or a snapshot before its own log is damaged"))
         if wanted and not obstacle:
             work = RebuildWork(
                 segment=segment,
@@ -342,10 +339,33 @@ def _is_compacted(scanned: ScannedSegment) -> bool:
     return scanned.result is not None and scanned.result.has_compacted
 
 
-def _not_blamed(judged: ObjectVerdict) -> ObjectVerdict:
-    """Return the verdict on a part of a segment whose log is not the one that it was made from."""
-    findings = map(excused, judged.verdict.findings)
-    return replace(judged, verdict=replace(judged.verdict, findings=tuple(findings)))
+def _not_blamed(judged: ObjectVerdict, why: str) -> ObjectVerdict:
+    """Return the verdict on a file that contradicts a log, which is to blame; *why*."""
+    findings = tuple(excused(finding, why) for finding in judged.verdict.findings)
+    return replace(judged, verdict=replace(judged.verdict, findings=findings))
+
+
+@dataclass(slots=True)
+class _StateBefore:
+    """What is known of the state before a segment: of its producers, transactions and leader epochs.
+
+    Attributes:
+        is_known: whether sound logs, and no wrong snapshot, lead to it.
+        has_bad_log: whether a log before the segment is damaged, and no sound snapshot followed.
+    """
+
+    is_known: bool = True
+    has_bad_log: bool = False
+
+    def pass_by(self, parts: Mapping[PartKind, ObjectVerdict]) -> None:
+        """Go on to the next segment, past one with these *parts*."""
+        is_log_sound, has_snapshot = _is_valid(parts, PartKind.LOG), _is_valid(parts, PartKind.SNAPSHOT)
+        # The checks continue from each snapshot that is well-formed.
+        is_misled = PartKind.SNAPSHOT in parts and any(
+            map(is_contradiction, parts[PartKind.SNAPSHOT].verdict.findings)
+        )
+        self.is_known = is_log_sound and not is_misled and (self.is_known or has_snapshot)
+        self.has_bad_log = not is_log_sound or (self.has_bad_log and not has_snapshot)
 
 
 def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:

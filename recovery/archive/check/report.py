@@ -28,6 +28,7 @@ class ArchiveReport:
         metadata_findings: what is wrong with the metadata topic itself.
         unlisted: prefixes that could not be listed.
         output: where the results are; None if they were not kept.
+        quarantine: where the objects are that were replaced in place; None if nothing is replaced.
         signal_number: of the signal that ended the run early, 0 without one.
         is_logs_only: whether only the logs were checked.
         notes: on settings that were ignored or replaced.
@@ -43,6 +44,7 @@ class ArchiveReport:
     metadata_findings: tuple[Finding, ...] = ()
     unlisted: list[UnlistedPrefix] = field(default_factory=list)
     output: str | None = None
+    quarantine: str | None = None
     run: str = ""
     duration_ms: int = 0
     signal_number: int = 0
@@ -72,6 +74,7 @@ class ArchiveReport:
             "durationMs": self.duration_ms,
             "run": self.run,
             "output": self.output,
+            "quarantine": self.quarantine,
             "logsOnly": self.is_logs_only,
             "knownSegments": self.known_segments,
             "summary": self.tally.to_json(),
@@ -118,6 +121,8 @@ class ArchiveReport:
                 "by rule: " + ", ".join(f"{rule} {count}" for rule, count in sorted(tally.rules.items()))
             )
         lines += [f"note: {printable(note.text)}" for note in self.notes]
+        if self.quarantine is not None:
+            lines.append(f"objects that were replaced: {printable(self.quarantine)}")
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")
         return "\n".join(lines)

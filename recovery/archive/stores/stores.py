@@ -14,6 +14,26 @@ def absolute_url(url: str) -> str:
     return url if "://" in url else absolute(url)
 
 
+def is_within(url: str, outer: str) -> bool:
+    """Return whether *url* is *outer*, or below it, by their names."""
+    inner_url, outer_url = (
+        absolute_url(each).removeprefix("file://").rstrip("/") + "/" for each in (url, outer)
+    )
+    return inner_url.startswith(outer_url)
+
+
+def beside(url: str, suffix: str) -> str:
+    """Return the URL of a sibling of *url*, named like it and *suffix*.
+
+    Raises:
+        UsageError: it is a whole bucket, or the root.
+    """
+    own = absolute_url(url).rstrip("/")
+    if not own.partition("://")[2 if "://" in own else 0].partition("/")[2]:
+        raise UsageError(f"{url} has nothing beside it: give --output URL")
+    return own + suffix
+
+
 def open_store(url: str) -> Store:
     """Return the store at *url*: a path, `file://`, `s3://`, `gs://`, `az://`.
 

@@ -44,11 +44,11 @@ def is_contradiction(finding: Finding) -> bool:
     return finding.severity == "damage" and finding.rule in _CONTRADICTIONS
 
 
-def excused(finding: Finding) -> Finding:
-    """Return a finding about a file whose log is to blame."""
+def excused(finding: Finding, why: str) -> Finding:
+    """Return a finding about a file as a note that says *why* it is not to blame, if it contradicts a log."""
     if not is_contradiction(finding):
         return finding
-    return replace(finding.as_note(), detail=f"{finding.detail}; the log is damaged, not this file")
+    return replace(finding.as_note(), detail=f"{finding.detail}; {why}")
 
 
 def blame_logs(findings: list[Finding]) -> list[Finding]:
@@ -59,7 +59,7 @@ def blame_logs(findings: list[Finding]) -> list[Finding]:
             by_log.setdefault(_stem(finding.file), []).append(finding)
     damaged = {stem for stem, own in by_log.items() if is_of_another_log(own)}
     return [
-        excused(finding)
+        excused(finding, "the log is damaged, not this file")
         if file_kind(finding.file) in _INDEXES and _stem(finding.file) in damaged
         else finding
         for finding in findings

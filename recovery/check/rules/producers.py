@@ -82,9 +82,9 @@ class ProducerChecks:
         self.is_complete = False
         self.has_producers = False
         self.findings: list[Finding] = []
-        self._begin(start_offset)
+        self.restart(start_offset)
 
-    def _begin(self, offset: int) -> None:
+    def restart(self, offset: int) -> None:
         """Start over at *offset*, from a snapshot if there is one."""
         data = self._snapshots.get(offset)
         self._files = _OneSnapshot(offset if data is not None else None, data or b"")
@@ -125,7 +125,7 @@ class ProducerChecks:
         # Nearly all are byte for byte what a recovery would write, and need not be compared entry by entry.
         if data == self._compute(offset) or self._agrees(offset, as_loaded(entries)):
             self._judge_offsets(offset, entries)
-        self._begin(offset)
+        self.restart(offset)
 
     def snapshot_at(self, offset: int) -> bytes:
         """Return the snapshot that a recovery would write at *offset*, which has been reached.
