@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from recovery.archive.check.output import RebuiltOutput
+from recovery.archive.check.output import InPlace, RebuiltOutput
 from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.check.rebuild import Write
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.inventory.expectations import open_expectations
@@ -29,9 +30,13 @@ def gone_through(
     metadata: Sequence[Path] = (),
     is_deep: bool = False,
     is_logs_only: bool = False,
+    is_in_place: bool = False,
     now_ms: int = NOW_MS,
 ) -> list[PartitionVerdict]:
-    """Return the verdict of each partition in the archive at *root*, path or URL; what is rebuilt goes to *output*."""
+    """Return the verdict of each partition in the archive at *root*, path or URL.
+
+    What is rebuilt goes to *output*, or in its place, and what was there to the output's quarantine.
+    """
     store = open_store(str(root))
     layout = layout_of(store)
     options = ScanOptions(
@@ -46,7 +51,11 @@ def gone_through(
         broker=BrokerConfig.from_layers(()),
         overrides={topic: dict(own) for topic, own in (topic_configs or {}).items()},
     )
-    write = None if output is None else RebuiltOutput(open_store(str(output)), layout)
+    write: Write | None = None
+    if output is not None and is_in_place:
+        write = InPlace(store, open_store(str(output)), layout, "run")
+    elif output is not None:
+        write = RebuiltOutput(open_store(str(output)), layout)
     with ExitStack() as stack:
         expected = open_expectations([str(path) for path in metadata], stack)
         found = survey(

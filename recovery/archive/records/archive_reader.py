@@ -121,12 +121,19 @@ class _RunReader:
             log.close()
 
     def _is_too_old(self, planned: PlannedSegment, files: ArchivedFiles) -> bool:
-        """Return whether all records are older than what is requested, by the time index.
+        """Return whether all records are older than what is requested.
 
-        Once the segment was rolled, the last entry has its greatest timestamp.
+        Once the segment was rolled, the last entry of the time index has its greatest timestamp. An index may have been
+        cut since, and nothing in it shows that, so it must agree with what a broker said of the segment when it was
+        archived: in the metadata topic, or in the manifest. Without that, the segment is read.
         """
         lowest_ms = self._request.options.lowest_timestamp_ms
         if lowest_ms is None or planned.is_last or not self._request.selection.uses_time_index:
+            return False
+        told_ms, described = planned.max_timestamp_ms, files.described()
+        if told_ms is None and described is not None:
+            told_ms = described.max_timestamp_ms
+        if told_ms is None or not 0 <= told_ms < lowest_ms:
             return False
         base_offset = planned.segment.base_offset
         try:
@@ -135,7 +142,7 @@ class _RunReader:
         except (FileNotFoundError, FormatError):
             return False
         last = last_entry(view_time_index(data), base_offset)
-        return len(data) == size_bytes and 0 <= last.timestamp_ms < lowest_ms
+        return len(data) == size_bytes and last.timestamp_ms == told_ms
 
     # -- transactions ----------------------------------------------------------------------------------------
 

@@ -76,8 +76,8 @@ class BrokerView:
         replica = self._replicas.of(where)
         return None if replica is None else replica.log_start_offset
 
-    def lineage(self, where: PartitionPrefix) -> list[str] | None:
-        """Return the ids of the segments that a broker reads, in order; None if it knows of none at all."""
+    def lineage(self, where: PartitionPrefix) -> dict[str, RemoteSegment] | None:
+        """Return the segments that a broker reads, by id and in order; None if it knows of none at all."""
         if not where.topic_id:
             return None
         cache = self._metadata.cache(read_uuid(where.topic_id), where.partition)
@@ -90,7 +90,7 @@ class BrokerView:
             epochs or derive_epochs(cache.segments.values()),
             log_start_offset=None if replica is None else replica.log_start_offset,
         )
-        return [format_uuid(segment.segment_id) for segment in lineage.segments]
+        return {format_uuid(segment.segment_id): segment for segment in lineage.segments}
 
     def local_log(self, where: PartitionPrefix) -> LocalLog | None:
         """Return what is left of a partition in the log dirs, None if nothing is."""

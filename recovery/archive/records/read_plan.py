@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from recovery.archive.layouts.layout import Layout
@@ -28,6 +28,7 @@ from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
+from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.transaction_index import encode_transaction_index
 
 MOST_FOLLOWING = 8
@@ -83,14 +84,14 @@ def plan_reads(
 
 
 def choose_segments(
-    partition: ArchivedPartition, layout: Layout, lineage: Collection[str] | None = None
+    partition: ArchivedPartition, layout: Layout, lineage: Mapping[str, RemoteSegment] | None = None
 ) -> PlannedSegments:
     """Return the segments that are read for records, each up to where the next one begins.
 
     Args:
         partition: as it was listed.
         layout: its layout.
-        lineage: the ids of those that a broker reads, None if not known.
+        lineage: those that a broker reads, by id; None if not known.
     """
     segments, required = partition.segments, layout.required_parts
     are_whole = [parts_in(shape) >= required for shape in segments.shapes()]
@@ -107,6 +108,9 @@ def choose_segments(
     return PlannedSegments(
         segments=segments.take(rows),
         end_offsets=[*bases[1:], None][: len(bases)],
+        max_timestamps_ms=[
+            None if lineage is None else lineage[segments.segment_ids[row]].max_timestamp_ms for row in rows
+        ],
         has_last=bool(rows) and not (layout.is_tiered and are_whole[rows[-1]]),
     )
 
@@ -128,7 +132,7 @@ class _PlannedPartition:
             self.planned = _all_segments(partition, layout)
         else:
             lineage = None if broker is None else broker.lineage(self._where)
-            self.planned = choose_segments(partition, layout, None if lineage is None else set(lineage))
+            self.planned = choose_segments(partition, layout, lineage)
         self._start_offset = _log_start_offset(store, layout, walked, broker)
         local = None if broker is None else broker.local_log(self._where)
         self._last_stable_offset = None
@@ -201,6 +205,7 @@ def _all_segments(partition: ArchivedPartition, layout: Layout) -> PlannedSegmen
     return PlannedSegments(
         segments=segments,
         end_offsets=[following.get(base_offset) for base_offset in segments.base_offsets],
+        max_timestamps_ms=[None] * len(segments),
         has_last=bool(segments) and not layout.is_tiered,
     )
 

@@ -22,7 +22,8 @@ class Selection:
     Attributes:
         topics, partitions: None for all.
         task_bytes: about how much a task reads.
-        uses_time_index: skip segments whose time index ends below `ReadOptions.lowest_timestamp_ms`.
+        uses_time_index: skip segments that end before `ReadOptions.lowest_timestamp_ms`, if the time index and what the
+            metadata topic or the manifest says of the segment agree on it.
     """
 
     topics: frozenset[str] | None = None
@@ -44,11 +45,13 @@ class PlannedSegment:
     Attributes:
         end_offset: records from here on belong to another segment; None for the last one.
         is_last: nothing follows in the archive, and a killed broker or copy may have left a torn end.
+        max_timestamp_ms: the greatest one, by the metadata topic; None if that is not known.
     """
 
     segment: ArchivedSegment
     end_offset: int | None = None
     is_last: bool = False
+    max_timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +59,13 @@ class PlannedSegments(Sequence[PlannedSegment]):
     """Segments of one partition to be read, as columns.
 
     Attributes:
-        end_offsets: see `PlannedSegment`.
+        end_offsets, max_timestamps_ms: see `PlannedSegment`.
         has_last: `is_last` of the last one.
     """
 
     segments: SegmentTable
     end_offsets: Sequence[int | None]
+    max_timestamps_ms: Sequence[int | None]
     has_last: bool
 
     def __len__(self) -> int:
@@ -80,6 +84,7 @@ class PlannedSegments(Sequence[PlannedSegment]):
         return PlannedSegment(
             segment=self.segments[rows],
             end_offset=self.end_offsets[rows],
+            max_timestamp_ms=self.max_timestamps_ms[rows],
             is_last=self.has_last and rows == len(self) - 1,
         )
 
@@ -88,6 +93,7 @@ class PlannedSegments(Sequence[PlannedSegment]):
         return type(self)(
             segments=self.segments.take(rows),
             end_offsets=[self.end_offsets[row] for row in rows],
+            max_timestamps_ms=[self.max_timestamps_ms[row] for row in rows],
             has_last=self.has_last and bool(rows) and rows[-1] == len(self) - 1,
         )
 

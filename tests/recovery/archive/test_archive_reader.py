@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -21,6 +23,7 @@ from recovery.errors import DamagedSegmentError
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError
 from segfmt.record_batch import read_record_batch_header, walk_batches
+from segfmt.remote_log_metadata import RemoteSegment
 from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.samples import unpack, unpack_aiven
 from tests.runs.readings import SMALL_TASK, checksum, of_partition, read
@@ -105,7 +108,23 @@ class TestCopies:
             ("next", 70, False),
             ("last", None, True),
         ]
-        known = choose_segments(partition, layout, ["small", "next"])
+        lineage = {
+            segment.segment_id: RemoteSegment(
+                owner=None,
+                segment_id=uuid4(),
+                start_offset=segment.base_offset,
+                end_offset=segment.base_offset,
+                broker_id=1,
+                max_timestamp_ms=segment.base_offset,
+                event_timestamp_ms=0,
+                leader_epochs=(),
+                size_bytes=1,
+            )
+            for segment in segments
+            if segment.segment_id in ("small", "next")
+        }
+        known = choose_segments(partition, layout, lineage)
+        assert [one.max_timestamp_ms for one in known] == [0, 50]
         assert [(one.segment.segment_id, one.end_offset, one.is_last) for one in known] == [
             ("small", 50, False),
             ("next", None, False),
@@ -167,9 +186,34 @@ class TestWhatIsWanted:
         read(stored_archive.path, "offset", options=ReadOptions(lowest_offset=2000))
         assert 0 < len(opened) < total / 5
         opened.clear()
-        latest = max(row["timestamp"] for row in everything)
-        read(stored_archive.path, "offset", options=ReadOptions(lowest_timestamp_ms=latest))
+        latest = ReadOptions(lowest_timestamp_ms=max(row["timestamp"] for row in everything))
+        read(stored_archive.path, "offset", options=latest, metadata=stored_archive.log_dirs)
         assert 0 < len(opened) < total / 5
+        opened.clear()
+        read(stored_archive.path, "offset", options=latest)  # nothing confirms the time indexes
+        assert len(opened) >= total / 2
+
+    @pytest.mark.parametrize("has_metadata", [True, False])
+    def test_no_row_is_lost_where_time_indexes_are_cut_between_entries(
+        self, has_metadata: bool, stored_archive: TieredArchive, tmp_path: Path
+    ) -> None:
+        archive = Path(shutil.copytree(stored_archive.path, tmp_path / "archive"))
+        names = ("topic", "partition", "offset", "timestamp")
+        metadata = stored_archive.log_dirs if has_metadata else ()
+        everything = read(archive, *names, metadata=metadata)
+        cut = 0
+        for path in archive.rglob("*.timeindex"):
+            data = path.read_bytes()
+            if len(data) > 12:
+                path.write_bytes(data[:12])
+                cut += 1
+        assert cut > 10
+        times = sorted(row["timestamp"] for row in everything)
+        for lowest_ms in times[:: len(times) // 7]:
+            found = read(
+                archive, *names, options=ReadOptions(lowest_timestamp_ms=lowest_ms), metadata=metadata
+            )
+            assert found == [row for row in everything if row["timestamp"] >= lowest_ms]
 
 
 class TestPlaces:

@@ -58,6 +58,23 @@ def test_recover_rebuilds_and_may_do_so_in_place() -> None:
     assert not options_of("recover", "x", "--output", "o").is_in_place
 
 
+def test_what_is_replaced_in_place_lies_beside_the_archive() -> None:
+    found = options_of("recover", "s3://bucket/kafka/", "--in-place")
+    assert found.for_tasks("plain").output == "s3://bucket/kafka.quarantine"
+    assert options_of("recover", "x", "--in-place", "--output", "o").result_url == os.path.abspath("o")
+    with pytest.raises(UsageError, match="nothing beside it: give --output"):
+        _ = options_of("recover", "s3://bucket", "--in-place").result_url
+    with pytest.raises(UsageError, match="needs --output URL for what is rebuilt, or --in-place"):
+        options_of("recover", "x")
+
+
+@pytest.mark.parametrize("output", ["x", "x/o", "./x/o/", "file://{cwd}/x/o"])
+def test_no_output_lies_in_the_archive(output: str) -> None:
+    with pytest.raises(UsageError, match="it is in the archive"):
+        options_of("verify", "x", "--output", output.format(cwd=os.getcwd()))
+    assert options_of("verify", "x", "--output", "xo").output == "xo"
+
+
 def test_tasks_are_told_whole_paths_and_the_layout_there_is() -> None:
     found = CheckOptions(url="x", output="s3://bucket/o", is_deep=True, now_ms=7).for_tasks("plain")
     assert (found.url, found.output) == (os.path.abspath("x"), "s3://bucket/o")
