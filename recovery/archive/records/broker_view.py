@@ -19,6 +19,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, P
 from recovery.archive.stores.store import Store
 from segfmt.byte_layout import ABORTED_TXN_DTYPE
 from segfmt.kafka_uuid import format_uuid, read_uuid
+from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.transaction_index import Entries, check_transaction_index, view_transaction_index
 
 
