@@ -32,8 +32,8 @@ class PartitionHead:
         facts: what else is known of it.
         settings: of its log, which rebuilt indexes follow.
         findings: of the inventory.
-        unfinished: base offsets and ids of segments whose copy or deletion is not finished: faults in them are notes,
-            not damage.
+        unfinished: base offsets and ids of segments whose copy or deletion is not finished, or that the metadata does
+            not know: no broker reads them, and faults in them are notes, not damage.
         gone: first and last offsets, ascending, of what is deleted or below the log start: if it is missing, that is
             not a gap.
         digests: of the segments that exist now, DIGEST_BYTES each, in their order.

@@ -23,7 +23,15 @@ from segfmt.filenames import KRAFT_SNAPSHOT_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, rea
 from segfmt.remote_log_metadata import RemoteSegment
 
 NO_TOPIC_CONFIGS = TopicConfigs(broker=BrokerConfig.from_layers(()), records={}, overrides={})
-_UNFINISHED = frozenset({SegmentStatus.COPY_STARTED, SegmentStatus.DELETE_STARTED, SegmentStatus.DELETED})
+_UNREAD = frozenset(
+    {
+        SegmentStatus.COPY_STARTED,
+        SegmentStatus.DELETE_STARTED,
+        SegmentStatus.DELETED,
+        SegmentStatus.ORPHAN,
+    }
+)
+"""What no broker reads, now or ever: faults in it are notes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +125,7 @@ def _surveyed(
         settings=topic_configs.settings_of(topic),
         findings=tuple(finding for finding in inventory.findings if finding.rule not in RULES_OF_READING),
         unfinished=frozenset(
-            (entry.base_offset, entry.segment_id)
-            for entry in inventory.entries
-            if entry.status in _UNFINISHED
+            (entry.base_offset, entry.segment_id) for entry in inventory.entries if entry.status in _UNREAD
         ),
         gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in inventory.gone),
         digests=digests,

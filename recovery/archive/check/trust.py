@@ -90,7 +90,9 @@ def obstacle_of(
     if any(finding.severity != "note" for finding in findings.get(PartKind.LOG, ())):
         return "its log is damaged, and what contradicts it is evidence"
     if not is_finished:
-        return "its copy or its deletion is not finished"
+        return (
+            "no broker reads it: its copy or its deletion is not finished, or the metadata does not know it"
+        )
     if not row.is_continued(scanned.end_offset):
         return "offsets after its end are missing, so its log may have been cut"
     if not scanned.is_confirmed:

@@ -27,6 +27,8 @@ class SegmentStatus(enum.Enum):
     """Its deletion is finished, but objects of it remain."""
     ORPHAN = "orphan"
     """Objects of a segment that the metadata does not know."""
+    NOT_COMPARED = "not-compared"
+    """The same, but records of the metadata topic are missing or damaged."""
 
 
 class LineagePlace(enum.Enum):
@@ -83,6 +85,7 @@ class Expectation:
 
     Attributes:
         cache: what the metadata topic says; None if it is not available.
+        is_unknown: whether it is available, and no record that was read is about the partition.
         epochs: of the log, None if not known: they are then taken from the segments.
         log_start_offset: None if not known.
         hides_records: whether records of the metadata topic are missing or damaged, so that an apparent orphan may not
@@ -90,6 +93,7 @@ class Expectation:
     """
 
     cache: RemoteLogCache | None = None
+    is_unknown: bool = False
     epochs: tuple[LeaderEpochEntry, ...] | None = None
     log_start_offset: int | None = None
     hides_records: bool = False

@@ -21,8 +21,9 @@ from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.check.finding import Finding
+from recovery.errors import UsageError
 from segfmt.kafka_uuid import format_uuid
-from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.remote_log_metadata import TOPIC, RemoteSegment
 
 
 class Expectations:
@@ -44,11 +45,13 @@ class Expectations:
         """Return what is known of one partition."""
         topic_id = topic_id_of(where)
         replica = None if topic_id is None else self._replicas.of(where)
-        cache = None
+        cache, is_unknown = None, False
         if self._metadata is not None and topic_id is not None:
-            cache = self._cache(topic_id, where.partition)
+            is_unknown = not self._metadata.knows(topic_id, where.partition)
+            cache = None if is_unknown else self._cache(topic_id, where.partition)
         return Expectation(
             cache=cache,
+            is_unknown=is_unknown,
             epochs=None if replica is None else replica.epochs or None,
             log_start_offset=None if replica is None else replica.log_start_offset,
             hides_records=self._metadata is not None and self._metadata.hides_records,
@@ -112,8 +115,15 @@ def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations
 
     Raises:
         OSError: a log dir cannot be listed.
+        UsageError: none of them has a partition of the metadata topic.
     """
     stores = [open_store(url) for url in metadata]
     if not stores:
         return Expectations()
-    return Expectations(stack.enter_context(read_remote_metadata(stores)), stores)
+    remote_metadata = stack.enter_context(read_remote_metadata(stores))
+    if not remote_metadata.partition_count:
+        raise UsageError(
+            f"--metadata {','.join(metadata)}: no partition of {TOPIC} is in it, so nothing could be compared. Give "
+            "the log dirs of all brokers that have some, or copies of them"
+        )
+    return Expectations(remote_metadata, stores)

@@ -54,9 +54,20 @@ def take_inventory(
     expected = expected or Expectation()
     if expected.cache is None:
         inventory = _by_names(archived, layout)
+        if expected.is_unknown:
+            inventory = replace(inventory, findings=(*inventory.findings, _not_compared()))
     else:
         inventory = _Comparison(archived, layout, expected, expected.cache).compare()
     return replace(inventory, findings=(*inventory.findings, *_foreign(archived, layout)))
+
+
+def _not_compared() -> Finding:
+    """Return the finding of a partition that no record is about: another broker may have the records, or none has."""
+    detail = (
+        "no record of the metadata topic that was read is about this partition: its segments are not compared, and "
+        "none of them is called an orphan"
+    )
+    return Finding(file="", position=None, rule="not-compared", detail=detail, severity="unchecked")
 
 
 def _foreign(archived: ArchivedPartition, layout: Layout) -> tuple[Finding, ...]:
@@ -182,6 +193,8 @@ class _Comparison:
         detail = "the metadata topic does not know this segment"
         if self._expected.hides_records:
             detail += ", but some of its records are missing or damaged"
+            self._find(segment, "not-compared", detail, severity="unchecked")
+            return _entry(segment, SegmentStatus.NOT_COMPARED)
         self._find(segment, "orphan", detail, severity="note")
         return _entry(segment, SegmentStatus.ORPHAN)
 

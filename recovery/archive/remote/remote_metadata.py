@@ -70,6 +70,7 @@ class RemoteMetadata:
         findings: what is wrong with the topic so far, the first `MOST_FINDINGS` of it.
         counts: of all that is wrong, by rule.
         record_count: records that were read.
+        partition_count: partitions of the topic that were found.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -96,6 +97,7 @@ class RemoteMetadata:
         self.findings: list[Finding] = []
         self.counts: Counter[Rule] = Counter()
         self.record_count = 0
+        self.partition_count = 0
 
     def __enter__(self) -> Self:
         return self
@@ -192,6 +194,13 @@ class RemoteMetadata:
             key=lambda partition: (partition.topic, partition.partition, partition.topic_id.bytes),
         )
 
+    def knows(self, topic_id: UUID, partition: int) -> bool:
+        """Return whether any record is about a partition.
+
+        All of its records are in one partition of the topic, so if there is one, that partition was read.
+        """
+        return (topic_id, partition) in self._partitions
+
     def cache(self, topic_id: UUID, partition: int) -> RemoteLogCache:
         """Return what a broker knows of a partition; nothing if no record is about it."""
         cache = RemoteLogCache()
@@ -231,7 +240,9 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
     """
     metadata = RemoteMetadata(folder)
     try:
-        for _, (store, logs) in sorted(_find_partitions(stores).items()):
+        found = _find_partitions(stores)
+        metadata.partition_count = len(found)
+        for _, (store, logs) in sorted(found.items()):
             _read_partition(metadata, store, logs)
     except BaseException:
         metadata.close()

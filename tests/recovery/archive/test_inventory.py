@@ -1,6 +1,7 @@
 import json
 import random
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.archive.inventory.entry import Expectation, LineagePlace, SegmentStatus
-from recovery.archive.inventory.expectations import Expectations
+from recovery.archive.inventory.expectations import Expectations, open_expectations
 from recovery.archive.inventory.inventory import take_inventory
 from recovery.archive.layouts.aiven_layout import AivenLayout
 from recovery.archive.layouts.plain_layout import PlainLayout
@@ -20,6 +21,7 @@ from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
+from recovery.errors import UsageError
 from segfmt.aiven_custom_metadata import AivenCustomMetadata, encode_aiven_custom_metadata
 from segfmt.checkpoint import LeaderEpochEntry
 from segfmt.kafka_uuid import format_uuid
@@ -529,6 +531,32 @@ def test_log_dirs_of_another_topic_of_that_name_are_not_believed(tmp_path):
     assert expectations.of(replace(WHERE, topic_id="")).log_start_offset is None
 
 
+def test_a_partition_without_any_record_is_not_compared_and_no_orphan():
+    """Its records may be in a partition of the topic that another broker has."""
+    log = a_log()
+    segments = [log.copy(10 * n, 10 * n + 9) for n in range(3)]
+    with RemoteMetadata() as metadata:
+        for offset, record in enumerate(log.records):
+            metadata.add(encode_remote_log_metadata(record), offset)
+        expectations = Expectations(metadata)
+        known = expectations.judge(archived(segments), TIERED)
+        assert told(known) == []
+        other = archived(segments)
+        where = replace(other.where, partition=other.where.partition + 1)
+        found = expectations.judge(replace(other, where=where), TIERED)
+    assert told(found) == [("not-compared", "unchecked")]
+    assert SegmentStatus.ORPHAN not in statuses(found)
+
+
+def test_log_dirs_without_the_metadata_topic_are_refused(tmp_path):
+    (tmp_path / "orders-0").mkdir()
+    with (
+        ExitStack() as stack,
+        pytest.raises(UsageError, match="no partition of __remote_log_metadata is in it"),
+    ):
+        open_expectations([str(tmp_path)], stack)
+
+
 def test_damage_of_the_metadata_topic_is_told(tmp_path):
     log = a_log()
     segments = [log.copy(10 * n, 10 * n + 9) for n in range(9)]
@@ -537,7 +565,8 @@ def test_damage_of_the_metadata_topic_is_told(tmp_path):
     with read_remote_metadata([LocalStore(str(tmp_path))]) as metadata:
         expectations = Expectations(metadata)
         found = expectations.judge(archived(segments), TIERED)
-        assert ("orphan", "note") in told(found)
+        assert set(told(found)) == {("not-compared", "unchecked")}
+        assert set(statuses(found)) == {SegmentStatus.NOT_COMPARED}
         (finding, *_) = expectations.findings()
         assert (finding.rule, finding.severity) == ("metadata-topic", "damage")
         assert finding.remedy
