@@ -19,6 +19,7 @@ class PartitionFacts:
         is_metadata_log: whether it is `__cluster_metadata-0`, which no checkpoint and no marker concerns.
         is_preallocated: whether new logs get their full size at once.
         segment_index_bytes: `segment.index.bytes` of the topic, None if unknown.
+        index_interval_bytes: `index.interval.bytes` of the topic, None if unknown.
         expiration_ms: `producer.id.expiration.ms`.
         is_archived: whether it is a copy without checkpoints, which counts as flushed.
     """
@@ -37,6 +38,7 @@ class PartitionFacts:
     is_metadata_log: bool = False
     is_preallocated: bool = False
     segment_index_bytes: int | None = None
+    index_interval_bytes: int | None = None
     is_deep: bool = False
     now_ms: int = 0
     expiration_ms: int = 86_400_000

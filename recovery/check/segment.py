@@ -99,8 +99,10 @@ class _SegmentCheck:
             self._log.close()
         result.checked_bytes[task.log] = self._end
         result.findings += self._batches.findings
-        result.findings += self._index.finish(self._end, is_whole=result.is_whole)
-        result.findings += self._time_index.finish(is_whole=result.is_whole)
+        self._index.finish(self._end, is_whole=result.is_whole)
+        self._time_index.finish(is_whole=result.is_whole)
+        self._note_ends()
+        result.findings += [*self._index.findings, *self._time_index.findings]
         result.agreements = {index.file: index.agreement for index in (self._index, self._time_index)}
         if self._records is not None:
             result.findings += self._records.findings
@@ -147,6 +149,18 @@ class _SegmentCheck:
             self._find(None, "index-size", f"{size} bytes, of which only {len(data)} were read", file=name)
         return data, size
 
+    def _note_ends(self) -> None:
+        """Find indexes of a segment of tiered storage that end too early."""
+        task, result = self._task, self._result
+        if not (task.is_tiered and task.has_indexes and result.is_whole):
+            return
+        if any(finding.file == task.log for finding in result.findings):
+            return
+        if self._index.file in result.checked_bytes:
+            self._index.note_end(task.index_interval_bytes)
+        if self._time_index.file in result.checked_bytes:
+            self._time_index.note_end()
+
     def _note_sparse_index(self) -> None:
         """Note an index without entries if one would be expected."""
         task, result = self._task, self._result
@@ -154,7 +168,8 @@ class _SegmentCheck:
             return
         name = time_index_name(task.base_offset)
         if (
-            not len(self._time_index.entries)
+            not task.is_tiered
+            and not len(self._time_index.entries)
             and self._batches.max_timestamp_ms >= 0
             and task.tail is Tail.CLOSED
             and name in result.checked_bytes

@@ -37,6 +37,8 @@ class SegmentTask:
         is_flushed: whether it lies before the recovery point.
         may_be_preallocated: whether its indexes may end in zeros.
         has_indexes: whether there are indexes to check.
+        is_tiered: whether it is of tiered storage: a broker has closed it, so its indexes reach to its end.
+        index_interval_bytes: of its topic; None if not known.
         snapshot_offsets: offsets inside the segment, ascending, at which the producers' state is needed.
         expiration_ms: a producer that was silent so long may have been forgotten; None: sequences are not followed.
         log_start_offset: that of the log, if it lies in the segment or after it; else 0.
@@ -51,6 +53,8 @@ class SegmentTask:
     is_preallocated: bool = False
     may_be_preallocated: bool = False
     has_indexes: bool = True
+    is_tiered: bool = False
+    index_interval_bytes: int | None = None
     is_deep: bool = False
     snapshot_offsets: tuple[int, ...] = ()
     expiration_ms: int | None = None

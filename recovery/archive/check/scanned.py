@@ -19,7 +19,7 @@ from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
-VERSION = 5
+VERSION = 6
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 
@@ -124,6 +124,8 @@ class PartitionWork:
                 base_offset=segment.base_offset,
                 log=log_name(segment.base_offset),
                 next_base_offset=None,
+                is_tiered=True,
+                index_interval_bytes=self.facts.index_interval_bytes,
                 is_deep=self.facts.is_deep,
                 expiration_ms=self.facts.expiration_ms,
             )
@@ -215,7 +217,7 @@ class ScanOptions:
             unflushed_from: see `PartitionWork`.
         """
         depth = "logs" if self.is_logs_only else self.is_deep
-        facts_used = facts.expiration_ms, facts.is_preallocated
+        facts_used = facts.expiration_ms, facts.is_preallocated, facts.index_interval_bytes
         shared = f"{VERSION} {self.layout} {depth} {facts_used}\0{segments.objects.prefix}\0"
         start = hashlib.blake2b(shared.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
         digests = []

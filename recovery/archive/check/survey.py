@@ -107,6 +107,7 @@ def _surveyed(
         is_preallocated=config.preallocate,
         expiration_ms=topic_configs.broker.producer_id_expiration_ms,
         segment_index_bytes=config.segment_index_bytes if topic in topic_configs.overrides else None,
+        index_interval_bytes=config.index_interval_bytes if topic in topic_configs.overrides else None,
     )
     segments = archived.segments
     remote: Mapping[str, RemoteSegment] = {}

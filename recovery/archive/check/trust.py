@@ -131,6 +131,14 @@ def _evidence(
         if agreement.contradicts_end
         and not (is_this_log and not other.contradicts_end and (is_end_known or not agreement.is_beyond))
     ]
+    if not is_end_known:
+        # An index that ends too early was cut; or its log is a longer one than it was made from.
+        evidence += [
+            kind
+            for kind in (PartKind.OFFSET_INDEX, PartKind.TIME_INDEX)
+            if "index-sparse"
+            in {found.rule for found in findings.get(kind, ()) if found.severity == "damage"}
+        ]
     if is_this_log and is_end_known and not (index.contradicts_end or time_index.contradicts_end):
         return evidence
     return evidence + [kind for kind in STATEFUL if any(map(is_contradiction, findings.get(kind, ())))]

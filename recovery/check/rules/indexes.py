@@ -23,6 +23,11 @@ from segfmt import byte_layout
 
 Entries = npt.NDArray[np.void]
 
+_DEFAULT_INTERVAL_BYTES = 4096
+"""Kafka: log.index.interval.bytes."""
+_FETCH_BYTES = 1 << 20
+"""Kafka: replica.fetch.max.bytes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexAgreement:
@@ -147,9 +152,14 @@ class OffsetIndexChecks(_IndexChecks):
     DTYPE = byte_layout.OFFSET_INDEX_DTYPE
 
     _open: list[int] = field(default_factory=list)
+    _last_position: int = 0
+    _largest_bytes: int = 0
 
     def take(self, rows: HeaderRows, end_position: int) -> None:
         """Check the entries that point into *rows*, which end at *end_position* of the log."""
+        if len(rows):
+            self._last_position = int(rows["position"][-1])
+            self._largest_bytes = max(self._largest_bytes, int(rows["size_bytes"].max()))
         first = self._next
         self._next = int(np.searchsorted(self._values, end_position))
         lasts = rows["last_offset"]
@@ -203,6 +213,37 @@ class OffsetIndexChecks(_IndexChecks):
                     f"position {self._values[self._next]} is past the end of the log, {end_position}",
                 )
         return self.findings
+
+    def note_end(self, interval_bytes: int | None) -> None:
+        """Find that entries are missing at the end of the index of a closed segment, which was read whole.
+
+        A broker makes an entry with the first append after so many bytes without one. Brokers before 4.1.1 make one
+        for all batches of an append, which for a follower is what one fetch gave it.
+
+        Args:
+            interval_bytes: `index.interval.bytes`; None if it is not known: the index itself then shows it, or else
+                only a long log without entries is damage.
+        """
+        if self.findings:
+            return
+        known_bytes = _DEFAULT_INTERVAL_BYTES if interval_bytes is None else interval_bytes
+        steps = np.diff(self._values, prepend=0)
+        longest_bytes = 2 * int(steps.max()) if len(steps) else 0
+        bound_bytes = max(known_bytes + self._largest_bytes, longest_bytes)
+        left_bytes = self._last_position - (int(self._values[-1]) if len(self._values) else 0)
+        if left_bytes <= bound_bytes:
+            return
+        is_sure = interval_bytes is not None or left_bytes > _FETCH_BYTES
+        detail = f"no entry for the last {left_bytes} bytes, at most {bound_bytes} are expected: it was cut"
+        self.findings.append(
+            Finding(
+                file=self.file,
+                position=len(self._values) * self.DTYPE.itemsize,
+                rule="index-sparse",
+                detail=detail,
+                severity="damage" if is_sure else "note",
+            )
+        )
 
     def _close(self, lasts: npt.NDArray[np.int64], rows: HeaderRows) -> None:
         """Look for the batches at which the open appends end."""
@@ -265,6 +306,16 @@ class TimeIndexChecks(_IndexChecks):
                 f"timestamp {self._values[entry]} at offset {self._offsets[entry]}, the greatest up to there is "
                 f"{greatest[row_numbers[wrong[0]]]}",
             )
+
+    def note_end(self) -> None:
+        """Find that the last entry is not of the greatest timestamp, in the index of a closed segment, read whole.
+
+        Kafka: LogSegment.onBecomeInactiveSegment.
+        """
+        last_ms = int(self._values[-1]) if len(self._values) else byte_layout.NO_TIMESTAMP_MS
+        if not self.findings and last_ms < self._max_ms:
+            detail = f"its last entry is of timestamp {last_ms}, the greatest of the log is {self._max_ms}: it was cut"
+            self._add(len(self._values), "index-sparse", detail)
 
     def skip(self) -> None:
         """Judge nothing after this: a part of the log is damaged, and its timestamps are unknown."""

@@ -566,7 +566,7 @@ def test_damage_of_the_metadata_topic_is_told(tmp_path):
         expectations = Expectations(metadata)
         found = expectations.judge(archived(segments), TIERED)
         assert set(told(found)) == {("not-compared", "unchecked")}
-        assert set(statuses(found)) == {SegmentStatus.NOT_COMPARED}
+        assert SegmentStatus.NOT_COMPARED in statuses(found)
         (finding, *_) = expectations.findings()
         assert (finding.rule, finding.severity) == ("metadata-topic", "damage")
         assert finding.remedy

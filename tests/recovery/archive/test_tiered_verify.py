@@ -181,3 +181,34 @@ def test_objects_have_one_verdict_each(stored_archive: TieredArchive) -> None:
     } - files  # of the segment whose copy was interrupted
     assert set(keys) == files | nowhere
     assert len(nowhere) == 3
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_a_time_index_that_was_cut_between_entries_is_found_and_rebuilt(
+    keep: int, stored_archive: TieredArchive, tmp_path: Path
+) -> None:
+    (source,) = stored_archive.path.glob("plain-0-*")
+    folder = Path(shutil.copytree(source, tmp_path / "archive" / source.name))
+    path = next(path for path in sorted(folder.glob("*.timeindex")) if path.stat().st_size >= 24)
+    path.write_bytes(path.read_bytes()[: 12 * keep])
+    assert bad_objects(gone_through(folder.parent)) == {f"{folder.name}/{path.name}": ["index-sparse"]}
+    verdicts = gone_through(folder.parent, tmp_path / "output", is_in_place=True)
+    assert objects_of(verdicts)[f"{folder.name}/{path.name}"].rebuilt is not None
+    assert bad_objects(gone_through(folder.parent)) == {}
+
+
+@pytest.mark.parametrize("is_interval_known", [True, False])
+@pytest.mark.parametrize("keep", [0, 1])
+def test_an_offset_index_that_was_cut_between_entries_is_found(
+    keep: int, is_interval_known: bool, stored_archive: TieredArchive, tmp_path: Path
+) -> None:
+    (source,) = stored_archive.path.glob("plain-0-*")
+    folder = Path(shutil.copytree(source, tmp_path / "archive" / source.name))
+    path = max(sorted(folder.glob("*.index")), key=lambda index: index.stat().st_size)
+    assert path.stat().st_size > 24
+    path.write_bytes(path.read_bytes()[: 8 * keep])
+    configs = {"plain": {"index.interval.bytes": "1024"}} if is_interval_known else None
+    verdicts = gone_through(folder.parent, topic_configs=configs)
+    (finding,) = objects_of(verdicts)[f"{folder.name}/{path.name}"].verdict.findings
+    assert finding.rule == "index-sparse"
+    assert finding.severity == ("damage" if is_interval_known else "note")
