@@ -68,6 +68,8 @@ _WAVES = 20
 _CONNECT_CORES = 8
 MOST_OBJECTS = 10_000
 """Rows of bad objects in a report."""
+MOST_NOTED = 1_000
+"""Rows of sound objects with notes."""
 
 
 class ExecutorError(RecoveryError):
@@ -243,6 +245,9 @@ class ArchiveRun:
         for row in results:
             if row["kind"] == "tally":
                 report.tally.merge(Tally.from_json(json.loads(row["payload"])))
+            elif row["kind"] == "noted":
+                if len(report.noted) < MOST_NOTED:
+                    report.noted.append(json.loads(row["payload"]))
             elif row["kind"] == "left_out":
                 report.left_out += int(row["payload"])
             elif len(report.objects) < MOST_OBJECTS:
@@ -250,6 +255,7 @@ class ArchiveRun:
             else:
                 report.left_out += 1
         report.objects.sort(key=lambda row: row["key"])
+        report.noted.sort(key=lambda row: row["key"])
 
     def _rebuild(self, plan: FoldPlan) -> DataFrame:
         """Judge all partitions, and rebuild indexes; return the rows that tell the fold of it."""

@@ -50,6 +50,8 @@ FOLD_DDL = "kind string, payload string"
 REBUILD_DDL = "prefix string, work string"
 MOST_BAD_OBJECTS = 1_000
 """Rows of bad objects that one task returns to the driver."""
+MOST_NOTED_OBJECTS = 100
+"""The same of sound objects with a note."""
 _ROWS_IN_A_FILE = 200_000
 
 
@@ -146,7 +148,13 @@ def fold_partitions(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterat
     for partition in fold_rows(rows, layout, run=plan.run, write=write, is_logs_only=is_logs_only):
         verdicts.add(partition)
     bad = [("object", json.dumps(row)) for row in verdicts.bad]
-    results = [*bad, ("left_out", str(verdicts.left_out)), ("tally", json.dumps(verdicts.tally.to_json()))]
+    noted = [("noted", json.dumps(row)) for row in verdicts.noted]
+    results = [
+        *bad,
+        *noted,
+        ("left_out", str(verdicts.left_out)),
+        ("tally", json.dumps(verdicts.tally.to_json())),
+    ]
     verdicts.close()
     yield pa.RecordBatch.from_pylist(
         [{"kind": kind, "payload": payload} for kind, payload in results], schema=schema
@@ -165,6 +173,7 @@ class _Verdicts:
         self._files = 0
         self.tally = Tally()
         self.bad: list[dict[str, object]] = []
+        self.noted: list[dict[str, object]] = []
         self.left_out = 0
 
     def add(self, partition: PartitionVerdict) -> None:
@@ -172,6 +181,8 @@ class _Verdicts:
         objects = [object_row(partition, judged) for judged in partition.objects]
         for row in objects:
             if row["valid"] is True and row["rebuilt"] is None:
+                if row["findings"] and len(self.noted) < MOST_NOTED_OBJECTS:
+                    self.noted.append(row)
                 continue
             if len(self.bad) < MOST_BAD_OBJECTS:
                 self.bad.append(row)

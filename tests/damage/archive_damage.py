@@ -182,6 +182,23 @@ def _changed(part: str, change: Callable[[bytes, random.Random], bytes], *rules:
     return damage
 
 
+def _time_index_cut(count: int) -> ArchiveDamage:
+    """All but so many entries of a time index are gone, which a rolled segment's index never lacks."""
+
+    def damage(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
+        if archive.is_aiven or not archive.is_tiered:
+            return None  # in a folder it may have been made empty by a broker
+        path = archive.place(_inner(archive, rng), TIME_INDEX)
+        data = path.read_bytes()
+        entry_bytes = byte_layout.TIME_INDEX_DTYPE.itemsize
+        if len(data) <= count * entry_bytes:
+            return None
+        path.write_bytes(data[: count * entry_bytes])
+        return _must(archive, [path], "index-sparse")
+
+    return damage
+
+
 def _position_beyond_the_log(data: bytes, rng: random.Random) -> bytes:
     entries = np.frombuffer(data, byte_layout.OFFSET_INDEX_DTYPE).copy()
     entries["position"][rng.randrange(len(entries))] = 2**31 - 1
@@ -421,6 +438,8 @@ ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
     "offset index: garbage": _changed(INDEX, _garbage, *_INDEX_RULES),
     "time index: another timestamp": _changed(TIME_INDEX, _another_timestamp, *_INDEX_RULES),
     "time index: no whole entries": _changed(TIME_INDEX, _a_rest, *_INDEX_RULES),
+    "time index: no entry": _time_index_cut(0),
+    "time index: cut between entries": _time_index_cut(1),
     "time index: garbage": _changed(TIME_INDEX, _garbage, *_INDEX_RULES),
     "transaction index: another first offset": _changed(TXN_INDEX, _another_first_offset, *_TXN_RULES),
     "transaction index: no whole entries": _changed(TXN_INDEX, _a_rest, *_TXN_RULES),

@@ -14,6 +14,8 @@ from recovery.printable import printable
 from recovery.problem import Note
 from recovery.quantity import bytes_text
 
+_MOST_NOTED_LINES = 20
+
 
 @dataclass(slots=True, kw_only=True)
 class ArchiveReport:
@@ -24,6 +26,7 @@ class ArchiveReport:
         tally: all counts.
         objects: rows of objects that are not sound, or were rebuilt; not all if there are very many.
         left_out: how many of them are not among `objects`.
+        noted: rows of sound objects with notes, of which `tally.notes` has the number.
         known_segments: segments that an earlier run has read and that have not changed.
         metadata_findings: what is wrong with the metadata topic itself.
         unlisted: prefixes that could not be listed.
@@ -40,6 +43,7 @@ class ArchiveReport:
     tally: Tally = field(default_factory=Tally)
     objects: list[dict[str, Any]] = field(default_factory=list)
     left_out: int = 0
+    noted: list[dict[str, Any]] = field(default_factory=list)
     known_segments: int = 0
     metadata_findings: tuple[Finding, ...] = ()
     unlisted: list[UnlistedPrefix] = field(default_factory=list)
@@ -85,11 +89,15 @@ class ArchiveReport:
             "unlisted": [{"prefix": unlisted.prefix, "error": unlisted.error} for unlisted in self.unlisted],
             "objects": self.objects,
             "objectsLeftOut": self.left_out,
+            "noted": self.noted,
         }
         return json.dumps(fields, indent=2, ensure_ascii=False)
 
     def to_text(self) -> str:
         """Return the report for a person."""
+        if self.signal_number:
+            resumes = "; the next run with this --output resumes" if self.output else ""
+            return f"INTERRUPTED by signal {self.signal_number}: nothing is judged yet{resumes}"
         tally = self.tally
         lines = [line for row in self.objects for line in lines_of(row)]
         lines += [
@@ -120,6 +128,13 @@ class ArchiveReport:
             lines.append(
                 "by rule: " + ", ".join(f"{rule} {count}" for rule, count in sorted(tally.rules.items()))
             )
+        if tally.notes:
+            lines.append(
+                "notes: " + ", ".join(f"{rule} {count}" for rule, count in sorted(tally.notes.items()))
+            )
+        lines += [line for row in self.noted[:_MOST_NOTED_LINES] for line in lines_of(row)]
+        if len(self.noted) > _MOST_NOTED_LINES:
+            lines.append("... and more (--format json has them, and --output keeps them all)")
         lines += [f"note: {printable(note.text)}" for note in self.notes]
         if self.quarantine is not None:
             lines.append(f"objects that were replaced: {printable(self.quarantine)}")

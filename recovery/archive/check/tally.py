@@ -32,6 +32,7 @@ class Tally:
         rebuilt: rebuilt objects.
         unsettled: damaged objects that were not rebuilt.
         rules: findings by rule, without notes.
+        notes: notes by rule.
     """
 
     partitions: int = 0
@@ -45,6 +46,7 @@ class Tally:
     rebuilt: int = 0
     unsettled: int = 0
     rules: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
 
     def add(self, verdict: PartitionVerdict) -> None:
         """Count one partition."""
@@ -63,26 +65,29 @@ class Tally:
             self.unchecked += is_valid is None
             self.rebuilt += judged.rebuilt is not None
             self.unsettled += is_valid is False and judged.rebuilt is None
-            self.rules.update(
-                finding.rule for finding in judged.verdict.findings if finding.severity != "note"
-            )
+            for finding in judged.verdict.findings:
+                (self.notes if finding.severity == "note" else self.rules)[finding.rule] += 1
 
     def merge(self, other: Tally) -> None:
         """Add the counts of *other*."""
         for name in _COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.rules.update(other.rules)
+        self.notes.update(other.notes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object."""
         counts: dict[str, Any] = {_camel(name): getattr(self, name) for name in _COUNTS}
-        return counts | {"rules": dict(sorted(self.rules.items()))}
+        return counts | {
+            "rules": dict(sorted(self.rules.items())),
+            "notes": dict(sorted(self.notes.items())),
+        }
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Tally:
         """Return the counts that `to_json` has written."""
         counts = {name: int(fields[_camel(name)]) for name in _COUNTS}
-        return cls(**counts, rules=Counter(fields["rules"]))
+        return cls(**counts, rules=Counter(fields["rules"]), notes=Counter(fields["notes"]))
 
 
 def _camel(name: str) -> str:

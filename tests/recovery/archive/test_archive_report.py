@@ -1,0 +1,43 @@
+"""What the report of an archive says: problems first, every note counted, and nothing about what was not judged."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from recovery.archive.check.report import ArchiveReport
+from recovery.archive.check.tally import Tally
+
+
+def row(key: str, severity: str, **fields: object) -> dict[str, object]:
+    finding = {"rule": "overlap", "severity": severity, "position": None, "detail": "x", "remedy": "y"}
+    return {"key": key, "rebuilt": None, "findings": [finding]} | fields
+
+
+def test_notes_are_counted_and_listed_without_an_output() -> None:
+    report = ArchiveReport(command="verify", url="a", layout="plain")
+    report.tally = Tally.from_json(Tally(objects=3, valid=3).to_json() | {"notes": {"overlap": 30}})
+    report.noted = [row(f"t-0/{number}.log", "note") for number in range(30)]
+    text = report.to_text()
+    assert "\nnotes: overlap 30\n" in text
+    assert text.count("note t-0/") == 20
+    assert "... and more" in text
+    document = json.loads(report.to_json())
+    assert (document["summary"]["notes"], len(document["noted"])) == ({"overlap": 30}, 30)
+    assert report.exit_code == 0
+
+
+def test_an_interrupted_run_counts_nothing() -> None:
+    report = ArchiveReport(
+        command="verify", url="a", layout="plain", signal_number=signal.SIGINT, output="o", run="1"
+    )
+    assert report.to_text() == (
+        "INTERRUPTED by signal 2: nothing is judged yet; the next run with this --output resumes"
+    )
+    assert report.exit_code == 130
+
+
+def test_the_place_of_what_was_replaced_is_named() -> None:
+    report = ArchiveReport(command="recover", url="a", layout="plain", quarantine="a.quarantine/quarantine/1")
+    assert "objects that were replaced: a.quarantine/quarantine/1" in report.to_text()
+    assert json.loads(report.to_json())["quarantine"] == "a.quarantine/quarantine/1"
