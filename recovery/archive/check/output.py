@@ -1,6 +1,7 @@
 """Where the results of a run go: one prefix, whose content does not depend on which task or attempt wrote it.
 
-    scans/<id>.parquet, scans/<id>.keys        results of segments, and their digests: the next run skips these
+    scans/<id>.parquet                          results of segments, which the next run need not read again
+    scans/<id>.keys                             the digests of these segments, and the size of the former
     verdicts/<run>/objects/part-<n>.parquet     one row for each object
     verdicts/<run>/partitions/part-<n>.parquet  one row for each partition
     verdicts/<run>/summary.json                the report of the run
@@ -116,9 +117,14 @@ def keep_scans(output: Store, rows: Iterable[ScanRow]) -> Iterator[ScanRow]:
         for batch in rows_to_batches(noted()):
             writer.write_batch(batch)
     digests = b"".join(row.digest for row in kept if row.base_offset != HEAD_OFFSET)
-    name = _name_of(kept)
-    output.create(f"{SCANS}{name}.parquet", bytes(sink.getvalue()))
-    output.create(f"{SCANS}{name}.keys", digests)  # last: with it the scans count
+    name, data = _name_of(kept), bytes(sink.getvalue())
+    scans = f"{SCANS}{name}.parquet"
+    if not output.create(scans, data) and output.stat(scans).size_bytes != len(data):
+        output.replace(scans, data)  # an earlier one was cut
+    keys = f"{SCANS}{name}.keys"  # last: with it the scans count
+    sized = digests + len(data).to_bytes(DIGEST_BYTES, "big")
+    if not output.create(keys, sized):
+        output.replace(keys, sized)
     yield from kept
 
 
@@ -131,15 +137,21 @@ def _name_of(rows: Iterable[ScanRow]) -> str:
 
 
 def kept_digests(output: Store) -> Iterator[tuple[str, bytes]]:
-    """Yield the key of each file of scans and the digests of its segments, back to back."""
+    """Yield the key of each file of scans and the digests of its segments, back to back.
+
+    A file that is not as long as it was written is left out: its segments are scanned again.
+    """
     try:
         objects = output.list_level(SCANS).objects
     except FileNotFoundError:
         return
     sizes = {stored.key: stored.size_bytes for stored in objects}
     for key, size in sorted(sizes.items()):
-        if key.endswith(".keys") and size % DIGEST_BYTES == 0:
-            yield f"{key.removesuffix('.keys')}.parquet", output.read(key, most_bytes=size)
+        if not key.endswith(".keys") or size % DIGEST_BYTES or not size:
+            continue
+        scans, sized = f"{key.removesuffix('.keys')}.parquet", output.read(key, most_bytes=size)
+        if sizes.get(scans) == int.from_bytes(sized[-DIGEST_BYTES:], "big"):
+            yield scans, sized[:-DIGEST_BYTES]
 
 
 def read_scans(output: Store, key: str) -> Iterator[ScanRow]:
