@@ -1,10 +1,11 @@
 """No recover hides a loss: `python -m tests.damage.laundering --cases 100 --seed 7`.
 
 A case is an archive in one of the layouts, with or without its metadata topic. The bytes of one or two logs are not
-what they were any more (cut, swapped, with a batch removed or doubled, flipped), and up to two derived files may be
-damaged as well. Then it is recovered up to three times: to an output, in place, or to an output from which somebody
-copies everything into the archive. Whatever a verify has found about a changed log before, it must find something about
-that log after each of them. No log may change, and no object may be damaged that was not before.
+what they were any more (cut, swapped, flipped, with a batch removed or doubled, of other times or producers), and up to
+two derived files may be damaged as well. Then it is recovered up to three times: to an output, in place, or to an
+output from which somebody copies everything into the archive. Whatever a verify has found about a changed log before,
+it must find something about that log after each of them. No log may change, and no object may be damaged that was not
+before.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import struct
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
+from native.crc32c import crc32c_of_bytes
 from recovery.archive.check.output import InPlace, RebuiltOutput
 from recovery.archive.check.rebuild import Write
 from recovery.archive.layouts.layout import Layout
@@ -99,12 +103,61 @@ def _flipped(archive: WrittenArchive, rng: random.Random) -> list[SegmentCopy]:
     return _rewrite(archive, copy, bytes(log))
 
 
+def _reencoded(change: Callable[[bytearray], None]) -> Loss:
+    """Batches of the second half of a log are others, as long as before and with right checksums."""
+
+    def damage(archive: WrittenArchive, rng: random.Random) -> list[SegmentCopy]:
+        copy = _any(archive, rng)
+        positions = batch_positions(copy.files[LOG])
+        half = len(positions) // 2
+        log = copy.files[LOG][: positions[half]]
+        for start, end in pairwise(positions[half:]):
+            batch = bytearray(copy.files[LOG][start:end])
+            change(batch)
+            struct.pack_into(">I", batch, 17, crc32c_of_bytes(bytes(batch[21:])))
+            log += batch
+        return _rewrite(archive, copy, log)
+
+    return damage
+
+
+def _later(batch: bytearray) -> None:
+    for position in (27, 35):
+        (timestamp_ms,) = struct.unpack_from(">q", batch, position)
+        struct.pack_into(">q", batch, position, timestamp_ms + 1000)
+
+
+def _of_another_producer(batch: bytearray) -> None:
+    (producer_id,) = struct.unpack_from(">q", batch, 43)
+    struct.pack_into(">q", batch, 43, producer_id + 67 if producer_id >= 0 else producer_id)
+
+
+def _stretched(archive: WrittenArchive, rng: random.Random) -> list[SegmentCopy]:
+    """A batch is gone, and the one before has its offsets: what a cleaner leaves, and no gap."""
+    copy = _any(archive, rng, batches=3)
+    log = copy.files[LOG]
+    positions = batch_positions(log)
+    number = rng.randrange(1, len(positions) - 1)
+    before = bytearray(log[positions[number - 1] : positions[number]])
+    (base,) = struct.unpack_from(">q", before, 0)
+    (gone_base,) = struct.unpack_from(">q", log, positions[number])
+    (gone_delta,) = struct.unpack_from(">i", log, positions[number] + 23)
+    struct.pack_into(">i", before, 23, gone_base + gone_delta - base)
+    struct.pack_into(">I", before, 17, crc32c_of_bytes(bytes(before[21:])))
+    return _rewrite(
+        archive, copy, log[: positions[number - 1]] + bytes(before) + log[positions[number + 1] :]
+    )
+
+
 LOSSES: dict[str, Loss] = {
     "cut": _cut,
     "swapped": _swapped,
     "without a batch": _without_a_batch,
     "a batch twice": _doubled_batch,
     "flipped": _flipped,
+    "other times": _reencoded(_later),
+    "other producers": _reencoded(_of_another_producer),
+    "stretched": _stretched,
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from recovery.archive.check.rebuild import Rebuilding, Write
+from recovery.archive.check.rebuild import Rebuilding
 from recovery.archive.check.scanned import ScannedSegment
 from recovery.archive.layouts.layout import kafka_name, part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
@@ -58,7 +58,7 @@ class Chain:
         if rebuilding is not None and key in rebuilding.indexes:
             indexes = rebuilding.indexes[key]
             scanned.rebuilt.update(indexes.parts)
-            self._rebuild(scanned, indexes.kinds, rebuilding.write)
+            self._rebuild(scanned, indexes.kinds, rebuilding)
 
     def finish(self) -> list[Finding]:
         """Return the findings of the chain as a whole."""
@@ -71,10 +71,14 @@ class Chain:
 
     # -- rebuilding ------------------------------------------------------------------------------------------
 
-    def _rebuild(self, scanned: ScannedSegment, kinds: Collection[PartKind], write: Write) -> None:
+    def _rebuild(self, scanned: ScannedSegment, kinds: Collection[PartKind], rebuilding: Rebuilding) -> None:
         made = {kind: data for kind, data in self._rebuilt(scanned).items() if kind in kinds}
         for kind, data in made.items():
-            scanned.rebuilt[kind] = write(scanned.segment, kind, data)
+            try:
+                scanned.rebuilt[kind] = rebuilding.write(scanned.segment, kind, data)
+            except OSError as error:
+                key = scanned.segment.base_offset, scanned.segment.segment_id
+                rebuilding.failures[key, kind] = str(error)
         if PartKind.SNAPSHOT in made and scanned.end_offset is not None:
             self._files.snapshots[scanned.end_offset] = made[PartKind.SNAPSHOT]
             self._check.restart_producers(scanned.end_offset)

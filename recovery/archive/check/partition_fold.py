@@ -97,6 +97,7 @@ class PartitionFold:
         self._rebuilding = rebuilding
         self._scanned: list[ScannedSegment] = []
         self._chains: list[TieredChain] = []
+        self._breaks: set[tuple[int, str]] = set()  # segments that continue a chain of another history
         self._ends = ChainEnds(head.gone)
         self._folder = None if folder is None else FolderChain(head.facts, folder, rebuilding)
         self._findings = list(head.findings)
@@ -122,6 +123,9 @@ class PartitionFold:
         """Return the verdict."""
         for chain in self._chains:
             chain.finish()
+        for scanned in self._scanned:
+            if scanned.is_confirmed:  # a cut log is not as long as a broker has told
+                scanned.findings = [finding for finding in scanned.findings if finding.rule != "cut-end"]
         for scanned in self._scanned:
             if (scanned.segment.base_offset, scanned.segment.segment_id) in self._head.unfinished:
                 _make_notes(scanned)
@@ -152,6 +156,8 @@ class PartitionFold:
             base, lambda chain_number: self._chains[chain_number].is_of_lineage(scanned)
         )
         if chain_number is not None:
+            if not self._chains[chain_number].is_of_lineage(scanned):
+                self._breaks.add((base, scanned.segment.segment_id))
             return chain_number
         finding = self._ends.begin(base)
         if finding is not None:
@@ -261,6 +267,7 @@ class PartitionFold:
         for scanned in segments:
             numbers = numbers_by_segment.get((scanned.segment.base_offset, scanned.segment.segment_id), {})
             parts = {kind: verdict.objects[number] for kind, number in numbers.items()}
+            state.is_known &= (scanned.segment.base_offset, scanned.segment.segment_id) not in self._breaks
             if any(judged.verdict.is_valid is False for judged in parts.values()):
                 for kind, judged in self._decide(scanned, parts, row, state, verdict.rebuilds).items():
                     verdict.objects[numbers[kind]] = judged
@@ -299,13 +306,17 @@ class PartitionFold:
             {kind: judged.verdict.findings for kind, judged in parts.items()},
             row,
             is_finished=key not in self._head.unfinished,
-            is_contiguous=self._layout.is_tiered
-            or (self._head.facts.is_contiguous and not _is_compacted(scanned)),
+            is_tiered=self._layout.is_tiered,
         )
         obstacles = dict.fromkeys(wrong, obstacle)
-        if not obstacle and not state.is_known:
+        state_obstacle = ""
+        if not state.is_known:
+            state_obstacle = "a log or a snapshot before its own log is damaged, or of another history"
+        elif len(self._chains) > 1:
+            state_obstacle = "several segments have the same offsets: which of them it continues is not known"
+        if not obstacle and state_obstacle:
             wanted.difference_update(STATEFUL)
-            obstacles.update(dict.fromkeys(STATEFUL, "a log or a snapshot before its own log is damaged"))
+            obstacles.update(dict.fromkeys(STATEFUL, state_obstacle))
         if wanted and not obstacle:
             work = RebuildWork(
                 segment=segment,
@@ -327,16 +338,12 @@ class PartitionFold:
         indexes = self._rebuilding.indexes.get(key)
         if indexes is None:
             return "it was found only with what was rebuilt now: run `archive recover` again"
-        return indexes.failure or _UNKNOWN_BEFORE.get(kind, "")
+        return self._rebuilding.failures.get((key, kind)) or indexes.failure or _UNKNOWN_BEFORE.get(kind, "")
 
 
 def _is_valid(parts: Mapping[PartKind, ObjectVerdict], kind: PartKind) -> bool:
     """Return whether a segment has a part, and it is sound."""
     return kind in parts and parts[kind].verdict.is_valid is True
-
-
-def _is_compacted(scanned: ScannedSegment) -> bool:
-    return scanned.result is not None and scanned.result.has_compacted
 
 
 def _not_blamed(judged: ObjectVerdict, why: str) -> ObjectVerdict:

@@ -133,9 +133,11 @@ class Rebuilding:
     Attributes:
         write: writes a rebuilt part.
         indexes: by segment.
+        failures: of writing other parts, by segment and part.
     """
 
     write: Write
+    failures: dict[tuple[SegmentKey, PartKind], str] = field(default_factory=dict)
     indexes: dict[SegmentKey, RebuiltIndexes] = field(default_factory=dict)
 
 

@@ -136,7 +136,7 @@ class ArchiveReport:
         if len(self.noted) > _MOST_NOTED_LINES:
             lines.append("... and more (--format json has them, and --output keeps them all)")
         lines += [f"note: {printable(note.text)}" for note in self.notes]
-        if self.quarantine is not None:
+        if self.quarantine is not None and tally.rebuilt:
             lines.append(f"objects that were replaced: {printable(self.quarantine)}")
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")

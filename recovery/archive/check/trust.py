@@ -5,8 +5,9 @@ only from what was derived from the right one: an index whose last entry is of n
 producers, a segment that begins elsewhere. Such files are evidence. Whoever replaces them by what the wrong log gives
 destroys the last trace of a loss, so they stay, and everything else of the segment with them.
 
-A file that is missing, or malformed by itself, says nothing about its log and can be replaced. One that contradicts the
-log can be, too, if the metadata topic or a manifest confirms the log's size, end and timestamps.
+A file that is missing, or malformed by itself, says nothing about its log, and can be replaced. One that contradicts
+the log never is, whatever else speaks for the log: that sizes, ends and neighbours agree shows how long the log is, not
+that its batches are the right ones.
 
 Pure: results of scans and findings in, reasons out.
 """
@@ -21,8 +22,7 @@ from recovery.archive.check.scanned import ScannedSegment
 from recovery.archive.stores.archived import PartKind
 from recovery.check.finding import Finding
 from recovery.check.rules.blame import is_contradiction
-from recovery.check.rules.indexes import IndexAgreement
-from segfmt.filenames import offset_index_name, time_index_name
+from segfmt.filenames import offset_index_name, read_offset, time_index_name
 
 DERIVED: tuple[PartKind, ...] = (
     PartKind.OFFSET_INDEX,
@@ -34,7 +34,6 @@ DERIVED: tuple[PartKind, ...] = (
 """What can be rebuilt from a log and what precedes it."""
 STATEFUL: tuple[PartKind, ...] = (PartKind.TXN_INDEX, PartKind.SNAPSHOT, PartKind.LEADER_EPOCHS)
 """Those of them that follow from earlier logs as well."""
-_NO_INDEX = IndexAgreement(agreed_count=0, is_beyond=False, contradicts_end=False)
 
 
 class Row:
@@ -74,7 +73,7 @@ def obstacle_of(
     row: Row,
     *,
     is_finished: bool,
-    is_contiguous: bool,
+    is_tiered: bool,
 ) -> str:
     """Return why nothing that follows from a segment's log is replaced, empty if it may be.
 
@@ -83,7 +82,7 @@ def obstacle_of(
         findings: all that concern it, by the part that they blame.
         row: of the segments of its partition.
         is_finished: whether its copy is complete, and its deletion was not begun.
-        is_contiguous: whether offsets that are missing in its log are found.
+        is_tiered: whether it is of tiered storage; else the names of snapshots are their offsets.
     """
     if scanned.result is None or not scanned.result.is_whole or scanned.end_offset is None:
         return "its log could not be read to the end"
@@ -95,50 +94,43 @@ def obstacle_of(
         )
     if not row.is_continued(scanned.end_offset):
         return "offsets after its end are missing, so its log may have been cut"
-    if not scanned.is_confirmed:
-        is_end_known = row.begins_at(scanned.end_offset)
-        evidence = _evidence(scanned, findings, is_contiguous=is_contiguous, is_end_known=is_end_known)
-        if evidence:
-            names = " and ".join(kind.noun for kind in evidence)
-            return f"its {names} and its log contradict each other: either may be of another log"
+    if not is_tiered and _is_beyond(scanned, scanned.end_offset):
+        return "a snapshot was taken at a later offset than its end, so its log may have been cut"
+    evidence = _evidence(scanned, findings, is_end_known=row.begins_at(scanned.end_offset))
+    if evidence:
+        names = " and ".join(kind.noun for kind in evidence)
+        return f"its {names} and its log contradict each other: either may be of another log"
     return ""
 
 
 def _evidence(
-    scanned: ScannedSegment,
-    findings: Mapping[PartKind, Sequence[Finding]],
-    *,
-    is_contiguous: bool,
-    is_end_known: bool,
+    scanned: ScannedSegment, findings: Mapping[PartKind, Sequence[Finding]], *, is_end_known: bool
 ) -> list[PartKind]:
-    """Return the derived parts that contradict the log of a segment, though they are well-formed.
-
-    If both indexes have entries of this very log, it is not another one; if it has no gap, and the next segment begins
-    at its end, it is not cut either. An index that contradicts it is then damaged itself, if the other one agrees to
-    the end, and so are the other files, if both do.
-    """
+    """Return the derived parts that contradict the log of a segment, though they are well-formed."""
     assert scanned.result is not None
     base_offset, agreements = scanned.segment.base_offset, scanned.result.agreements
-    index = agreements.get(offset_index_name(base_offset), _NO_INDEX)
-    time_index = agreements.get(time_index_name(base_offset), _NO_INDEX)
-    is_this_log = is_contiguous and index.agreed_count > 0 and time_index.agreed_count > 0
-    evidence = [
-        kind
-        for kind, agreement, other in (
-            (PartKind.OFFSET_INDEX, index, time_index),
-            (PartKind.TIME_INDEX, time_index, index),
-        )
-        if agreement.contradicts_end
-        and not (is_this_log and not other.contradicts_end and (is_end_known or not agreement.is_beyond))
-    ]
-    if not is_end_known:
-        # An index that ends too early was cut; or its log is a longer one than it was made from.
-        evidence += [
-            kind
-            for kind in (PartKind.OFFSET_INDEX, PartKind.TIME_INDEX)
-            if "index-sparse"
-            in {found.rule for found in findings.get(kind, ()) if found.severity == "damage"}
-        ]
-    if is_this_log and is_end_known and not (index.contradicts_end or time_index.contradicts_end):
-        return evidence
-    return evidence + [kind for kind in STATEFUL if any(map(is_contradiction, findings.get(kind, ())))]
+    names = {
+        PartKind.OFFSET_INDEX: offset_index_name(base_offset),
+        PartKind.TIME_INDEX: time_index_name(base_offset),
+    }
+    evidence = []
+    for kind in DERIVED:
+        of_kind = [finding for finding in findings.get(kind, ()) if finding.severity == "damage"]
+        if kind in names:
+            agreement = agreements.get(names[kind])
+            contradicts = agreement is not None and agreement.contradicts
+            # One that ends too early was cut; or its log is a longer one than it was made from.
+            contradicts |= not is_end_known and any(finding.rule == "index-sparse" for finding in of_kind)
+        else:
+            contradicts = any(map(is_contradiction, of_kind))
+        if contradicts:
+            evidence.append(kind)
+    return evidence
+
+
+def _is_beyond(scanned: ScannedSegment, end_offset: int) -> bool:
+    """Return whether a plain segment has a snapshot, by its name, past the end of its log."""
+    segment = scanned.segment
+    named = segment.parts.get(PartKind.SNAPSHOT)
+    offsets = [*segment.snapshots, *([read_offset(named.name)] if named is not None else [])]
+    return any(offset > end_offset for offset in offsets)

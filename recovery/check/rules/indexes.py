@@ -34,15 +34,13 @@ class IndexAgreement:
     """How far an index agrees with the log next to it.
 
     Attributes:
-        agreed_count: entries that are of batches in the log.
         is_beyond: whether an entry points past the end of the log.
-        contradicts_end: whether the last entry, as far as they ascend, is of no batch in the log. An index that is out
-            of order and has nothing in common with the log is noise, and contradicts nothing.
+        contradicts: whether an entry, as far as they ascend, is of no batch in the log. An index that is out of order
+            and has nothing in common with the log is noise, and contradicts nothing.
     """
 
-    agreed_count: int
     is_beyond: bool
-    contradicts_end: bool
+    contradicts: bool
 
 
 def without_preallocated(entries: Entries) -> Entries:
@@ -82,7 +80,7 @@ class _IndexChecks:
         _values: int64, what an entry says of its offset: a position, or a timestamp.
         _next: the first entry that was not checked yet.
         _agreed: how many entries agree with the log.
-        _last_wrong: the last entry that does not, -1 if all do.
+        _is_wrong: whether one does not.
         is_beyond: whether an entry points past the end of the log.
     """
 
@@ -100,7 +98,7 @@ class _IndexChecks:
     _values: npt.NDArray[np.int64] = field(init=False)
     _next: int = 0
     _agreed: int = 0
-    _last_wrong: int = -1
+    _is_wrong: bool = False
     is_beyond: bool = False
 
     def __post_init__(self) -> None:
@@ -124,11 +122,7 @@ class _IndexChecks:
     def agreement(self) -> IndexAgreement:
         """How far the index agrees with the log."""
         is_noise = len(self._values) < len(self.entries) and not self._agreed
-        return IndexAgreement(
-            agreed_count=self._agreed,
-            is_beyond=self.is_beyond,
-            contradicts_end=not is_noise and 0 <= self._last_wrong == len(self._values) - 1,
-        )
+        return IndexAgreement(is_beyond=self.is_beyond, contradicts=self._is_wrong and not is_noise)
 
     def _text(self, entry: int) -> str:
         return f"offset {self._offsets[entry]}, {self.VALUE.removesuffix('_ms')} {self._values[entry]}"
@@ -173,8 +167,7 @@ class OffsetIndexChecks(_IndexChecks):
         offsets = self._offsets[first : self._next]
         is_start = (rows_at < len(rows)) & (rows["position"][row_numbers] == self._values[first : self._next])
         self._agreed += int((is_start & (offsets == lasts[row_numbers])).sum())
-        for bad in np.flatnonzero(~is_start)[-1:]:
-            self._last_wrong = first + int(bad)
+        self._is_wrong |= not is_start.all()
         for bad in np.flatnonzero(~is_start)[:1]:
             self._add(
                 first + int(bad), "index-entry", f"position {self._values[first + bad]} is inside a batch"
@@ -183,7 +176,7 @@ class OffsetIndexChecks(_IndexChecks):
         for mismatch in mismatches.tolist():  # an append of several batches, or damage
             entry, last = first + mismatch, lasts[row_numbers[mismatch]]
             if offsets[mismatch] < last:
-                self._last_wrong = max(self._last_wrong, entry)
+                self._is_wrong = True
                 self._add(
                     entry,
                     "index-entry",
@@ -202,11 +195,11 @@ class OffsetIndexChecks(_IndexChecks):
         """Return the findings; *is_whole*: the log was read up to *end_position*, where it ends."""
         if is_whole:
             for entry in self._open:
-                self._last_wrong = max(self._last_wrong, entry)
+                self._is_wrong = True
                 self._add(entry, "index-entry", f"no batch ends at offset {self._offsets[entry]}")
             self.is_beyond = self._next < len(self._values)
             if self.is_beyond:
-                self._last_wrong = len(self._values) - 1
+                self._is_wrong = True
                 self._add(
                     self._next,
                     "index-entry",
@@ -258,7 +251,7 @@ class OffsetIndexChecks(_IndexChecks):
             if lasts[row_number] != offset or (
                 following is not None and rows["position"][row_number] >= following
             ):
-                self._last_wrong = max(self._last_wrong, entry)
+                self._is_wrong = True
                 self._add(
                     entry,
                     "index-entry",
@@ -296,8 +289,7 @@ class TimeIndexChecks(_IndexChecks):
         row_numbers = np.searchsorted(lasts, offsets)
         wrong = np.flatnonzero(greatest[row_numbers] != self._values[first : self._next])
         self._agreed += len(offsets) - len(wrong)
-        if wrong.size:
-            self._last_wrong = first + int(wrong[-1])
+        self._is_wrong |= bool(wrong.size)
         if wrong.size and not self.findings:
             entry = first + int(wrong[0])
             self._add(
@@ -325,7 +317,7 @@ class TimeIndexChecks(_IndexChecks):
         """Return the findings; *is_whole*: the log was read to its end."""
         self.is_beyond = is_whole and self._next < len(self._offsets)
         if self.is_beyond:
-            self._last_wrong = len(self._offsets) - 1
+            self._is_wrong = True
             self._add(
                 self._next,
                 "index-entry",

@@ -39,5 +39,7 @@ def test_an_interrupted_run_counts_nothing() -> None:
 
 def test_the_place_of_what_was_replaced_is_named() -> None:
     report = ArchiveReport(command="recover", url="a", layout="plain", quarantine="a.quarantine/quarantine/1")
+    assert "objects that were replaced" not in report.to_text()
+    report.tally.rebuilt = 1
     assert "objects that were replaced: a.quarantine/quarantine/1" in report.to_text()
     assert json.loads(report.to_json())["quarantine"] == "a.quarantine/quarantine/1"

@@ -50,8 +50,8 @@ def recover_in_place(archive: Path, output: Path) -> dict[str, ObjectVerdict]:
 def test_whatever_was_found_is_found_after_any_recovers(bench: ArchiveBench, tmp_path: Path) -> None:
     launderer, counts = Launderer(bench, tmp_path / "case"), Counter[str]()
     assert [hidden for seed in range(CASES) if (hidden := launderer.run(seed, counts))] == []
-    assert counts["rebuilt"] > CASES // 4
-    assert counts["found"] == CASES
+    assert counts["rebuilt"] > CASES // 6
+    assert counts["found"] > CASES * 0.9
 
 
 @pytest.mark.long
@@ -138,13 +138,21 @@ def test_what_says_nothing_about_its_log_is_rebuilt(
         assert kept.read_bytes() == damaged
 
 
-def test_an_index_that_is_wrong_in_the_middle_is_rebuilt(partition: Path, tmp_path: Path) -> None:
+def test_an_index_that_contradicts_its_log_stays_until_somebody_removes_it(
+    partition: Path, tmp_path: Path
+) -> None:
+    """Log, neighbours and the other index agree, and yet the log may be another one of the same length."""
     path = max(sorted(partition.glob("*.index")), key=lambda index: index.stat().st_size)
     data = bytearray(path.read_bytes())
     assert len(data) >= 24
     data[len(data) // 16 * 8 - 1] ^= 1  # of an entry before the last: a position within a batch
     path.write_bytes(data)
     verdicts = recover_in_place(partition.parent, tmp_path / "output")
+    assert verdicts[path.name].rebuilt is None
+    assert verdicts[path.name].obstacle.startswith("its offset index and its log contradict each other")
+    assert path.read_bytes() == data
+    path.unlink()
+    verdicts = recover_in_place(partition.parent, tmp_path / "again")
     assert verdicts[path.name].rebuilt is not None
     assert bad_objects(gone_through(partition.parent)) == {}
 

@@ -103,7 +103,7 @@ class TestEnds:
     def test_one_witness_is_none(
         self, of_segment: tuple[str, ...], beyond: tuple[str, ...], is_found: bool
     ) -> None:
-        agreement = IndexAgreement(agreed_count=0, is_beyond=True, contradicts_end=True)
+        agreement = IndexAgreement(is_beyond=True, contradicts=True)
         found = find_cut_ends([segment(0, 9, agreements=dict.fromkeys(of_segment, agreement))], beyond)
         assert verdicts(found) == ([(log_name(0), "cut-end", 500)] if is_found else [])
 

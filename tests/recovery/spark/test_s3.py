@@ -46,11 +46,14 @@ def spark_near_s3(own_cluster: StandaloneCluster, served: S3Server) -> Iterator[
 
 def damaged_sample(into: Path) -> TieredArchive:
     archive = unpack_tiered(into)
-    for suffix in (".log", ".index", ".snapshot", ".txnindex"):
+    for place, suffix in ((1, ".log"), (4, ".index"), (4, ".timeindex"), (4, ".snapshot")):
         paths = [path for path in sorted(archive.path.rglob(f"*{suffix}")) if path.stat().st_size]
-        for path in paths[1::6]:
+        for path in paths[place::6]:
             data = bytearray(path.read_bytes())
-            data[len(data) // 3] ^= 0x77
+            if suffix == ".log":
+                data[len(data) // 3] ^= 0x77
+            else:
+                data.pop()
             path.write_bytes(data)
     return archive
 
