@@ -20,12 +20,12 @@ from tests import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_EXTRAS = {"pyspark", "pyarrow", "pandas", "obstore", "cryptography", "Crypto", "grpc"}
 ARGUMENTS_AND_WORDS = [
-    ("pyarrow", ["inventory", "@", "--output", "@/out"], r"--output /\S+ needs", "[archive]"),
+    ("pyarrow", ["inventory", "@", "--output", "@.out"], r"--output /\S+ needs", "[archive]"),
     ("obstore", ["inventory", "s3://bucket/there"], r"s3://bucket/there needs", "[archive]"),
     ("obstore", ["inventory", "@", "--metadata", "gs://b/d1"], r"gs://b/d1 needs", "[archive]"),
     ("pyspark", ["verify", "@"], "archive verify or recover needs", "[archive,spark]"),
     ("pandas", ["verify", "@"], "archive verify or recover needs", "[archive,spark]"),
-    ("pyarrow", ["recover", "@", "--output", "@/out"], "archive verify or recover needs", "[archive,spark]"),
+    ("pyarrow", ["recover", "@", "--output", "@.out"], "archive verify or recover needs", "[archive,spark]"),
     ("pandas", ["verify", "@", "--master", "spark://h:1"], "--master spark://h:1 needs", "[archive,spark]"),
     ("grpc", ["verify", "@", "--remote", "sc://h:1"], "--remote sc://h:1 needs", "[archive,spark]"),
 ]
