@@ -238,7 +238,7 @@ class ArchiveRun:
         plan = FoldPlan(options=self._for_tasks, run=self._run)
         rows = self._scan_rows()
         if self._options.rebuilds:
-            rows = rows.union(self._rebuild(plan))
+            rows = rows.union(self._rebuild(plan, rows))
         frame = self._by_partition(rows).mapInArrow(partial(fold_partitions, plan), FOLD_DDL)
         with _spark_errors(), watched_tasks(self._spark, lambda _: None, self._stop):
             results = frame.collect()
@@ -257,18 +257,18 @@ class ArchiveRun:
         report.objects.sort(key=lambda row: row["key"])
         report.noted.sort(key=lambda row: row["key"])
 
-    def _rebuild(self, plan: FoldPlan) -> DataFrame:
-        """Judge all partitions, and rebuild indexes; return the rows that tell the fold of it."""
-        works = self._by_partition(self._scan_rows()).mapInArrow(partial(find_rebuilds, plan), REBUILD_DDL)
-        rows = (
+    def _rebuild(self, plan: FoldPlan, scans: DataFrame) -> DataFrame:
+        """Judge all partitions by their *scans*, and rebuild indexes; return the rows that tell the fold of it."""
+        works = self._by_partition(scans).mapInArrow(partial(find_rebuilds, plan), REBUILD_DDL)
+        rebuilt = (
             works.repartition(_TASKS_A_CORE * self._cores)
             .mapInArrow(partial(rebuild_segments, plan), SCAN_DDL)
             .persist()
         )
-        self._rebuilt.append(rows)
+        self._rebuilt.append(rebuilt)
         with _spark_errors(), watched_tasks(self._spark, lambda _: None, self._stop):
-            rows.agg({"log_bytes": "sum"}).collect()
-        return rows
+            rebuilt.agg({"log_bytes": "sum"}).collect()
+        return rebuilt
 
     def _by_partition(self, rows: DataFrame) -> DataFrame:
         """Return *rows* with those of each partition together, in their order."""
