@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,13 +126,9 @@ class ArchiveReport:
             f"{tally.unchecked} not checked{rebuilt}"
         )
         if tally.rules:
-            lines.append(
-                "by rule: " + ", ".join(f"{rule} {count}" for rule, count in sorted(tally.rules.items()))
-            )
+            lines.append(f"by rule: {_counts_text(tally.rules)}")
         if tally.notes:
-            lines.append(
-                "notes: " + ", ".join(f"{rule} {count}" for rule, count in sorted(tally.notes.items()))
-            )
+            lines.append(f"notes: {_counts_text(tally.notes)}")
         lines += [line for row in self.noted[:_MOST_NOTED_LINES] for line in lines_of(row)]
         if len(self.noted) > _MOST_NOTED_LINES:
             lines.append("... and more (--format json has them, and --output keeps them all)")
@@ -141,3 +138,7 @@ class ArchiveReport:
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")
         return "\n".join(lines)
+
+
+def _counts_text(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{rule} {count}" for rule, count in sorted(counts.items()))

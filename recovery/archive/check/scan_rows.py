@@ -140,14 +140,14 @@ def fold_rows(
 ) -> Iterator[PartitionVerdict]:
     """Fold sorted *rows*: yield the verdict of each partition.
 
+    Rows of other runs' heads, and of segments that no longer exist, are skipped; a segment without a row is reported.
+
     Args:
         rows: sorted by prefix and offset.
         layout: of the archive.
         run: the run whose heads count.
         write: writes what is rebuilt; None: nothing is.
         is_logs_only: whether only logs were checked.
-
-    Rows of other runs' heads, and of segments that no longer exist, are skipped; a segment without a row is reported.
     """
     current: _Folding | None = None
     for row in rows:

@@ -79,7 +79,7 @@ class _IndexChecks:
         _offsets: int64, of the entries that can be judged.
         _values: int64, what an entry says of its offset: a position, or a timestamp.
         _next: the first entry that was not checked yet.
-        _agreed: how many entries agree with the log.
+        _has_agreed: whether an entry agrees with the log.
         _is_wrong: whether one does not.
         is_beyond: whether an entry points past the end of the log.
     """
@@ -97,7 +97,7 @@ class _IndexChecks:
     _offsets: npt.NDArray[np.int64] = field(init=False)
     _values: npt.NDArray[np.int64] = field(init=False)
     _next: int = 0
-    _agreed: int = 0
+    _has_agreed: bool = False
     _is_wrong: bool = False
     is_beyond: bool = False
 
@@ -121,7 +121,7 @@ class _IndexChecks:
     @property
     def agreement(self) -> IndexAgreement:
         """How far the index agrees with the log."""
-        is_noise = len(self._values) < len(self.entries) and not self._agreed
+        is_noise = len(self._values) < len(self.entries) and not self._has_agreed
         return IndexAgreement(is_beyond=self.is_beyond, contradicts=self._is_wrong and not is_noise)
 
     def _text(self, entry: int) -> str:
@@ -166,7 +166,7 @@ class OffsetIndexChecks(_IndexChecks):
         row_numbers = np.minimum(rows_at, len(rows) - 1)
         offsets = self._offsets[first : self._next]
         is_start = (rows_at < len(rows)) & (rows["position"][row_numbers] == self._values[first : self._next])
-        self._agreed += int((is_start & (offsets == lasts[row_numbers])).sum())
+        self._has_agreed |= bool((is_start & (offsets == lasts[row_numbers])).any())
         self._is_wrong |= not is_start.all()
         for bad in np.flatnonzero(~is_start)[:1]:
             self._add(
@@ -258,7 +258,7 @@ class OffsetIndexChecks(_IndexChecks):
                     f"offset {offset} is not the last of an append at {self._values[entry]}",
                 )
             else:
-                self._agreed += 1
+                self._has_agreed = True
         self._open = still_open
 
 
@@ -288,7 +288,7 @@ class TimeIndexChecks(_IndexChecks):
             return
         row_numbers = np.searchsorted(lasts, offsets)
         wrong = np.flatnonzero(greatest[row_numbers] != self._values[first : self._next])
-        self._agreed += len(offsets) - len(wrong)
+        self._has_agreed |= len(wrong) < len(offsets)
         self._is_wrong |= bool(wrong.size)
         if wrong.size and not self.findings:
             entry = first + int(wrong[0])
