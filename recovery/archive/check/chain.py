@@ -54,9 +54,9 @@ class Chain:
         if scanned.result is None:
             return
         self._check.take(scanned.result)
-        rebuilding, key = self._rebuilding, (scanned.segment.base_offset, scanned.segment.segment_id)
-        if rebuilding is not None and key in rebuilding.indexes:
-            indexes = rebuilding.indexes[key]
+        rebuilding = self._rebuilding
+        indexes = None if rebuilding is None else rebuilding.indexes.get(scanned.segment.key)
+        if rebuilding is not None and indexes is not None:
             scanned.rebuilt.update(indexes.parts)
             self._rebuild(scanned, indexes.kinds, rebuilding)
 
@@ -77,8 +77,7 @@ class Chain:
             try:
                 scanned.rebuilt[kind] = rebuilding.write(scanned.segment, kind, data)
             except OSError as error:
-                key = scanned.segment.base_offset, scanned.segment.segment_id
-                rebuilding.failures[key, kind] = str(error)
+                rebuilding.failures[scanned.segment.key, kind] = str(error)
         if PartKind.SNAPSHOT in made and scanned.end_offset is not None:
             self._files.snapshots[scanned.end_offset] = made[PartKind.SNAPSHOT]
             self._check.restart_producers(scanned.end_offset)

@@ -17,7 +17,7 @@ from recovery.archive.check.rebuild import Rebuilding, RebuildWork
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
 from recovery.archive.check.trust import DERIVED, STATEFUL, Row, obstacle_of
 from recovery.archive.layouts.layout import Layout, kafka_name, part_kind, stored_part
-from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, SegmentKey, StoredObject
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import FolderFiles
@@ -97,7 +97,7 @@ class PartitionFold:
         self._rebuilding = rebuilding
         self._scanned: list[ScannedSegment] = []
         self._chains: list[TieredChain] = []
-        self._breaks: set[tuple[int, str]] = set()  # segments that continue a chain of another history
+        self._breaks: set[SegmentKey] = set()  # segments that continue a chain of another history
         self._ends = ChainEnds(head.gone)
         self._folder = None if folder is None else FolderChain(head.facts, folder, rebuilding)
         self._findings = list(head.findings)
@@ -127,7 +127,7 @@ class PartitionFold:
             if scanned.is_confirmed:  # a cut log is not as long as a broker has told
                 scanned.findings = [finding for finding in scanned.findings if finding.rule != "cut-end"]
         for scanned in self._scanned:
-            if (scanned.segment.base_offset, scanned.segment.segment_id) in self._head.unfinished:
+            if scanned.segment.key in self._head.unfinished:
                 _make_notes(scanned)
         verdict = PartitionVerdict(head=self._head, chain_count=max(1, len(self._chains)))
         for scanned in self._scanned:
@@ -157,7 +157,7 @@ class PartitionFold:
         )
         if chain_number is not None:
             if not self._chains[chain_number].is_of_lineage(scanned):
-                self._breaks.add((base, scanned.segment.segment_id))
+                self._breaks.add(scanned.segment.key)
             return chain_number
         finding = self._ends.begin(base)
         if finding is not None:
@@ -255,7 +255,7 @@ class PartitionFold:
         """Enter what can be rebuilt, and why the rest is not; do not blame files for a log that is not theirs."""
         if all(judged.verdict.is_valid for judged in verdict.objects):
             return
-        numbers_by_segment: dict[tuple[int, str], dict[PartKind, int]] = {}
+        numbers_by_segment: dict[SegmentKey, dict[PartKind, int]] = {}
         for number, judged in enumerate(verdict.objects):
             kind = _kinds.get(judged.verdict.kind)
             if judged.base_offset >= 0 and kind is not None:
@@ -265,9 +265,9 @@ class PartitionFold:
         row = Row(segments, self._head.gone)
         state = _StateBefore()
         for scanned in segments:
-            numbers = numbers_by_segment.get((scanned.segment.base_offset, scanned.segment.segment_id), {})
+            numbers = numbers_by_segment.get(scanned.segment.key, {})
             parts = {kind: verdict.objects[number] for kind, number in numbers.items()}
-            state.is_known &= (scanned.segment.base_offset, scanned.segment.segment_id) not in self._breaks
+            state.is_known &= scanned.segment.key not in self._breaks
             if any(judged.verdict.is_valid is False for judged in parts.values()):
                 for kind, judged in self._decide(scanned, parts, row, state, verdict.rebuilds).items():
                     verdict.objects[numbers[kind]] = judged
@@ -283,18 +283,9 @@ class PartitionFold:
     ) -> dict[PartKind, ObjectVerdict]:
         """Return the verdicts on the *parts* of a segment with what was decided; enter what is to be rebuilt."""
         segment = scanned.segment
-        key = segment.base_offset, segment.segment_id
         decided = dict(parts)
         if self._folder is None:
-            log = parts[PartKind.LOG].verdict.findings if PartKind.LOG in parts else ()
-            blamed, why = (
-                (DERIVED, "the log is damaged, not this file")
-                if is_of_another_log(log)
-                else (STATEFUL, "a log before its own is damaged, not this file")
-                if state.has_bad_log
-                else ((), "")
-            )
-            decided |= {kind: _not_blamed(parts[kind], why) for kind in blamed if kind in parts}
+            decided |= _excused_parts(parts, state)
         wrong = [
             kind
             for kind in (*DERIVED, PartKind.INDEXES)
@@ -305,15 +296,11 @@ class PartitionFold:
             scanned,
             {kind: judged.verdict.findings for kind, judged in parts.items()},
             row,
-            is_finished=key not in self._head.unfinished,
+            is_finished=segment.key not in self._head.unfinished,
             is_tiered=self._layout.is_tiered,
         )
         obstacles = dict.fromkeys(wrong, obstacle)
-        state_obstacle = ""
-        if not state.is_known:
-            state_obstacle = "a log or a snapshot before its own log is damaged, or of another history"
-        elif len(self._chains) > 1:
-            state_obstacle = "several segments have the same offsets: which of them it continues is not known"
+        state_obstacle = self._state_obstacle(state)
         if not obstacle and state_obstacle:
             wanted.difference_update(STATEFUL)
             obstacles.update(dict.fromkeys(STATEFUL, state_obstacle))
@@ -327,11 +314,19 @@ class PartitionFold:
             rebuilds.append(work)
         for kind in wrong:
             if decided[kind].rebuilt is None:
-                obstacle = obstacles[kind] or self._failure(key, kind)
-                decided[kind] = replace(decided[kind], obstacle=obstacle)
+                why = obstacles[kind] or self._failure(segment.key, kind)
+                decided[kind] = replace(decided[kind], obstacle=why)
         return decided
 
-    def _failure(self, key: tuple[int, str], kind: PartKind) -> str:
+    def _state_obstacle(self, state: _StateBefore) -> str:
+        """Return why nothing is rebuilt that follows from the *state* before a segment, empty if it may be."""
+        if not state.is_known:
+            return "a log or a snapshot before its own log is damaged, or of another history"
+        if len(self._chains) > 1:
+            return "several segments have the same offsets: which of them it continues is not known"
+        return ""
+
+    def _failure(self, key: SegmentKey, kind: PartKind) -> str:
         """Return why a part that was to be rebuilt was not; empty if nothing is rebuilt now."""
         if self._rebuilding is None:
             return ""
@@ -344,6 +339,20 @@ class PartitionFold:
 def _is_valid(parts: Mapping[PartKind, ObjectVerdict], kind: PartKind) -> bool:
     """Return whether a segment has a part, and it is sound."""
     return kind in parts and parts[kind].verdict.is_valid is True
+
+
+def _excused_parts(
+    parts: Mapping[PartKind, ObjectVerdict], state: _StateBefore
+) -> dict[PartKind, ObjectVerdict]:
+    """Return the verdicts on the parts of a segment that are not to blame: its log is, or one before it."""
+    log = parts[PartKind.LOG].verdict.findings if PartKind.LOG in parts else ()
+    if is_of_another_log(log):
+        kinds, why = DERIVED, "the log is damaged, not this file"
+    elif state.has_bad_log:
+        kinds, why = STATEFUL, "a log before its own is damaged, not this file"
+    else:
+        return {}
+    return {kind: _not_blamed(parts[kind], why) for kind in kinds if kind in parts}
 
 
 def _not_blamed(judged: ObjectVerdict, why: str) -> ObjectVerdict:
@@ -377,7 +386,7 @@ class _StateBefore:
 
 def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) -> bool:
     """Return whether a segment was never complete, so that others have its offsets, or there is a gap."""
-    is_unfinished = (segment.base_offset, segment.segment_id) in head.unfinished
+    is_unfinished = segment.key in head.unfinished
     return is_unfinished and layout.last_part is not None and layout.last_part not in segment.parts
 
 

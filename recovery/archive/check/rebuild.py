@@ -17,7 +17,7 @@ from typing import Any
 
 from native.segment_scan import SegmentScanner
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, SegmentKey, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.load.segment_recovery import index_entries
 from recovery.read.opened_log import OpenedLog
@@ -31,8 +31,6 @@ from segfmt.time_index import max_entries as max_time_entries
 
 Write = Callable[[ArchivedSegment, PartKind, bytes], StoredObject]
 """Writes a rebuilt part of a segment, and returns the object."""
-SegmentKey = tuple[int, str]
-"""Base offset and id, which name a segment within its partition."""
 _INDEXES = (PartKind.OFFSET_INDEX, PartKind.TIME_INDEX)
 
 
@@ -144,9 +142,8 @@ class Rebuilding:
 def rebuild_indexes(work: RebuildWork, store: Store, layout: Layout, write: Write) -> RebuiltIndexes:
     """Rebuild and write the indexes of a segment that are to be. A failure is a value."""
     segment = work.segment
-    key = segment.base_offset, segment.segment_id
     wanted = [kind for kind in _INDEXES if kind in work.kinds]
-    done = partial(RebuiltIndexes, key=key, kinds=work.kinds)
+    done = partial(RebuiltIndexes, key=segment.key, kinds=work.kinds)
     if not wanted:
         return done()
     try:

@@ -9,6 +9,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+SegmentKey = tuple[int, str]
+"""Base offset and id, which name a segment within its partition."""
+
 
 class PartKind(enum.Enum):
     """The kinds of parts of a segment; the value is the name in verdicts."""
@@ -71,6 +74,11 @@ class ArchivedSegment:
     parts: Mapping[PartKind, StoredObject]
     next_base_offset: int | None = None
     snapshots: Mapping[int, StoredObject] = field(default_factory=dict)
+
+    @property
+    def key(self) -> SegmentKey:
+        """What names it within its partition."""
+        return self.base_offset, self.segment_id
 
     @property
     def size_bytes(self) -> int:

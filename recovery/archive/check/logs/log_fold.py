@@ -119,7 +119,7 @@ class LogFold:
         self, segment: ArchivedSegment, read_bytes: int, findings: Sequence[Finding]
     ) -> Iterator[ObjectVerdict]:
         """Yield the verdict of a segment's log, and of its other parts that have findings."""
-        if (segment.base_offset, segment.segment_id) in self._head.unfinished:
+        if segment.key in self._head.unfinished:
             findings = [finding.as_note() for finding in findings]
         is_tiered = self._layout.is_tiered
         by_kind: dict[PartKind, list[Finding]] = {}
