@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
@@ -119,8 +119,8 @@ class Sequences(NamedTuple):
         is_cut: whether there is a gap in the run, over which nothing is known of any producer.
     """
 
-    rows: bytes = b""
-    breaks: bytes = b""
+    rows: Annotated[bytes, SEQUENCE_DTYPE] = b""
+    breaks: Annotated[bytes, BREAK_DTYPE] = b""
     break_count: int = 0
     batch_count: int = 0
     start_offset: int = 0

@@ -6,7 +6,7 @@ Nothing here depends on what precedes the segment; the fold joins scans in base-
 from __future__ import annotations
 
 import enum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -155,18 +155,18 @@ class RawScan(NamedTuple):
     """-1 without one, as Kafka's TimeIndex.lastEntry of an empty index."""
     max_timestamp_offset: int
     """Last offset of the batch with it; the segment's base offset without one."""
-    offset_index: npt.NDArray[np.int32]
+    offset_index: Annotated[npt.NDArray[np.int32], "(2,)<i4"]
     """int32, shape (n, 2): relative offset, position."""
-    time_index: npt.NDArray[np.void]
+    time_index: Annotated[npt.NDArray[np.void], TIME_INDEX_ROW_DTYPE]
     """TIME_INDEX_ROW_DTYPE, shape (n,); with the final entry if Kafka gets to write it."""
-    epochs: npt.NDArray[np.int64]
+    epochs: Annotated[npt.NDArray[np.int64], "(2,)<i8"]
     """int64, shape (n, 2): leader epoch (>= 0, ascending), base offset of its first batch (negative: Kafka
     fails if the epoch is above its cache's)."""
     epoch_positions: npt.NDArray[np.int64]
     """int64, shape (n,): position of that batch."""
-    producers: npt.NDArray[np.void]
+    producers: Annotated[npt.NDArray[np.void], PRODUCER_DTYPE]
     """PRODUCER_DTYPE, shape (n,)."""
-    txn_events: npt.NDArray[np.void]
+    txn_events: Annotated[npt.NDArray[np.void], TXN_EVENT_DTYPE]
     """TXN_EVENT_DTYPE, shape (n,), in log order. Left out are:
 
     * markers that end nothing: their producer has had a marker before in this segment, and no batch in a

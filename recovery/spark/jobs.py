@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from recovery.archive.check.kept_scans import kept_keys, known_digests
 from recovery.archive.check.options import CheckOptions
-from recovery.archive.check.output import QUARANTINE, VERDICTS, kept_digests
+from recovery.archive.check.output import QUARANTINE, VERDICTS
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
@@ -158,7 +159,7 @@ class ArchiveRun:
     # -- survey and scan -------------------------------------------------------------------------------------
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
-        known_digests = self._known_digests()
+        known = self._known_digests(report)
         with ExitStack() as stack:
             expected = open_expectations(self._options.metadata, stack)
             partitions = survey(
@@ -174,7 +175,7 @@ class ArchiveRun:
                 if isinstance(partition, UnlistedPrefix):
                     report.unlisted.append(partition)
                 else:
-                    unknown = _without(partition, known_digests)
+                    unknown = _without(partition, known)
                     report.known_segments += len(partition.works) - len(unknown.works)
                     spool.add(unknown)
             if not report.unlisted:
@@ -217,12 +218,13 @@ class ArchiveRun:
             frame.agg({"log_bytes": "sum"}).collect()
         self._progress.finish_wave()
 
-    def _known_digests(self) -> Any:  # noqa: ANN401 - an array of 16-byte strings
+    def _known_digests(self, report: ArchiveReport) -> Any:  # noqa: ANN401 - an array of 16-byte strings
         """Return the digests of segments that earlier runs have kept, sorted; 16 bytes each."""
         if self._output is None:
             return np.empty(0, f"S{DIGEST_BYTES}")
-        kept = b"".join(digests for _, digests in kept_digests(open_store(self._output)))
-        return np.unique(np.frombuffer(kept, f"S{DIGEST_BYTES}"))
+        digests, notes = known_digests(open_store(self._output))
+        report.notes += notes
+        return np.unique(np.frombuffer(digests, f"S{DIGEST_BYTES}"))
 
     def _task_bytes(self, cost_bytes: int) -> int:
         if self._options.task_bytes is not None:
@@ -282,7 +284,7 @@ class ArchiveRun:
             for other in self._scans[1:]:
                 frame = frame.union(other)
             return frame
-        keys = tuple(key for key, _ in kept_digests(open_store(self._output)))
+        keys = kept_keys(open_store(self._output), self._run)
         count = max(1, min(len(keys), _TASKS_A_CORE * self._cores))
         return self._spark.range(0, len(keys), 1, count).mapInArrow(
             partial(load_scans, self._output, keys), SCAN_DDL

@@ -8,19 +8,14 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from recovery.archive.check.output import VERDICTS, InPlace, RebuiltOutput, keep_scans, read_scans
-from recovery.archive.check.rebuild import RebuildWork, rebuild_indexes
-from recovery.archive.check.scan_rows import (
-    ScanRow,
-    batches_to_rows,
-    fold_rows,
-    rebuilt_row,
-    rows_to_batches,
-    scan_task,
-)
+from recovery.archive.check.kept_scans import KeptScanError, keep_scans, read_scans
+from recovery.archive.check.output import VERDICTS, InPlace, RebuiltOutput
+from recovery.archive.check.rebuild import rebuild_indexes
+from recovery.archive.check.scan_rows import fold_rows, rebuilt_row, scan_task
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.tally import Tally
 from recovery.archive.check.verdict_rows import (
@@ -33,6 +28,7 @@ from recovery.archive.check.verdict_rows import (
 from recovery.archive.layouts.layouts import make_layout
 from recovery.archive.parquet import to_parquet
 from recovery.archive.stores.stores import open_store
+from recovery.spark.row_batches import batches_to_rows, rows_to_batches
 from recovery.spark.worker import prepare_worker
 
 if TYPE_CHECKING:
@@ -41,13 +37,14 @@ if TYPE_CHECKING:
     from recovery.archive.check.logs.sound_logs import SoundLogs
     from recovery.archive.check.packing import PackedTask
     from recovery.archive.check.partition_fold import PartitionVerdict
-    from recovery.archive.check.rebuild import Write
+    from recovery.archive.check.rebuild import RebuildWork, Write
+    from recovery.archive.check.scan_rows import ScanRow
     from recovery.archive.layouts.layout import Layout
     from recovery.archive.stores.archived import PartitionPrefix
 
-SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, record binary"
+SCAN_DDL = "prefix string, base_offset long, segment_id string, digest binary, log_bytes long, value binary"
 FOLD_DDL = "kind string, payload string"
-REBUILD_DDL = "prefix string, work string"
+REBUILD_DDL = "prefix string, work binary"
 MOST_BAD_OBJECTS = 1_000
 """Rows of bad objects that one task returns to the driver."""
 MOST_NOTED_OBJECTS = 100
@@ -87,7 +84,7 @@ def scan_wave(plan: ScanPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
             task: PackedTask = pickle.loads(plan.tasks[number])
             rows = scan_task(task, store, layout, run=plan.run, is_logs_only=options.is_logs_only)
             if options.output is not None:
-                rows = keep_scans(open_store(options.output), rows)
+                rows = keep_scans(open_store(options.output), rows, plan.run)
             yield from rows_to_batches(rows)
 
 
@@ -99,7 +96,8 @@ def load_scans(
     store = open_store(output)
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from rows_to_batches(read_scans(store, keys[number]))
+            with suppress(KeptScanError):  # the run has noted it, and has read its segments again
+                yield from rows_to_batches(read_scans(store, keys[number]))
 
 
 def find_rebuilds(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,10 +106,11 @@ def find_rebuilds(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Iterator
 
     prepare_worker()
     layout = make_layout(plan.options.layout, plan.options.keys)
-    schema = pa.schema([("prefix", pa.string()), ("work", pa.string())])
+    schema = pa.schema([("prefix", pa.string()), ("work", pa.binary())])
     for partition in fold_rows(batches_to_rows(batches), layout, run=plan.run):
         rows = [
-            {"prefix": partition.head.where.prefix, "work": work.to_json()} for work in partition.rebuilds
+            {"prefix": partition.head.where.prefix, "work": pickle.dumps(work, protocol=5)}
+            for work in partition.rebuilds
         ]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
@@ -124,11 +123,10 @@ def rebuild_segments(plan: FoldPlan, batches: Iterable[pa.RecordBatch]) -> Itera
     store, layout = open_store(options.url), make_layout(options.layout, options.keys)
     write = _writer(options, layout, plan.run)
     for batch in batches:
-        prefixes, works = (batch.column(name).to_pylist() for name in ("prefix", "work"))
+        prefixes, pickled = (batch.column(name).to_pylist() for name in ("prefix", "work"))
+        works: Iterator[RebuildWork] = map(pickle.loads, pickled)
         rows = (
-            rebuilt_row(
-                prefix, rebuild_indexes(RebuildWork.from_json(work), store, layout, write), run=plan.run
-            )
+            rebuilt_row(prefix, rebuild_indexes(work, store, layout, write), run=plan.run)
             for prefix, work in zip(prefixes, works, strict=True)
         )
         yield from rows_to_batches(rows)

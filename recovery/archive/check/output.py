@@ -1,7 +1,6 @@
 """Where the results of a run go: one prefix, whose content does not depend on which task or attempt wrote it.
 
-    scans/<id>.parquet                          results of segments, which the next run need not read again
-    scans/<id>.keys                             the digests of these segments, and the size of the former
+    scans/, heads/                              results of segments, for the fold and the next run (`kept_scans`)
     verdicts/<run>/objects/part-<n>.parquet     one row for each object
     verdicts/<run>/partitions/part-<n>.parquet  one row for each partition
     verdicts/<run>/summary.json                the report of the run
@@ -14,23 +13,11 @@ first one stay.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator
-
-from recovery.archive.check.scan_rows import (
-    HEAD_OFFSET,
-    ScanRow,
-    batches_to_rows,
-    rows_to_batches,
-    scan_schema,
-)
-from recovery.archive.check.scanned import DIGEST_BYTES
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.stores.store import Store
 
-SCANS, VERDICTS, RECOVERED, QUARANTINE = "scans/", "verdicts/", "recovered/", "quarantine/"
-_MOST_SCAN_BYTES = 1 << 31
+VERDICTS, RECOVERED, QUARANTINE = "verdicts/", "recovered/", "quarantine/"
 
 
 class RebuiltOutput:
@@ -98,66 +85,3 @@ def holds(store: Store, key: str, data: bytes) -> bool:
         return store.read(key, most_bytes=len(data) + 1) == data
     except FileNotFoundError:
         return False
-
-
-def keep_scans(output: Store, rows: Iterable[ScanRow]) -> Iterator[ScanRow]:
-    """Write *rows*, which are those of one task, and yield them without their results."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    kept: list[ScanRow] = []
-    sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, scan_schema(), compression="none") as writer:
-
-        def noted() -> Iterator[ScanRow]:
-            for row in rows:
-                kept.append(row._replace(pickled=b""))
-                yield row
-
-        for batch in rows_to_batches(noted()):
-            writer.write_batch(batch)
-    digests = b"".join(row.digest for row in kept if row.base_offset != HEAD_OFFSET)
-    name, data = _name_of(kept), bytes(sink.getvalue())
-    scans = f"{SCANS}{name}.parquet"
-    if not output.create(scans, data) and output.stat(scans).size_bytes != len(data):
-        output.replace(scans, data)  # an earlier one was cut
-    keys = f"{SCANS}{name}.keys"  # last: with it the scans count
-    sized = digests + len(data).to_bytes(DIGEST_BYTES, "big")
-    if not output.create(keys, sized):
-        output.replace(keys, sized)
-    yield from kept
-
-
-def _name_of(rows: Iterable[ScanRow]) -> str:
-    """Return a name for the segments of *rows*, the same for each attempt."""
-    identity = hashlib.blake2b(digest_size=16)
-    for row in rows:
-        identity.update(row.digest + row.prefix.encode("utf-8", "surrogateescape"))
-    return identity.hexdigest()
-
-
-def kept_digests(output: Store) -> Iterator[tuple[str, bytes]]:
-    """Yield the key of each file of scans and the digests of its segments, back to back.
-
-    A file that is not as long as it was written is left out: its segments are scanned again.
-    """
-    try:
-        objects = output.list_level(SCANS).objects
-    except FileNotFoundError:
-        return
-    sizes = {stored.key: stored.size_bytes for stored in objects}
-    for key, size in sorted(sizes.items()):
-        if not key.endswith(".keys") or size % DIGEST_BYTES or not size:
-            continue
-        scans, sized = f"{key.removesuffix('.keys')}.parquet", output.read(key, most_bytes=size)
-        if sizes.get(scans) == int.from_bytes(sized[-DIGEST_BYTES:], "big"):
-            yield scans, sized[:-DIGEST_BYTES]
-
-
-def read_scans(output: Store, key: str) -> Iterator[ScanRow]:
-    """Yield the rows of one file of scans."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    file = pq.ParquetFile(pa.BufferReader(output.read(key, most_bytes=_MOST_SCAN_BYTES)))
-    yield from batches_to_rows(file.iter_batches(batch_size=256))

@@ -9,11 +9,9 @@ Kafka: LogSegment.recover.
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from native.segment_scan import SegmentScanner
 from recovery.archive.layouts.layout import Layout
@@ -48,42 +46,6 @@ class RebuildWork:
     index_interval_bytes: int
     segment_index_bytes: int
 
-    def to_json(self) -> str:
-        """Return the work as JSON, for a task that does it."""
-        document = {
-            "baseOffset": self.segment.base_offset,
-            "segmentId": self.segment.segment_id,
-            "nextBaseOffset": self.segment.next_base_offset,
-            "parts": {
-                kind.value: [stored.key, stored.size_bytes, stored.version]
-                for kind, stored in self.segment.parts.items()
-            },
-            "kinds": sorted(kind.value for kind in self.kinds),
-            "indexIntervalBytes": self.index_interval_bytes,
-            "segmentIndexBytes": self.segment_index_bytes,
-        }
-        return json.dumps(document)
-
-    @classmethod
-    def from_json(cls, text: str) -> RebuildWork:
-        """Return the work that `to_json` has written."""
-        document = json.loads(text)
-        segment = ArchivedSegment(
-            base_offset=document["baseOffset"],
-            segment_id=document["segmentId"],
-            next_base_offset=document["nextBaseOffset"],
-            parts={
-                PartKind(kind): StoredObject(key=key, size_bytes=size_bytes, version=version)
-                for kind, (key, size_bytes, version) in document["parts"].items()
-            },
-        )
-        return cls(
-            segment=segment,
-            kinds=frozenset(map(PartKind, document["kinds"])),
-            index_interval_bytes=document["indexIntervalBytes"],
-            segment_index_bytes=document["segmentIndexBytes"],
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuiltIndexes:
@@ -100,28 +62,6 @@ class RebuiltIndexes:
     kinds: frozenset[PartKind]
     parts: Mapping[PartKind, StoredObject] = field(default_factory=dict)
     failure: str = ""
-
-    def to_json(self) -> str:
-        """Return the result as JSON, for the fold."""
-        document = {
-            "key": self.key,
-            "kinds": sorted(kind.value for kind in self.kinds),
-            "parts": {kind.value: [stored.key, stored.size_bytes] for kind, stored in self.parts.items()},
-            "failure": self.failure,
-        }
-        return json.dumps(document)
-
-    @classmethod
-    def from_json(cls, text: str) -> RebuiltIndexes:
-        """Return the result that `to_json` has written."""
-        document: dict[str, Any] = json.loads(text)
-        base_offset, segment_id = document["key"]
-        parts = {
-            PartKind(kind): StoredObject(key=key, size_bytes=size_bytes)
-            for kind, (key, size_bytes) in document["parts"].items()
-        }
-        kinds = frozenset(map(PartKind, document["kinds"]))
-        return cls(key=(base_offset, segment_id), kinds=kinds, parts=parts, failure=document["failure"])
 
 
 @dataclass(slots=True, kw_only=True)

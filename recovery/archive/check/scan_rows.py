@@ -5,7 +5,7 @@ prefix, base_offset, segment_id    the sort key; the head of a partition comes f
 digest                             of the segment's objects; of a head, the run that it belongs to. Indexes that were
                                    rebuilt are at -1 as well, with that run and REBUILT
 log_bytes                          of the segment's log
-record                             the results, pickled (`recovery.archive.check.pickling`); of rebuilt indexes, JSON
+value                              the results; with an output they are in a file there (`kept_scans`) until the fold
 
 If only logs are checked, neighbouring sound ones share one row: that of the first one, with the digests of all of them.
 """
@@ -13,58 +13,66 @@ If only logs are checked, neighbouring sound ones share one row: that of the fir
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from recovery.archive.check.logs.log_fold import LogFold
 from recovery.archive.check.logs.log_scan import LogScan
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.packing import PackedTask
 from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
-from recovery.archive.check.pickling import from_pickle, to_pickle
 from recovery.archive.check.rebuild import Rebuilding, RebuiltIndexes, Write
 from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedSegment
 from recovery.archive.check.segment_map import SegmentMap
 from recovery.archive.check.stored_folder import scan_folder
+from recovery.archive.check.survey_spool import head_of
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles
 from recovery.check.task import Piece
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 HEAD_OFFSET = -1
 REBUILT = b" rebuilt"
-ROWS_AT_A_TIME = 256
-"""In one Arrow batch: the results of segments with many producers are large."""
 
 
 class ScanRow(NamedTuple):
-    """One row; `scan_schema` has the names of its columns."""
+    """One row.
+
+    Attributes:
+        value: of a head, with the small files of a plain copy's folder; of a segment, or of sound logs; what was
+            rebuilt. None if it is in the output.
+    """
 
     prefix: str
     base_offset: int
     id_or_file: str
     digest: bytes
     log_bytes: int
-    pickled: bytes
+    value: Any = None
 
 
-def scan_schema() -> pa.Schema:
-    """Return the Arrow schema of the rows."""
-    import pyarrow as pa
+def head_row(head: PartitionHead, folder: FolderFiles | None, *, run: bytes) -> ScanRow:
+    """Return the row of a partition's head."""
+    return ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, (head, folder))
 
-    return pa.schema(
-        [
-            ("prefix", pa.string()),
-            ("base_offset", pa.int64()),
-            ("segment_id", pa.string()),
-            ("digest", pa.binary()),
-            ("log_bytes", pa.int64()),
-            ("record", pa.binary()),
-        ]
-    )
+
+def segment_row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
+    """Return the row of a segment."""
+    segment = scanned.segment
+    id_or_file = segment.segment_id or segment.other_file
+    return ScanRow(prefix, segment.base_offset, id_or_file, digest, scanned.log_bytes, scanned)
+
+
+def logs_row(prefix: str, logs: SoundLogs) -> ScanRow:
+    """Return the row of neighbouring sound logs."""
+    segments = logs.segments
+    log_bytes = int(logs.log_bytes.sum())
+    return ScanRow(prefix, segments.base_offsets[0], segments.segment_ids[0], logs.digests, log_bytes, logs)
+
+
+def rebuilt_row(prefix: str, indexes: RebuiltIndexes, *, run: bytes) -> ScanRow:
+    """Return the row that tells the fold what was decided for a segment, and which of its indexes are rebuilt."""
+    return ScanRow(prefix, HEAD_OFFSET, "", run + REBUILT, 0, indexes)
 
 
 def scan_task(
@@ -76,17 +84,17 @@ def scan_task(
     is_logs_only: bool = False,
 ) -> Iterator[ScanRow]:
     """Do one task of the map: yield the rows of its heads and segments."""
-    for pickled in task.heads:
-        head: PartitionHead = from_pickle(pickled)
+    for spooled in task.heads:
+        head = head_of(spooled)
         folder = None if layout.is_tiered or is_logs_only else scan_folder(store, head)
-        yield ScanRow(head.where.prefix, HEAD_OFFSET, "", run, 0, to_pickle((head, folder)))
+        yield head_row(head, folder, run=run)
     if is_logs_only:
         yield from _log_rows(task, LogScan(store, layout))
         return
     segments = SegmentMap(store, layout)
     for works in task.works:
         for work in works:
-            yield _row(works.prefix, segments.scan(work), work.digest)
+            yield segment_row(works.prefix, _needed(segments.scan(work)), work.digest)
 
 
 def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
@@ -94,35 +102,16 @@ def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
     for works in task.works:
         for scanned in logs.scan(works):
             if isinstance(scanned, SoundLogs):
-                yield ScanRow(
-                    prefix=works.prefix,
-                    base_offset=scanned.segments.base_offsets[0],
-                    id_or_file=scanned.segments.segment_ids[0],
-                    digest=scanned.digests,
-                    log_bytes=int(scanned.log_bytes.sum()),
-                    pickled=to_pickle(scanned),
-                )
+                yield logs_row(works.prefix, scanned)
             else:
-                yield _row(works.prefix, *scanned)
+                yield segment_row(works.prefix, *scanned)
 
 
-def _row(prefix: str, scanned: ScannedSegment, digest: bytes) -> ScanRow:
-    """Return the row of a segment."""
+def _needed(scanned: ScannedSegment) -> ScannedSegment:
+    """Return *scanned* without what the fold does not need."""
     if scanned.result is not None and not any(map(_is_needed, scanned.result.pieces)):
         scanned.result.pieces = []
-    return ScanRow(
-        prefix=prefix,
-        base_offset=scanned.segment.base_offset,
-        id_or_file=scanned.segment.segment_id or scanned.segment.other_file,
-        digest=digest,
-        log_bytes=scanned.log_bytes,
-        pickled=to_pickle(scanned),
-    )
-
-
-def rebuilt_row(prefix: str, indexes: RebuiltIndexes, *, run: bytes) -> ScanRow:
-    """Return the row that tells the fold what was decided for a segment, and which of its indexes are rebuilt."""
-    return ScanRow(prefix, HEAD_OFFSET, "", run + REBUILT, 0, indexes.to_json().encode())
+    return scanned
 
 
 def _is_needed(piece: Piece) -> bool:
@@ -143,7 +132,7 @@ def fold_rows(
     Rows of other runs' heads, and of segments that no longer exist, are skipped; a segment without a row is reported.
 
     Args:
-        rows: sorted by prefix and offset.
+        rows: sorted by prefix and offset; their values are changed.
         layout: of the archive.
         run: the run whose heads count.
         write: writes what is rebuilt; None: nothing is.
@@ -177,10 +166,9 @@ class _Folding:
     def take(self, row: ScanRow) -> None:
         if row.base_offset == HEAD_OFFSET:
             if row.digest == self._run and self._fold is None:
-                self._begin(*from_pickle(row.pickled))
+                self._begin(*row.value)
             elif row.digest == self._run + REBUILT and self._rebuilding is not None:
-                indexes = RebuiltIndexes.from_json(row.pickled.decode())
-                self._rebuilding.indexes[indexes.key] = indexes
+                self._rebuilding.indexes[row.value.key] = row.value
             return
         if self._fold is None:
             return
@@ -189,7 +177,7 @@ class _Folding:
         if not current:
             return
         self._wanted.difference_update(digests)
-        scanned: ScannedSegment | SoundLogs = from_pickle(row.pickled)
+        scanned: ScannedSegment | SoundLogs = row.value
         if isinstance(scanned, ScannedSegment):
             self._fold.take(scanned)
         elif isinstance(self._fold, LogFold):
@@ -216,35 +204,3 @@ class _Folding:
 def _cut(digests: bytes) -> list[bytes]:
     """Return the digests that are back to back in *digests*."""
     return [digests[at : at + DIGEST_BYTES] for at in range(0, len(digests), DIGEST_BYTES)]
-
-
-def rows_to_batches(rows: Iterable[ScanRow]) -> Iterator[pa.RecordBatch]:
-    """Yield *rows* as Arrow batches."""
-    import pyarrow as pa
-
-    schema = scan_schema()
-    part: list[ScanRow] = []
-
-    def batch() -> Any:  # noqa: ANN401 - pa.RecordBatch
-        columns = zip(*part, strict=True)
-        return pa.RecordBatch.from_arrays(
-            [pa.array(list(column), field.type) for column, field in zip(columns, schema, strict=True)],
-            schema=schema,
-        )
-
-    for row in rows:
-        part.append(row)
-        if len(part) >= ROWS_AT_A_TIME:
-            yield batch()
-            part.clear()
-    if part:
-        yield batch()
-
-
-def batches_to_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[ScanRow]:
-    """Yield the rows in *batches*."""
-    names = scan_schema().names
-    for batch in batches:
-        columns = [batch.column(name).to_pylist() for name in names]
-        for values in zip(*columns, strict=True):
-            yield ScanRow(*values)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from recovery.archive.columns import NOT_KEPT
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
@@ -19,7 +20,7 @@ from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
-VERSION = 6
+VERSION = 7
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 
@@ -169,7 +170,7 @@ class ScannedSegment:
     small: dict[PartKind, bytes] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     is_confirmed: bool = False
-    rebuilt: dict[PartKind, StoredObject] = field(default_factory=dict)
+    rebuilt: dict[PartKind, StoredObject] = field(default_factory=dict, metadata=NOT_KEPT)
     log_bytes: int = 0
     end_offset: int | None = None
 

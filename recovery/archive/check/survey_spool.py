@@ -1,14 +1,17 @@
-"""Surveyed partitions, kept on disk until they are needed, so that the driver's memory does not grow with them."""
+"""Surveyed partitions, kept on disk until they are needed, so that the driver's memory does not grow with them.
+
+The file has no name, so nobody else can write into it.
+"""
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from recovery.archive.check.pickling import from_pickle, to_pickle
-from recovery.archive.check.scanned import PartitionWork
+from recovery.archive.check.scanned import PartitionHead, PartitionWork
 from recovery.archive.check.survey import SurveyedPartition
 from recovery.archive.stores.archived import PartKind
 
@@ -53,15 +56,26 @@ class SurveySpool:
         self.partition_count += 1
         self.segment_count += len(partition.works)
         self.log_bytes += sum(partition.works.segments.part_bytes(PartKind.LOG))
-        for pickled in (to_pickle(partition.head), to_pickle(partition.works)):
+        for pickled in (spooled_head(partition.head), pickle.dumps(partition.works, protocol=5)):
             self._file.write(len(pickled).to_bytes(_LENGTH_BYTES, "big"))
             self._file.write(pickled)
 
     def __iter__(self) -> Iterator[SpooledPartition]:
         self._file.seek(0)
         while head := self._next():
-            yield SpooledPartition(head, from_pickle(self._next()))
+            yield SpooledPartition(head, pickle.loads(self._next()))
 
     def _next(self) -> bytes:
         """Return the next pickle, empty at the end."""
         return self._file.read(int.from_bytes(self._file.read(_LENGTH_BYTES), "big"))
+
+
+def spooled_head(head: PartitionHead) -> bytes:
+    """Return a head as it goes into a task."""
+    return pickle.dumps(head, protocol=5)
+
+
+def head_of(spooled: bytes) -> PartitionHead:
+    """Return the head that `spooled_head` was given."""
+    head: PartitionHead = pickle.loads(spooled)
+    return head

@@ -8,10 +8,9 @@ import pytest
 
 from recovery.archive.check import packing
 from recovery.archive.check.packing import SEGMENT_BYTES, PackedTask, pack
-from recovery.archive.check.pickling import from_pickle
 from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, PartitionWork
 from recovery.archive.check.survey import SurveyedPartition
-from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.check.survey_spool import SurveySpool, head_of
 from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
@@ -66,7 +65,7 @@ def test_each_segment_is_in_one_task_and_each_partition_begins_and_ends_once(tas
     begun = [one for task in tasks for one in task.begun]
     assert begun == [(prefix, len(sizes), sum(sizes)) for prefix, sizes in SIZES.items()]
     assert [prefix for task in tasks for prefix in task.ended] == list(SIZES)
-    assert [from_pickle(head).where.prefix for task in tasks for head in task.heads] == list(SIZES)
+    assert [head_of(head).where.prefix for task in tasks for head in task.heads] == list(SIZES)
     for task in tasks:
         sizes = [work.segment.log_bytes for one in task.works for work in one]
         assert (task.segment_count, task.log_bytes) == (len(sizes), sum(sizes))

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.archive.check.pickling import from_pickle, to_pickle
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.layouts.aiven_layout import AivenLayout
 from recovery.archive.layouts.layout import Layout, part_kind
@@ -164,7 +163,7 @@ def test_neighbours_and_others_are_the_segments_that_they_were(partition: Archiv
     for start in range(5):
         for end in range(start, 5):
             assert list(partition.segments[start:end]) == segments[start:end]
-            assert from_pickle(to_pickle(partition.segments[start:end])) == partition.segments[start:end]
+            assert pickle.loads(pickle.dumps(partition.segments[start:end])) == partition.segments[start:end]
     assert list(partition.segments.take([3, 1])) == [segments[3], segments[1]]
     assert list(partition.segments[::-1]) == segments[::-1]
     assert partition.segments[-1] == segments[-1]

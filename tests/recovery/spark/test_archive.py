@@ -235,18 +235,3 @@ def test_an_executor_without_the_package_is_told_so(
     ):
         run(spark, tiered.path, tmp_path / "out", {})
     assert not list((tmp_path / "out").rglob("*.parquet"))  # nothing is said of what nobody has looked at
-
-
-def test_what_others_have_put_there_is_refused(tmp_path: Path) -> None:
-    """What somebody else puts among the kept scans is not executed."""
-    import pickle
-
-    from recovery.archive.check.pickling import from_pickle
-
-    class Harm:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return Path.touch, (tmp_path / "harm",)
-
-    with pytest.raises(pickle.UnpicklingError, match="not a class of this program"):
-        from_pickle(pickle.dumps(Harm()))
-    assert not (tmp_path / "harm").exists()
