@@ -74,9 +74,20 @@ class SelectedPartitions:
 
     Args:
         topics, numbers: None for all.
+        pairs: partitions of topics by `assign`, none without it.
+        option: the one that names topics.
     """
 
-    def __init__(self, topics: Collection[str] | None, numbers: Collection[int] | None) -> None:
+    def __init__(
+        self,
+        topics: Collection[str] | None,
+        numbers: Collection[int] | None,
+        *,
+        pairs: Collection[tuple[str, int]] = (),
+        option: str = "topic",
+    ) -> None:
+        self._option = option
+        self._missing_pairs = set(pairs)
         self._topics = None if topics is None else frozenset(topics)
         self._missing_topics = set(topics or ())
         self._missing_numbers = set(numbers or ())
@@ -86,6 +97,7 @@ class SelectedPartitions:
         """Note a partition that exists, selected or not."""
         self._seen.note(partition)
         self._missing_topics.discard(partition.topic)
+        self._missing_pairs.discard((partition.topic, partition.partition))
         if self._topics is None or partition.topic in self._topics:
             self._missing_numbers.discard(partition.partition)
 
@@ -96,7 +108,9 @@ class SelectedPartitions:
             UsageError: a topic, or a partition of the topics, that was not seen.
         """
         for topic in sorted(self._missing_topics):
-            self._seen.refuse(f"topic={topic}", topic, place)
+            self._seen.refuse(f"{self._option}={topic}", topic, place)
+        for topic, number in sorted(self._missing_pairs):
+            self._seen.refuse(f"assign={topic}-{number}", f"{topic}-{number}", place)
         for number in sorted(self._missing_numbers):
             raise UsageError(f"partition={number}: none of the topics that are read has it in {place}")
 

@@ -27,14 +27,17 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.offset_limits import TopicPartition
 from recovery.archive.records.read_plan import plan_reads
-from recovery.archive.records.read_request import ReadRequest, SegmentRun
+from recovery.archive.records.read_request import ReadRequest, SegmentRun, Selection
 from recovery.archive.records.record_columns import LeftOut
-from recovery.archive.records.record_schema import Include, column_called, sql_schema
+from recovery.archive.records.record_schema import kafka_schema, sql_schema
+from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.stores import open_store
 from recovery.check.choice import SelectedPartitions
 from recovery.errors import UsageError
 from recovery.spark.pushed_filters import narrowed
+from recovery.spark.row_schema import RowSchema
 from recovery.spark.source_options import SourceOptions
 from recovery.spark.worker import prepare_worker
 
@@ -63,6 +66,8 @@ class KafkaLogSegments(DataSource):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
         self._options = SourceOptions.read_from(options)
+        if self._options.ignored:
+            _log.warning("ignored, as no broker is asked: %s", ", ".join(self._options.ignored))
 
     @classmethod
     def name(cls) -> str:
@@ -70,14 +75,16 @@ class KafkaLogSegments(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """All columns, for queries without a schema."""
+        """The columns for queries without a schema: all of them, or those of Spark's Kafka source with its options."""
+        if self._options.is_kafka_style:
+            return kafka_schema(has_headers=self._options.has_headers)
         return sql_schema(self._options.read.include)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in *schema*."""
-        _check_types(schema, self._options.read.include)
-        kind = PushingReader if self._options.takes_filters else SegmentReader
-        return kind(self._options, schema)
+        options = self._options
+        rows = RowSchema(schema, options.read.include, is_kafka_style=options.is_kafka_style)
+        return (PushingReader if options.takes_filters else SegmentReader)(options, rows)
 
 
 class Task(InputPartition):
@@ -103,10 +110,10 @@ class SegmentReader(DataSourceReader):
 
     Args:
         options: of the source.
-        schema: the columns that are made.
+        schema: of the rows.
     """
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: RowSchema) -> None:
         self._options = options
         self._requested = options.selection
         self._schema = schema
@@ -117,15 +124,14 @@ class SegmentReader(DataSourceReader):
         store = open_store(options.path)
         layout = layout_of(store, options.layout, options.keys)
         wanted = self._request(layout.name)
-        # The options' selection, not narrowed by the query's filters, which may well exclude everything.
-        selected = SelectedPartitions(self._requested.topics, self._requested.partitions)
+        seen = _SeenPartitions(self._requested, options.is_kafka_style)
         with ExitStack() as stack:
             broker = None
             if options.metadata:
                 broker = stack.enter_context(BrokerView(open_store(url) for url in options.metadata))
-            planned = plan_reads(store, layout, wanted, broker, on_seen=selected.note)
+            planned = plan_reads(store, layout, wanted, broker, on_seen=seen.note, on_note=_log.warning)
             tasks: list[InputPartition] = [Task(layout.name, runs) for runs in planned]
-        selected.refuse_missing(store.url)
+        seen.refuse_missing(store.url)
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -137,8 +143,9 @@ class SegmentReader(DataSourceReader):
 
         left_out = _LeftOutCount()
         layout, runs = partition.share
-        schema = _arrow_schema(self._schema)
-        yield from read_task(self._request(layout), runs, schema, on_left_out=left_out.add)
+        schema = self._schema.arrow()
+        for batch in read_task(self._request(layout), runs, schema, on_left_out=left_out.add):
+            yield self._schema.finished(batch)
         left_out.log()
 
     def _request(self, layout: str) -> ReadRequest:
@@ -163,6 +170,39 @@ class PushingReader(SegmentReader):
         return filters
 
 
+class _SeenPartitions:
+    """What exists of what the options select; not what the filters of a query do, which may well exclude everything."""
+
+    def __init__(self, selection: Selection, is_kafka_style: bool) -> None:
+        self._selection = selection
+        self._selected = SelectedPartitions(
+            selection.topics,
+            selection.partitions,
+            pairs=selection.assigned or (),
+            option="subscribe" if is_kafka_style else "topic",
+        )
+        self._read: set[TopicPartition] = set()
+
+    def note(self, where: PartitionPrefix) -> None:
+        """Note a partition that exists."""
+        self._selected.note(where)
+        if self._selection.has(where):
+            self._read.add((where.topic, where.partition))
+
+    def refuse_missing(self, place: str) -> None:
+        """Refuse a selection, or limits, of what does not exist.
+
+        Raises:
+            UsageError: so it is.
+        """
+        self._selected.refuse_missing(place)
+        if self._selection.pattern is not None and not self._read:
+            raise UsageError(f"subscribePattern={self._selection.pattern}: no topic in {place} matches")
+        for limits in (self._selection.starts, self._selection.ends):
+            if limits is not None:
+                limits.refuse_unknown(self._read.__contains__, place)
+
+
 class _LeftOutCount:
     """Logs what a task leaves out, and how much, to the executor's log."""
 
@@ -181,23 +221,3 @@ class _LeftOutCount:
     def log(self) -> None:
         if self._count:
             _log.warning("left out in this task: %d batches or stretches, %d bytes", self._count, self._bytes)
-
-
-def _arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema that Spark expects for *schema*; it compares them literally."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    try:
-        return to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # before 4.2 there is no such argument, and UTC is the default
-        return to_arrow_schema(schema)
-
-
-def _check_types(schema: StructType, include: Include) -> None:
-    for field in schema.fields:
-        wanted_type = column_called(field.name, include).kind
-        given_type = field.dataType.simpleString()
-        if given_type != wanted_type:
-            raise UsageError(
-                f"{field.name}: the given schema has type {given_type}, the column is {wanted_type}"
-            )

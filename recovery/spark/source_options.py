@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from enum import Enum
-from typing import TypeVar
 
-from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
-from recovery.archive.records.read_request import TASK_BYTES, Selection
+from recovery.archive.records.read_request import TASK_BYTES, TASK_SEGMENTS, Selection
 from recovery.archive.records.record_columns import Corrupt, ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.errors import UsageError
-from segfmt.java_text import LONG_MAX
+from recovery.spark import kafka_options
+from recovery.spark.kafka_options import KafkaChoice, read_choice
+from recovery.spark.option_reader import OptionReader
+from segfmt.errors import FormatError
+from segfmt.kafka_uuid import format_uuid, read_uuid
 
 NAMES = (
     "path",
@@ -23,6 +24,7 @@ NAMES = (
     "include",
     "topic",
     "partition",
+    "topicId",
     "startOffset",
     "endOffset",
     "startTime",
@@ -34,14 +36,14 @@ NAMES = (
     "aivenKeys",
     "maxBatchBytes",
     "taskBytes",
+    "taskSegments",
     "timeIndex",
     "pushFilters",
 )
 """The names of the options; Spark accepts them in upper and lower case."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_TABLES = "provider"
+"""Spark gives it with the options of CREATE TABLE."""
 _LEAST_BATCH_BYTES, _MOST_BATCH_BYTES = 1 << 16, 1 << 30
-
-_Value = TypeVar("_Value", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,9 @@ class SourceOptions:
         layout: its name, or auto.
         metadata: URLs of log dirs of the broker that made it.
         takes_filters: whether Spark may push filters down.
+        is_kafka_style: partitions are chosen by the options of Spark's Kafka source, and the columns are its own.
+        has_headers: with `headers` among these.
+        ignored: given options that mean nothing here.
     """
 
     path: str
@@ -62,6 +67,9 @@ class SourceOptions:
     read: ReadOptions
     selection: Selection
     takes_filters: bool = False
+    is_kafka_style: bool = False
+    has_headers: bool = False
+    ignored: tuple[str, ...] = ()
 
     @classmethod
     def read_from(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -70,95 +78,95 @@ class SourceOptions:
         Raises:
             UsageError: an unknown option, or an invalid value.
         """
-        reader = _Options(options)
+        reader = OptionReader(options)
         path = reader.text("path")
-        if not path:
-            raise UsageError("path: name the archive by .load(URL), or by the option `path`")
-        layout = reader.one_of("layout", (AUTO, *LAYOUTS), AUTO)
-        isolation = reader.one_of("isolation", ("read_uncommitted", "read_committed"), "read_uncommitted")
-        partitions = reader.several("partition")
-        topics = reader.several("topic")
+        if not path or reader.text(_OF_TABLES):
+            raise UsageError(
+                "path: name the archive by .load(URL) or the option `path`. In SQL: CREATE TEMPORARY VIEW ... USING; "
+                "CREATE TABLE does not work, because Spark keeps no options of a table for a Python data source"
+            )
+        ignored = _refuse_unknown(options)
+        choice = read_choice(reader)
+        read = _read_options(reader)
+        if choice is not None and read.include is Include.BATCHES:
+            raise UsageError(
+                "include=batches: subscribe, subscribePattern and assign give the records of Spark's Kafka source: "
+                "choose by topic and partition"
+            )
         return cls(
             path=path,
-            layout=layout,
+            layout=reader.one_of("layout", (AUTO, *LAYOUTS), AUTO),
             keys=reader.keys(),
             metadata=reader.several("metadata"),
-            read=ReadOptions(
-                include=reader.member("include", Include, Include.RECORDS),
-                corrupt=reader.member("corrupt", Corrupt, Corrupt.FAIL),
-                is_committed=isolation == "read_committed",
-                has_control_records=reader.flag("controlRecords", is_default=False),
-                lowest_offset=reader.offset("startOffset"),
-                highest_offset=_before(reader.offset("endOffset")),
-                lowest_timestamp_ms=reader.time_ms("startTime"),
-                highest_timestamp_ms=_before(reader.time_ms("endTime")),
-                most_batch_bytes=reader.number(
-                    "maxBatchBytes", MOST_BATCH_BYTES, _LEAST_BATCH_BYTES, _MOST_BATCH_BYTES
-                ),
-            ),
-            selection=Selection(
-                topics=frozenset(topics) if topics else None,
-                partitions=frozenset(map(_partition, partitions)) if partitions else None,
-                task_bytes=reader.number("taskBytes", TASK_BYTES, 1, 1 << 40),
-                uses_time_index=reader.flag("timeIndex", is_default=True),
-            ),
+            read=read,
+            selection=_selection(reader, choice or KafkaChoice()),
             takes_filters=reader.flag("pushFilters", is_default=False),
+            is_kafka_style=choice is not None,
+            has_headers=reader.flag("includeHeaders", is_default=False),
+            ignored=ignored,
         )
 
 
-class _Options:
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._values = {name.lower(): value for name, value in options.items()}
-        known_names = {name.lower() for name in NAMES}
-        for name in options:
-            if name.lower() not in known_names:
-                raise UsageError(f"{name}: no option of this source; the options are {', '.join(NAMES)}")
-
-    def text(self, name: str) -> str:
-        return (self._values.get(name.lower()) or "").strip()
-
-    def several(self, name: str) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.text(name).split(",") if part.strip())
-
-    def one_of(self, name: str, values: tuple[str, ...], default: str) -> str:
-        value = self.text(name) or default
-        if value not in values:
-            raise UsageError(f"{name}={value}: expected one of {', '.join(values)}")
-        return value
-
-    def member(self, name: str, kind: type[_Value], default: _Value) -> _Value:
-        names = tuple(value.value for value in kind)
-        return kind(self.one_of(name, names, default.value))
-
-    def flag(self, name: str, *, is_default: bool) -> bool:
-        return self.one_of(name, ("true", "false"), "true" if is_default else "false") == "true"
-
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        text = self.text(name) or str(default)
-        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise UsageError(f"{name}={text}: expected a number from {least} to {most}")
-        return int(text)
-
-    def offset(self, name: str) -> int | None:
-        return self.number(name, 0, 0, LONG_MAX) if self.text(name) else None
-
-    def time_ms(self, name: str) -> int | None:
-        """Return a time, in ISO 8601 or in ms since the epoch, rounded up to ms."""
-        text = self.text(name)
-        if not text or (text.isascii() and text.isdigit()):
-            return int(text) if text else None
-        try:
-            time = datetime.fromisoformat(text)
-        except ValueError:
+def _refuse_unknown(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the options that mean nothing here, and refuse those that nobody knows."""
+    known_names = {name.lower() for name in (*NAMES, *kafka_options.NAMES)}
+    ignored = []
+    for name in options:
+        if name.lower() in known_names:
+            continue
+        if not kafka_options.is_ignored(name):
             raise UsageError(
-                f"{name}={text}: expected a time such as 2026-11-22T06:00:00Z, or ms since the epoch"
-            ) from None
-        utc = time.replace(tzinfo=time.tzinfo or UTC)
-        return -((_EPOCH - utc) // timedelta(milliseconds=1))
+                f"{name}: no option of this source; the options are {', '.join(NAMES)}, and those of Spark's Kafka "
+                "source"
+            )
+        ignored.append(name)
+    return tuple(sorted(ignored))
 
-    def keys(self) -> AivenKeys:
-        pairs = [part.partition("=") for part in self.several("aivenKeys")]
-        return load_aiven_keys({key_id: path for key_id, _, path in pairs}) if pairs else NO_KEYS
+
+def _read_options(reader: OptionReader) -> ReadOptions:
+    isolation = kafka_options.ISOLATION if reader.text(kafka_options.ISOLATION) else "isolation"
+    levels = ("read_uncommitted", "read_committed")
+    return ReadOptions(
+        include=reader.member("include", Include, Include.RECORDS),
+        corrupt=reader.member("corrupt", Corrupt, Corrupt.FAIL),
+        is_committed=reader.one_of(isolation, levels, levels[0]) == levels[1],
+        has_control_records=reader.flag("controlRecords", is_default=False),
+        lowest_offset=reader.offset("startOffset"),
+        highest_offset=_before(reader.offset("endOffset")),
+        lowest_timestamp_ms=reader.time_ms("startTime"),
+        highest_timestamp_ms=_before(reader.time_ms("endTime")),
+        most_batch_bytes=reader.number(
+            "maxBatchBytes", MOST_BATCH_BYTES, _LEAST_BATCH_BYTES, _MOST_BATCH_BYTES
+        ),
+    )
+
+
+def _selection(reader: OptionReader, choice: KafkaChoice) -> Selection:
+    topics, partitions = reader.several("topic"), reader.several("partition")
+    return Selection(
+        topics=frozenset(topics) if topics else choice.topics,
+        partitions=frozenset(map(_partition, partitions)) if partitions else None,
+        pattern=choice.pattern,
+        assigned=choice.assigned,
+        topic_ids=_topic_ids(reader.several("topicId")),
+        starts=choice.starts,
+        ends=choice.ends,
+        task_bytes=reader.number("taskBytes", TASK_BYTES, 1, 1 << 40),
+        task_segments=reader.number("taskSegments", TASK_SEGMENTS, 1, 1 << 20),
+        uses_time_index=reader.flag("timeIndex", is_default=True),
+    )
+
+
+def _topic_ids(texts: tuple[str, ...]) -> frozenset[str] | None:
+    """Return the ids; none for all of them, None without the option."""
+    if not texts:
+        return None
+    if texts == ("all",):
+        return frozenset()
+    try:
+        return frozenset(format_uuid(read_uuid(text)) for text in texts)
+    except FormatError as error:
+        raise UsageError(f"topicId={','.join(texts)}: {error}: expected ids of topics, or all") from None
 
 
 def _before(end: int | None) -> int | None:

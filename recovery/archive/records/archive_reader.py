@@ -96,6 +96,7 @@ class _RunReader:
             name=self._name(segment),
             topic=run.where.topic,
             partition=run.where.partition,
+            topic_id=run.topic_id,
             base_offset=segment.base_offset,
             start_offset=run.start_offset,
             end_offset=planned.end_offset,
@@ -109,7 +110,7 @@ class _RunReader:
                 log,
                 view,
                 schema,
-                self._request.options,
+                run.offsets.within(self._request.options),
                 index_positions=lambda: _index_positions(files, segment.base_offset),
                 on_left_out=self._on_left_out,
             )

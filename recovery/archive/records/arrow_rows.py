@@ -31,13 +31,12 @@ class ArrowRows:
 
     Args:
         schema: of columns in `record_schema`, in any order; whether they are nullable is up to the caller.
-        topic, partition: of the segment.
+        topic, partition, topic_id: of the segment; an empty id is null.
     """
 
-    def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
+    def __init__(self, schema: pa.Schema, topic: str, partition: int, topic_id: str = "") -> None:
         self._schema = schema
-        self._topic = topic
-        self._partition = partition
+        self._constants = {"topic": topic, "partition": partition, "topic_id": topic_id or None}
 
     def batches(self, heads: BatchHeads) -> pa.RecordBatch:
         """Return a row for each batch."""
@@ -77,7 +76,6 @@ class ArrowRows:
             "crc_valid": False,
             "fault": fault,
         }
-        values |= {"topic": self._topic, "partition": self._partition}
         if heads is not None:
             values["crc_valid"] = bool(heads.is_valid[0])
             values["offset"] = int(heads.rows["base_offset"][0])
@@ -111,10 +109,8 @@ class ArrowRows:
     def _make(self, count: int, column: Callable[[str, pa.DataType], pa.Array]) -> pa.RecordBatch:
         arrays = []
         for wanted in self._schema:
-            if wanted.name == "topic":
-                arrays.append(arrow_columns.constants(self._topic, count, wanted.type))
-            elif wanted.name == "partition":
-                arrays.append(arrow_columns.constants(self._partition, count, wanted.type))
+            if wanted.name in self._constants:
+                arrays.append(arrow_columns.constants(self._constants[wanted.name], count, wanted.type))
             else:
                 arrays.append(column(wanted.name, wanted.type))
         if not arrays:  # only the number of rows was asked for

@@ -77,6 +77,10 @@ class BrokerView:
         replica = self._replicas.of(where)
         return None if replica is None else replica.log_start_offset
 
+    def topic_ids(self, topic: str) -> frozenset[str]:
+        """Return the ids that a topic has in the log dirs, none if it is not there."""
+        return frozenset(map(format_uuid, self._replicas.topic_ids(topic)))
+
     def lineage(self, where: PartitionPrefix) -> dict[str, RemoteSegment] | None:
         """Return the segments that a broker reads, by id and in order; None if it knows of none at all."""
         if not where.topic_id:

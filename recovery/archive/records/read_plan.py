@@ -19,7 +19,9 @@ from dataclasses import replace
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView
-from recovery.archive.records.read_request import PlannedSegments, ReadRequest, SegmentRun
+from recovery.archive.records.incarnations import Incarnations
+from recovery.archive.records.offset_range import OffsetLookup
+from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.records.record_schema import Include
 from recovery.archive.records.stable_offset import last_stable_offset
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
@@ -27,7 +29,10 @@ from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, Se
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from segfmt.checkpoint import read_offset_checkpoint
-from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
+from segfmt.errors import FormatError
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
+from segfmt.kafka_uuid import format_uuid
+from segfmt.partition_metadata import read_partition_metadata
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.transaction_index import encode_transaction_index
 
@@ -44,8 +49,9 @@ def plan_reads(
     broker: BrokerView | None = None,
     *,
     on_seen: Callable[[PartitionPrefix], None] = lambda _: None,
+    on_note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[tuple[SegmentRun, ...]]:
-    """Yield the tasks that read what is requested, each with runs of about `Selection.task_bytes`.
+    """Yield the tasks that read what is requested: runs of about `task_bytes` and at most `task_segments`.
 
     Args:
         store: the archive.
@@ -53,34 +59,47 @@ def plan_reads(
         request: what to read.
         broker: what the log dirs show, None if they are not available.
         on_seen: called for each partition that exists, requested or not.
+        on_note: called with what a user should know of what is not read.
 
     Raises:
         OSError: the archive, or a requested prefix, cannot be listed.
+        UsageError: several topics of one name, see `Incarnations`, perhaps after all tasks were yielded; or offsets
+            that the archive does not have, see `OffsetLookup`.
         UsageError, FormatError: see `last_stable_offset`.
     """
+    selection = request.selection
+    incarnations = Incarnations(selection.topic_ids, is_listing=request.options.include is Include.BATCHES)
 
     def is_wanted(where: PartitionPrefix) -> bool:
         on_seen(where)
-        return request.selection.has(where)
+        return selection.has(where)
 
     runs: list[SegmentRun] = []
-    task_bytes = request.selection.task_bytes
-    left_bytes = task_bytes
+    left_bytes, left_segments = selection.task_bytes, selection.task_segments
     for walked in walk(store, layout, is_chosen=is_wanted):
         if isinstance(walked, UnlistedPrefix):
             raise OSError(errno.EIO, f"{walked.prefix}: cannot be listed: {walked.error}")
-        partition = _PlannedPartition(store, layout, request, walked, broker)
+        where = walked.partition.where
+        topic_id = where.topic_id or _topic_id_at(store, where)
+        live = frozenset() if broker is None else broker.topic_ids(where.topic)
+        if not incarnations.takes(where, topic_id, walked.partition.segments, live):
+            continue
+        partition = _PlannedPartition(store, layout, request, walked, broker, topic_id)
         rows: list[int] = []
         for row, size_bytes in partition.wanted():
-            if size_bytes > left_bytes and (runs or rows):
+            if (size_bytes > left_bytes or not left_segments) and (runs or rows):
                 runs += partition.runs(rows)
                 yield tuple(runs)
-                runs, rows, left_bytes = [], [], task_bytes
+                runs, rows = [], []
+                left_bytes, left_segments = selection.task_bytes, selection.task_segments
             rows.append(row)
             left_bytes -= size_bytes
+            left_segments -= 1
         runs += partition.runs(rows)
     if runs:
         yield tuple(runs)
+    for note in incarnations.check():
+        on_note(note)
 
 
 def choose_segments(
@@ -125,9 +144,16 @@ class _PlannedPartition:
     """The segments of one partition that may be read, and what each run of them must know."""
 
     def __init__(
-        self, store: Store, layout: Layout, request: ReadRequest, walked: Walked, broker: BrokerView | None
+        self,
+        store: Store,
+        layout: Layout,
+        request: ReadRequest,
+        walked: Walked,
+        broker: BrokerView | None,
+        topic_id: str,
     ) -> None:
         partition, self._where, self._request = walked.partition, walked.partition.where, request
+        self._topic_id = topic_id
         if request.options.include is Include.BATCHES:
             self.planned = _all_segments(partition, layout)
         else:
@@ -147,10 +173,19 @@ class _PlannedPartition:
         self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
         self._indexes = segments.take(self._indexed).only(layout.objects_of(PartKind.TXN_INDEX))
         self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
+        self._offsets = OffsetRange()
+        self._offsets = OffsetLookup(
+            request,
+            self._where,
+            self.planned,
+            start_offset=self._start_offset,
+            last_stable_offset=self._last_stable_offset,
+            runs_of=self.runs,
+        ).range()
 
     def wanted(self) -> Iterator[tuple[int, int]]:
         """Yield row and bytes of the segments that may have requested records, by their names."""
-        options, segments = self._request.options, self.planned.segments
+        options, segments = self._offsets.within(self._request.options), self.planned.segments
         lowest = options.lowest_offset
         if options.include is Include.RECORDS:
             lowest = max(
@@ -178,7 +213,9 @@ class _PlannedPartition:
         return [
             SegmentRun(
                 where=self._where,
+                topic_id=self._topic_id,
                 segments=segments,
+                offsets=self._offsets,
                 start_offset=self._start_offset if self._request.options.include is Include.RECORDS else None,
                 last_stable_offset=self._last_stable_offset,
                 following=self._indexes[first : first + MOST_FOLLOWING],
@@ -220,6 +257,15 @@ def _log_start_offset(store: Store, layout: Layout, walked: Walked, broker: Brok
         return None
     checkpoint = read_offset_checkpoint(store.read(checkpoints[0].key, most_bytes=MOST_SMALL_FILE_BYTES))
     return checkpoint.get((where.topic, where.partition))
+
+
+def _topic_id_at(store: Store, where: PartitionPrefix) -> str:
+    """Return the topic's id by the file in a partition's folder, empty without a sound one."""
+    try:
+        metadata = store.read(where.prefix + PARTITION_METADATA, most_bytes=MOST_SMALL_FILE_BYTES)
+        return format_uuid(read_partition_metadata(metadata).topic_id)
+    except (FileNotFoundError, FormatError):
+        return ""
 
 
 def _with_txn_indexes(segments: SegmentTable, layout: Layout) -> list[int]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Self, overload
+from dataclasses import dataclass, field, replace
+from typing import Final, Self, overload
 
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
+from recovery.archive.records.offset_limits import OffsetLimits, TopicPartition
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
 from recovery.archive.stores.segment_table import SegmentTable
 
 TASK_BYTES = 256 << 20
 """Of logs as stored in the archive; this gives a task some seconds of work."""
+TASK_SEGMENTS = 500
+"""In a task at most: in a bucket, opening a small segment costs as much as reading some MiB."""
+_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""A pattern does not match them: Kafka's clients leave them out, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,20 +27,37 @@ class Selection:
 
     Attributes:
         topics, partitions: None for all.
+        pattern: a regular expression for the whole name of a topic; None for all.
+        assigned: partitions of topics; None for all.
+        topic_ids: incarnations of topics; None for the one there is, none for all of them.
+        starts, ends: where each partition begins and ends; None: where the archive does.
         task_bytes: about how much a task reads.
+        task_segments: the most segments of a task.
         uses_time_index: skip segments that end before `ReadOptions.lowest_timestamp_ms`, if the time index and what the
             metadata topic or the manifest says of the segment agree on it.
     """
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
+    pattern: str | None = None
+    assigned: frozenset[TopicPartition] | None = None
+    topic_ids: frozenset[str] | None = None
+    starts: OffsetLimits | None = None
+    ends: OffsetLimits | None = None
     task_bytes: int = TASK_BYTES
+    task_segments: int = TASK_SEGMENTS
     uses_time_index: bool = True
 
     def has(self, where: PartitionPrefix) -> bool:
         """Return whether a partition is requested."""
-        return (self.topics is None or where.topic in self.topics) and (
-            self.partitions is None or where.partition in self.partitions
+        if self.topics is not None and where.topic not in self.topics:
+            return False
+        if self.partitions is not None and where.partition not in self.partitions:
+            return False
+        if self.assigned is not None and (where.topic, where.partition) not in self.assigned:
+            return False
+        return self.pattern is None or (
+            where.topic not in _INTERNAL_TOPICS and re.fullmatch(self.pattern, where.topic) is not None
         )
 
 
@@ -99,10 +122,29 @@ class PlannedSegments(Sequence[PlannedSegment]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """The offsets from *start* on and before *end*; None for no bound."""
+
+    start: int | None = None
+    end: int | None = None
+
+    def within(self, options: ReadOptions) -> ReadOptions:
+        """Return *options* for these offsets alone."""
+        lowest = [offset for offset in (options.lowest_offset, self.start) if offset is not None]
+        last = None if self.end is None else self.end - 1
+        highest = [offset for offset in (options.highest_offset, last) if offset is not None]
+        return replace(
+            options, lowest_offset=max(lowest, default=None), highest_offset=min(highest, default=None)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRun:
     """Consecutive segments of one partition.
 
     Attributes:
+        topic_id: of the topic, empty if it is not known.
+        offsets: what is requested of them, within what the request's options say.
         start_offset: the log start offset, None if not known.
         last_stable_offset: see `SegmentView`.
         following: the next segments that may have a transaction index, as many as go with a task, with the objects to
@@ -112,7 +154,9 @@ class SegmentRun:
     """
 
     where: PartitionPrefix
+    topic_id: str = ""
     segments: PlannedSegments
+    offsets: OffsetRange = OffsetRange()
     start_offset: int | None = None
     last_stable_offset: int | None = None
     following: SegmentTable = field(default_factory=SegmentTable)

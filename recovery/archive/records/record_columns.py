@@ -52,6 +52,7 @@ class SegmentView:
 
     Attributes:
         name: of the object, for messages.
+        topic_id: empty if it is not known.
         base_offset: from the segment's name.
         start_offset: records below no longer belong to the log, or belong to another segment.
         end_offset: records from here on are read from another segment; None: all of its own.
@@ -63,6 +64,7 @@ class SegmentView:
     name: str
     topic: str
     partition: int
+    topic_id: str = ""
     base_offset: int
     start_offset: int | None = None
     end_offset: int | None = None
@@ -160,7 +162,7 @@ class _SegmentRows:
         self._view = view
         self._options = options
         self._on_left_out = on_left_out
-        self._rows = ArrowRows(schema, view.topic, view.partition)
+        self._rows = ArrowRows(schema, view.topic, view.partition, view.topic_id)
         columns = [column_called(name, options.include) for name in schema.names]
         self._opened = {column.name for column in columns if not column.is_of_batch}
         ends = (options.highest_offset, None if view.end_offset is None else view.end_offset - 1)

@@ -50,6 +50,7 @@ BATCH_COLUMNS: Final = (
     Column("is_control", "boolean"),
     Column("aborted", "boolean"),
     Column("fault", "string"),
+    Column("topic_id", "string"),
 )
 RECORD_COLUMNS: Final = (
     Column("topic", "string"),
@@ -70,7 +71,12 @@ RECORD_COLUMNS: Final = (
     Column("position", "bigint"),
     Column("crc_valid", "boolean"),
     Column("fault", "string"),
+    Column("topic_id", "string"),
 )
+_KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""Those of Spark's Kafka source, in its order."""
+_OTHER_NAMES: Final = {"timestamptype": "timestamp_type"}
+"""Names of that source, in lower case, for columns that have another name here."""
 
 
 def columns_of(include: Include) -> dict[str, Column]:
@@ -84,13 +90,20 @@ def sql_schema(include: Include) -> str:
     return ", ".join(f"{column.name} {column.kind}" for column in columns_of(include).values())
 
 
+def kafka_schema(*, has_headers: bool) -> str:
+    """Return the columns of Spark's Kafka source as the text of a SQL schema."""
+    names = (*_KAFKA_COLUMNS, "headers") if has_headers else _KAFKA_COLUMNS
+    return ", ".join(f"{name} {column_called(name, Include.RECORDS).kind}" for name in names)
+
+
 def column_called(name: str, include: Include) -> Column:
-    """Return the column called *name*.
+    """Return the column called *name*, in upper or lower case; `timestampType` is another name of `timestamp_type`.
 
     Raises:
         UsageError: there is none.
     """
-    column = columns_of(include).get(name)
+    lowered = name.lower()
+    column = columns_of(include).get(_OTHER_NAMES.get(lowered, lowered))
     if column is None:
         raise UsageError(
             f"{name}: no column of include={include.value}; the columns are {', '.join(columns_of(include))}"

@@ -54,6 +54,8 @@ class Replicas:
 
     def __init__(self, log_dirs: Iterable[Store]) -> None:
         self._log_dirs = [(store, _log_starts(store)) for store in log_dirs]
+        self._folders: dict[str, list[tuple[Store, str]]] | None = None
+        self._ids: dict[str, frozenset[UUID]] = {}
 
     def of(self, where: PartitionPrefix) -> Replica | None:
         """Return the replica that counts, None if no log dir has one.
@@ -67,6 +69,18 @@ class Replicas:
         candidates = [self._replica(store, starts, where, topic_id) for store, starts in self._log_dirs]
         replicas = [replica for replica in candidates if replica is not None]
         return max(replicas, key=lambda replica: (replica.epochs[-1:], len(replica.epochs)), default=None)
+
+    def topic_ids(self, topic: str) -> frozenset[UUID]:
+        """Return the ids in the folders of a topic's partitions; none if no log dir has one."""
+        if self._folders is None:
+            self._folders = {}
+            for store, _ in self._log_dirs:
+                for prefix in store.list_level("").prefixes:
+                    name, dash, number = prefix.rstrip("/").rpartition("-")
+                    if dash and number.isascii() and number.isdigit():
+                        self._folders.setdefault(name, []).append((store, prefix))
+        found = {_topic_id_at(store, prefix) for store, prefix in self._folders.pop(topic, [])}
+        return self._ids.setdefault(topic, frozenset(topic_id for topic_id in found if topic_id is not None))
 
     def _replica(
         self, store: Store, starts: dict[tuple[str, int], int], where: PartitionPrefix, topic_id: UUID | None

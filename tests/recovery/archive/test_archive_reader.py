@@ -13,12 +13,13 @@ import pytest
 
 from recovery.archive.layouts.tiered_layout import LocalTieredLayout
 from recovery.archive.records import read_plan
-from recovery.archive.records.read_plan import choose_segments
-from recovery.archive.records.read_request import Selection
+from recovery.archive.records.read_plan import choose_segments, plan_reads
+from recovery.archive.records.read_request import ReadRequest, Selection
 from recovery.archive.records.record_columns import Corrupt, LeftOut, ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
+from recovery.archive.stores.stores import open_store
 from recovery.errors import DamagedSegmentError
 from segfmt.control_record import read_end_transaction_marker
 from segfmt.errors import FormatError
@@ -68,6 +69,24 @@ class TestTieredArchive:
             offsets = [row["offset"] for row in known if row["topic"] == topic]
             own = [row["offset"] for row in alone if row["topic"] == topic]
             assert (len(own) < len(offsets)) is (topic == "transactions")
+
+    def test_small_segments_are_divided_by_their_number(self, stored_archive: TieredArchive) -> None:
+        """In the order of one task, however small they are."""
+        store, names = open_store(str(stored_archive.path)), ("topic", "partition", "offset")
+        selection = Selection(task_bytes=1 << 40, task_segments=3)
+        request = ReadRequest(
+            url=store.url,
+            layout="local-tiered",
+            options=ReadOptions(),
+            selection=selection,
+            needs_aborted=False,
+        )
+        tasks = list(plan_reads(store, LocalTieredLayout(), request))
+        counts = [sum(len(run.segments) for run in task) for task in tasks]
+        assert set(counts[:-1]) == {3}
+        assert len(counts) > 20
+        at_once = read(stored_archive.path, *names, selection=Selection(task_bytes=1 << 40))
+        assert read(stored_archive.path, *names, selection=selection) == at_once
 
     @pytest.mark.parametrize("most_following", [1, 64])
     def test_markers_are_found_however_far_behind(

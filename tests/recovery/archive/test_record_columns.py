@@ -93,6 +93,7 @@ def expected_records(data: bytes) -> Iterator[dict[str, Any]]:
                 "position": batch.position,
                 "crc_valid": True,
                 "fault": None,
+                "topic_id": None,
             }
 
 
@@ -117,6 +118,7 @@ def expected_message(data: bytes, position: int, message: Message) -> Iterator[d
         "position": position,
         "crc_valid": True,
         "fault": None,
+        "topic_id": None,
     }
 
 

@@ -99,6 +99,28 @@ def test_sql_by_hour(local_spark: SparkSession, stored_archive: TieredArchive) -
     assert {(row["topic"], row["hour"]): row["records"] for row in rows} == expected
 
 
+def test_views_and_tables(local_spark: SparkSession, stored_archive: TieredArchive) -> None:
+    """Names in any case; a table of the catalog, for which Spark keeps no options, is an error in one sentence."""
+    data_source.register(local_spark)
+    options = f"OPTIONS (path '{stored_archive.path}', subscribe 'plain', includeHeaders 'true')"
+    local_spark.sql(f"CREATE TEMPORARY VIEW whole USING `kafka-log-segments` {options}")
+    local_spark.sql(
+        f"CREATE TEMPORARY VIEW some (OFFSET BIGINT, timestampType INT) USING `kafka-log-segments` {options}"
+    )
+    joined = (
+        "SELECT whole.Headers, some.TIMESTAMPTYPE FROM whole JOIN some USING (offset) WHERE Topic = 'plain'"
+    )
+    rows = local_spark.sql(joined).collect()
+    assert {row["TIMESTAMPTYPE"] for row in rows} == {0}
+    assert {bool(row["Headers"]) for row in rows} == {True, False}
+    assert [] not in [row["Headers"] for row in rows]
+    with pytest.raises(Exception, match=r"CREATE TABLE does not work"):
+        local_spark.sql(f"CREATE TABLE kept USING `kafka-log-segments` {options}")
+    local_spark.sql(f"CREATE TABLE typed (offset BIGINT) USING `kafka-log-segments` {options}")
+    with pytest.raises(Exception, match=r"CREATE TABLE does not work"):
+        local_spark.sql("SELECT count(*) FROM typed").collect()
+
+
 def test_all_columns_have_what_the_schema_says(
     local_spark: SparkSession, stored_archive: TieredArchive
 ) -> None:
@@ -152,6 +174,18 @@ def test_filters_leave_segments_unread_when_asked_to(
             assert frame.rdd.getNumPartitions() < 20
         nothing = segments(local_spark, stored_archive.path, topic="plain", pushFilters="true")
         assert nothing.filter("topic = 'nope'").count() == 0  # a query may ask for what is not there
+
+
+def test_spark_keeps_what_it_pushed_for_later_scans(
+    local_spark: SparkSession, stored_archive: TieredArchive
+) -> None:
+    """Why `pushFilters` is off by default. If this fails, Spark has mended it, and the default should change."""
+    with switched(local_spark, PUSHDOWN, "true"):
+        frame = segments(local_spark, stored_archive.path, "topic STRING", pushFilters="true")
+        assert frame.filter("topic = 'plain'").count() == 837
+        assert frame.count() == 837  # of 6970
+        halves = frame.filter("topic = 'plain'").union(frame.filter("topic = 'codecs'"))
+        assert halves.count() < 837 + 2086
 
 
 def test_what_is_selected_must_be_there(local_spark: SparkSession, stored_archive: TieredArchive) -> None:

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import datasource
 
+from recovery.archive.records.offset_limits import EARLIEST, OffsetLimits
 from recovery.archive.records.read_request import Selection
 from recovery.archive.records.record_columns import Corrupt, ReadOptions
 from recovery.archive.records.record_schema import Include
+from recovery.archive.stores.archived import PartitionPrefix
 from recovery.errors import UsageError
 from recovery.spark.pushed_filters import narrowed
 from recovery.spark.source_options import SourceOptions
@@ -47,6 +49,34 @@ class TestOptions:
         ("options", "words"),
         [
             ({}, "path: name the archive by"),
+            ({"path": "a", "location": "a", "provider": "x"}, "path: name the archive by"),
+            ({"path": "a", "topicId": "x"}, "topicId=x: "),
+            ({"path": "a", "subscribe": "t", "topic": "t"}, "subscribe and topic say the same in two styles"),
+            (
+                {"path": "a", "kafka.isolation.level": "x", "isolation": "y"},
+                "kafka.isolation.level and isolation",
+            ),
+            (
+                {"path": "a", "subscribe": "t", "startOffset": "1", "startingTimestamp": "2"},
+                "startingTimestamp and startOffset say the same",
+            ),
+            ({"path": "a", "startingOffsets": "earliest"}, "startingOffsets: belongs to subscribe"),
+            ({"path": "a", "subscribe": "t", "assign": "{}"}, "subscribe, assign: give one of them"),
+            ({"path": "a", "subscribePattern": "("}, "subscribePattern=(: not a regular expression"),
+            ({"path": "a", "assign": '{"t":["0"]}'}, 'assign={"t":["0"]}: expected JSON such as'),
+            (
+                {"path": "a", "subscribe": "t", "startingOffsets": "first"},
+                "startingOffsets=first: expected JSON",
+            ),
+            (
+                {"path": "a", "subscribe": "t", "endingOffsets": '{"t":{"0":-3}}'},
+                "endingOffsets: -3: expected",
+            ),
+            (
+                {"path": "a", "subscribe": "t", "startingTimestamp": "noon"},
+                "startingTimestamp: noon: expected",
+            ),
+            ({"path": "a", "subscribe": "t", "include": "batches"}, "include=batches: subscribe"),
             ({"path": "a", "topics": "t"}, "topics: no option of this source; the options are path, layout"),
             (
                 {"path": "a", "layout": "flat"},
@@ -62,6 +92,46 @@ class TestOptions:
         with pytest.raises(UsageError) as caught:
             SourceOptions.read_from(options)
         assert str(caught.value).startswith(words)
+
+
+class TestKafkaOptions:
+    def test_say_what_they_say_to_spark(self) -> None:
+        options = SourceOptions.read_from(
+            {
+                "path": "a",
+                "subscribepattern": "orders-.*",
+                "startingOffsets": '{"orders-a":{"0":23,"1":-2}}',
+                "endingTimestamp": "1795327200000",
+                "endingOffsets": "latest",
+                "includeHeaders": "TRUE",
+                "kafka.isolation.level": "read_committed",
+                "kafka.bootstrap.servers": "b:9092",
+                "minPartitions": "4",
+            }
+        )
+        selection = options.selection
+        assert (options.is_kafka_style, options.has_headers, options.read.is_committed) == (True, True, True)
+        assert options.ignored == ("kafka.bootstrap.servers", "minPartitions")
+        assert selection.starts == OffsetLimits(
+            option="startingOffsets", by_partition={("orders-a", 0): 23, ("orders-a", 1): EARLIEST}
+        )
+        assert selection.ends == OffsetLimits(
+            option="endingTimestamp", everywhere=1795327200000, are_times=True
+        )
+
+    def test_choose_partitions(self) -> None:
+        seen = [
+            PartitionPrefix(prefix="", topic=topic, partition=at) for topic in ("a", "ab") for at in (0, 1)
+        ]
+        seen.append(PartitionPrefix(prefix="", topic="__consumer_offsets", partition=0))
+        for name, value, expected in (
+            ("subscribe", "a, b", {("a", 0), ("a", 1)}),
+            ("subscribePattern", "a", {("a", 0), ("a", 1)}),
+            ("subscribePattern", ".*b?", {("a", 0), ("a", 1), ("ab", 0), ("ab", 1)}),
+            ("assign", '{"a":[1],"ab":[0]}', {("a", 1), ("ab", 0)}),
+        ):
+            selection = SourceOptions.read_from({"path": "p", name: value}).selection
+            assert {(one.topic, one.partition) for one in seen if selection.has(one)} == expected
 
 
 NOON = datetime(2026, 11, 22, 12, 0, 0, 500, tzinfo=UTC)

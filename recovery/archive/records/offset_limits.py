@@ -1,0 +1,67 @@
+"""Where reading begins or ends in each partition, in the terms of Spark's Kafka source.
+
+Kafka: ListOffsetsRequest.EARLIEST_TIMESTAMP, LATEST_TIMESTAMP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from recovery.archive.stores.archived import PartitionPrefix
+from recovery.errors import UsageError
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetLimits:
+    """A start or an end for each partition.
+
+    Attributes:
+        option: the option that gives them, for messages.
+        everywhere: the value for all partitions; None if *by_partition* has them.
+        by_partition: a value for each partition that is read.
+        are_times: values are ms since the epoch, and stand for the first offset whose record is not older; otherwise
+            they are offsets, or EARLIEST or LATEST.
+        needs_match: where are_times: a partition without such a record is an error; otherwise its end is meant.
+    """
+
+    option: str
+    everywhere: int | None = None
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    are_times: bool = False
+    needs_match: bool = False
+
+    def of(self, where: PartitionPrefix) -> int:
+        """Return the value for a partition.
+
+        Raises:
+            UsageError: it has none.
+        """
+        if self.everywhere is not None:
+            return self.everywhere
+        value = self.by_partition.get((where.topic, where.partition))
+        if value is None:
+            raise UsageError(
+                f"{self.option}: {where.topic}-{where.partition} is read and not named: name all partitions"
+                + ("" if self.are_times else " (-2 is the earliest offset, -1 the latest)")
+            )
+        return value
+
+    def refuse_unknown(self, is_read: Callable[[TopicPartition], bool], place: str) -> None:
+        """Refuse values for partitions that are not read.
+
+        Raises:
+            UsageError: there is one.
+        """
+        for topic, partition in sorted(self.by_partition):
+            if not is_read((topic, partition)):
+                raise UsageError(
+                    f"{self.option}: {topic}-{partition} is not among the partitions that are read from {place}: leave "
+                    "it out, or subscribe to it"
+                )

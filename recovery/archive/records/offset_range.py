@@ -1,0 +1,150 @@
+"""Where reading begins and ends in a partition: limits in the terms of Spark's Kafka source, as offsets of its archive.
+
+An offset that the archive does not have is an error, as it is for a topic: the archive may end long before the topic.
+
+Kafka: UnifiedLog.fetchOffsetByTimestamp. Spark: KafkaOffsetReaderAdmin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from recovery.archive.records.archive_reader import read_task
+from recovery.archive.records.offset_limits import EARLIEST, LATEST, OffsetLimits
+from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
+from recovery.archive.records.record_columns import Corrupt, LeftOut, ReadOptions
+from recovery.archive.records.record_schema import Include
+from recovery.archive.stores.archived import PartitionPrefix
+from recovery.errors import UsageError
+
+_NOTHING = OffsetRange(end=0)
+
+
+class OffsetLookup:
+    """Looks up offsets in the segments of one partition.
+
+    Args:
+        request: what is read.
+        where: the partition.
+        planned: its segments.
+        start_offset: the log start offset, None if not known.
+        last_stable_offset: where a consumer of committed records ends, None without an open transaction.
+        runs_of: makes the runs for some of the segments, by their rows.
+    """
+
+    def __init__(
+        self,
+        request: ReadRequest,
+        where: PartitionPrefix,
+        planned: PlannedSegments,
+        *,
+        start_offset: int | None,
+        last_stable_offset: int | None,
+        runs_of: Callable[[Sequence[int]], list[SegmentRun]],
+    ) -> None:
+        self._request = request
+        self._where = where
+        self._planned = planned
+        self._start_offset = start_offset
+        self._last_stable_offset = last_stable_offset
+        self._runs_of = runs_of
+
+    def range(self) -> OffsetRange:
+        """Return what the request's limits mean for the partition.
+
+        Raises:
+            UsageError: a limit that this partition does not have, or has no value for.
+            DamagedSegmentError, OSError: segments in which is looked for it cannot be read.
+        """
+        starts, ends = self._request.selection.starts, self._request.selection.ends
+        start = None if starts is None else self._offset(starts)
+        end = None if ends is None else self._offset(ends)
+        if start == LATEST:
+            return _NOTHING
+        return OffsetRange(
+            start=None if start == EARLIEST else start,
+            end=None if end == LATEST else end,
+        )
+
+    def _offset(self, limits: OffsetLimits) -> int:
+        """Return the offset that is meant, or EARLIEST or LATEST."""
+        value = limits.of(self._where)
+        if not limits.are_times:
+            if value >= 0:
+                self._check(limits, value)
+            return value
+        offset = self._first_since(value)
+        if offset is not None:
+            return offset
+        if limits.needs_match:
+            raise UsageError(
+                f"{limits.option}: {self._name} has no record of {value} ms or later in the archive: give an earlier "
+                "time, or startingOffsetsByTimestampStrategy=latest, which then reads nothing of the partition"
+            )
+        return LATEST
+
+    def _check(self, limits: OffsetLimits, offset: int) -> None:
+        """Refuse an offset below the log's start, or after its end."""
+        planned = self._planned
+        first = planned.segments.base_offsets[0] if planned else None
+        if first is None:
+            raise UsageError(
+                f"{limits.option}: {self._name} has no segment in the archive, {offset} is requested"
+            )
+        if self._start_offset is not None:
+            first = max(first, self._start_offset)
+        if offset < first:
+            raise UsageError(
+                f"{limits.option}: {self._name} begins at offset {first} in the archive, {offset} is requested: "
+                "-2 takes what is there"
+            )
+        stable = self._last_stable_offset
+        if (stable is not None and offset > stable) or not self._reaches(offset):
+            until = "" if stable is None else f" (read_committed: at its last stable offset, {stable})"
+            raise UsageError(
+                f"{limits.option}: {self._name} ends before offset {offset} in the archive{until}: -1 takes what is "
+                "there"
+            )
+
+    def _reaches(self, offset: int) -> bool:
+        """Return whether there is a batch with the offset before *offset*, or a segment that begins there or later."""
+        last = len(self._planned) - 1
+        if offset <= self._planned.segments.base_offsets[last]:
+            return True
+        options = ReadOptions(include=Include.BATCHES, lowest_offset=offset - 1)
+        return self._first("last_offset", options, [last]) is not None
+
+    def _first_since(self, time_ms: int) -> int | None:
+        """Return the first offset of a record that is not older, as a broker does: control records count."""
+        corrupt = self._request.options.corrupt
+        options = ReadOptions(
+            corrupt=Corrupt.FAIL if corrupt is Corrupt.FAIL else Corrupt.SKIP,
+            has_control_records=True,
+            lowest_timestamp_ms=time_ms,
+            most_batch_bytes=self._request.options.most_batch_bytes,
+        )
+        offset = self._first("offset", options, range(len(self._planned)))
+        stable = self._last_stable_offset
+        return None if offset is None or (stable is not None and offset >= stable) else offset
+
+    def _first(self, column: str, options: ReadOptions, rows: Sequence[int]) -> int | None:
+        """Return the first value of a column of offsets in the segments in *rows*, None if no row comes of them."""
+        request = replace(self._request, options=options, needs_aborted=False)
+        schema = pa.schema([(column, pa.int64())])
+        for found in read_task(request, self._runs_of(rows), schema, on_left_out=_ignored):
+            offsets = found.column(0).drop_null()
+            if len(offsets):
+                value: int = offsets[0].as_py()
+                return value
+        return None
+
+    @property
+    def _name(self) -> str:
+        return f"{self._where.topic}-{self._where.partition}"
+
+
+def _ignored(_left_out: LeftOut) -> None:
+    """Ignore it: the task that reads the segment reports it."""

@@ -1,0 +1,72 @@
+"""The columns of a query, under the names it gives them, and their making from the archive's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from recovery.archive.records.record_schema import Include, column_called
+from recovery.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class RowSchema:
+    """A schema in Spark's terms, checked against the columns that there are.
+
+    Args:
+        schema: the columns in the query's order, under names in any case.
+        include: what a row is.
+        is_kafka_style: records without headers have null `headers`, as in Spark's Kafka source, and not an empty list.
+
+    Raises:
+        UsageError: an unknown column, or one of another type.
+    """
+
+    def __init__(self, schema: StructType, include: Include, *, is_kafka_style: bool) -> None:
+        self._schema = schema
+        self._is_kafka_style = is_kafka_style
+        self.names = tuple(column_called(name, include).name for name in schema.names)
+        for field in schema.fields:
+            wanted_type = column_called(field.name, include).kind
+            given_type = field.dataType.simpleString()
+            if given_type.lower() != wanted_type:
+                raise UsageError(
+                    f"{field.name}: the given schema has type {given_type}, the column is {wanted_type}"
+                )
+
+    def arrow(self) -> pa.Schema:
+        """Return the Arrow schema that Spark expects, under the columns' own names."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        try:
+            schema = to_arrow_schema(self._schema, timezone="UTC")
+        except TypeError:  # before 4.2 there is no such argument, and UTC is the default
+            schema = to_arrow_schema(self._schema)
+        return pa.schema([field.with_name(name) for field, name in zip(schema, self.names, strict=True)])
+
+    def finished(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return *batch* under the query's names: Spark compares names, types, and what may be null."""
+        import pyarrow as pa
+
+        if not self.names:
+            return batch
+        columns = [
+            _without_empty(column) if self._is_kafka_style and name == "headers" else column
+            for column, name in zip(batch.columns, self.names, strict=True)
+        ]
+        fields = [
+            field.with_name(name) for field, name in zip(batch.schema, self._schema.names, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _without_empty(lists: pa.ListArray) -> pa.ListArray:
+    """Return *lists* with null in place of those without entries."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_empty = pc.equal(pc.fill_null(pc.list_value_length(lists), 0), 0)
+    return pa.ListArray.from_arrays(lists.offsets, lists.values, type=lists.type, mask=is_empty)

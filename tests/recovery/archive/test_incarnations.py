@@ -1,0 +1,103 @@
+"""Archives that hold several topics of one name, or one partition twice: never mixed, and always named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.archive.layouts.layouts import layout_of
+from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.read_plan import plan_reads
+from recovery.archive.records.read_request import ReadRequest, Selection
+from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.stores.stores import open_store
+from recovery.errors import UsageError
+from segfmt.partition_metadata import read_partition_metadata
+from tests.brokers.tiered_broker import TieredArchive
+from tests.logs.samples import unpack
+from tests.runs.readings import read
+
+OLD_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+PLAIN = frozenset({"plain"})
+
+
+@pytest.fixture
+def recreated(stored_archive: TieredArchive, tmp_path: Path) -> Path:
+    """`plain-0` twice, the older one of fewer segments."""
+    root = tmp_path / "archive"
+    folder = next(stored_archive.path.glob("plain-0-*"))
+    shutil.copytree(folder, root / folder.name)
+    old = root / f"plain-0-{OLD_ID}"
+    old.mkdir()
+    first = min(path.name.partition(".")[0] for path in folder.glob("*.log"))
+    for path in folder.glob(f"{first}.*"):
+        shutil.copy(path, old)
+    return root
+
+
+def selected(*ids: str) -> Selection:
+    return Selection(topics=PLAIN, topic_ids=frozenset(ids) if ids != ("live",) else None)
+
+
+def ids_of(rows: list[dict[str, Any]]) -> set[str]:
+    return {row["topic_id"] for row in rows}
+
+
+def test_several_are_an_error_that_names_them(recreated: Path) -> None:
+    with pytest.raises(
+        UsageError, match=rf"plain: the archive holds 2 topics .*{OLD_ID} \(1 partitions, 1 seg"
+    ):
+        read(recreated, "topic_id", "offset", selection=selected("live"))
+
+
+def test_topic_id_chooses(recreated: Path, stored_archive: TieredArchive) -> None:
+    live_id = next(stored_archive.path.glob("plain-0-*")).name.removeprefix("plain-0-")
+    old = read(recreated, "topic_id", "offset", selection=selected(OLD_ID))
+    live = read(recreated, "topic_id", "offset", selection=selected(live_id))
+    both = read(recreated, "topic_id", "offset", selection=selected())
+    assert (ids_of(old), ids_of(live), ids_of(both)) == ({OLD_ID}, {live_id}, {OLD_ID, live_id})
+    assert len(both) == len(old) + len(live) > len(live) > len(old) > 0
+    with pytest.raises(UsageError, match=r"topicId=B{21}A: no topic that is read has this id; plain: "):
+        read(recreated, "offset", selection=selected("B" * 21 + "A"))
+
+
+def test_with_metadata_the_live_one_is_read(recreated: Path, stored_archive: TieredArchive) -> None:
+    store, notes = open_store(str(recreated)), []
+    request = ReadRequest(
+        url=str(recreated),
+        layout="local-tiered",
+        options=ReadOptions(),
+        selection=selected("live"),
+        needs_aborted=False,
+    )
+    with BrokerView(open_store(str(log_dir)) for log_dir in stored_archive.log_dirs) as broker:
+        tasks = list(plan_reads(store, layout_of(store), request, broker, on_note=notes.append))
+    assert {run.topic_id for task in tasks for run in task}.isdisjoint({OLD_ID})
+    assert len(tasks) == 1
+    (note,) = notes
+    assert note.startswith("plain: left out")
+    assert OLD_ID in note
+
+
+def test_plain_copies_have_the_id_of_their_partition_metadata(tmp_path: Path) -> None:
+    folder = next(unpack("intact", tmp_path).root.glob("d?/plain-0"))
+    expected = read_partition_metadata((folder / "partition.metadata").read_bytes()).topic_id
+    (found,) = ids_of(read(folder, "topic_id"))
+    assert found is not None
+    (folder / "partition.metadata").unlink()
+    assert ids_of(read(folder, "topic_id")) == {None}
+    assert len(found) == 22
+    assert expected is not None
+
+
+def test_two_folders_of_one_partition_are_an_error(tmp_path: Path) -> None:
+    root = unpack("intact", tmp_path).root
+    folder = next(root.glob("d?/plain-0"))
+    shutil.copytree(folder, root / "backup" / "plain-0")
+    with pytest.raises(
+        UsageError, match=r"plain-0: two folders of the archive hold it, backup/plain-0/ and d\d/"
+    ):
+        read(root, "offset")
