@@ -177,19 +177,20 @@ class PartitionCheck:
         self._judge_topic_id()
         self._judge_row(end_offset if is_whole else None)
         self._judge_indexes()
-        runs = [(result.task.log, run) for result in self._results for run in result.epoch_runs]
-        if self.files.epochs is not None:
-            self.findings += check_epochs(
-                runs,
-                self.files.epochs,
-                log_end_offset=end_offset if is_whole and not self.facts.is_live else None,
-                is_clean=self.facts.had_clean_shutdown,
-            )
+        self._judge_epochs(end_offset if is_whole and not self.facts.is_live else None)
         if is_whole and self.files.base_offsets:
             self._judge_offsets(end_offset)
         return self.findings
 
     # -- what follows from all segments ----------------------------------------------------------------------
+
+    def _judge_epochs(self, end_offset: int | None) -> None:
+        if self.files.epochs is not None:
+            runs = [(result.task.log, run) for result in self._results for run in result.epoch_runs]
+            is_clean = self.facts.had_clean_shutdown
+            self.findings += check_epochs(
+                runs, self.files.epochs, log_end_offset=end_offset, is_clean=is_clean
+            )
 
     def _judge_producers(self, end_offset: int | None) -> None:
         if self._is_compacted:

@@ -103,6 +103,12 @@ class SegmentResult:
     is_whole: bool = True
 
     @property
+    def has_all_batches(self) -> bool:
+        """Whether every batch of the log was read: nothing was damaged or skipped."""
+        is_damaged = any(finding.file == self.task.log for finding in self.findings)
+        return self.is_whole and not is_damaged and not self.gaps
+
+    @property
     def indexes_beyond(self) -> list[str]:
         """The names of the indexes with an entry past the end of the log."""
         return [name for name, agreement in self.agreements.items() if agreement.is_beyond]

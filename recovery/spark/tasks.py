@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from recovery.archive.check.logs.sound_logs import SoundLogs
     from recovery.archive.check.packing import PackedTask
-    from recovery.archive.check.partition_fold import PartitionVerdict
     from recovery.archive.check.rebuild import RebuildWork, Write
     from recovery.archive.check.scan_rows import ScanRow
+    from recovery.archive.check.verdict import PartitionVerdict
     from recovery.archive.layouts.layout import Layout
     from recovery.archive.stores.archived import PartitionPrefix
 

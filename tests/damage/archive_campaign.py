@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
-from recovery.archive.check.partition_fold import ObjectVerdict
 from recovery.archive.check.rebuild import Write
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.verdict import ObjectVerdict
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.layouts.aiven_cipher import AivenKeys, load_aiven_keys
 from recovery.archive.layouts.layout import Layout

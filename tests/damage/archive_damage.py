@@ -261,6 +261,71 @@ def _later_epoch_start(archive: WrittenArchive, rng: random.Random) -> MustFind 
     return None
 
 
+def _other_epochs(
+    change: Callable[[list[LeaderEpochEntry], WrittenArchive, SegmentCopy, random.Random], object],
+) -> ArchiveDamage:
+    """The leader epochs of a segment of tiered storage are others, as *change* makes them."""
+
+    def damage(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
+        if not archive.is_tiered:
+            return None  # a folder has one checkpoint, which `_later_epoch_start` damages
+        for _ in range(_TRIES):
+            copy = _inner(archive, rng, part=EPOCHS)
+            entries = list(read_leader_epoch_checkpoint(copy.files[EPOCHS]))
+            change(entries, archive, copy, rng)
+            content = encode_leader_epoch_checkpoint(entries)
+            if entries and content != copy.files[EPOCHS]:
+                places = [archive.rewrite(copy, EPOCHS, content)]
+                if archive.is_aiven:
+                    places = _index_places(archive, copy)
+                return _must(archive, places, "epoch-content", "missing-epochs")
+        return None
+
+    return damage
+
+
+def _without_the_last(entries: list[LeaderEpochEntry], *_: object) -> None:
+    del entries[-1:]
+
+
+def _without_the_first(entries: list[LeaderEpochEntry], *_: object) -> None:
+    del entries[:1]
+
+
+def _one_more(
+    entries: list[LeaderEpochEntry], _archive: WrittenArchive, copy: SegmentCopy, rng: random.Random
+) -> None:
+    start_offset = copy.remote.end_offset + 1 + rng.choice((0, 0, 5))
+    entries.append(LeaderEpochEntry(entries[-1].epoch + 1, start_offset))
+
+
+def _one_between(
+    entries: list[LeaderEpochEntry], _archive: WrittenArchive, copy: SegmentCopy, rng: random.Random
+) -> None:
+    """An epoch that nobody has led, before the segment."""
+    for place in range(len(entries) - 1):
+        before, after = entries[place : place + 2]
+        most = min(after.start_offset, copy.remote.start_offset) - 1
+        if after.epoch - before.epoch > 1 and before.start_offset < most:
+            start_offset = rng.randrange(before.start_offset + 1, most + 1)
+            entries.insert(place + 1, LeaderEpochEntry(before.epoch + 1, start_offset))
+            return
+
+
+def _of_another_segment(
+    entries: list[LeaderEpochEntry], archive: WrittenArchive, copy: SegmentCopy, rng: random.Random
+) -> None:
+    others = [other for other in archive.copies if other.owner == copy.owner]
+    entries[:] = read_leader_epoch_checkpoint(rng.choice(others).files[EPOCHS])
+
+
+def _of_another_partition(
+    entries: list[LeaderEpochEntry], archive: WrittenArchive, copy: SegmentCopy, rng: random.Random
+) -> None:
+    others = [other for other in archive.copies if other.owner != copy.owner]
+    entries[:] = read_leader_epoch_checkpoint(rng.choice(others).files[EPOCHS])
+
+
 # -- segments ---------------------------------------------------------------------------------------------------
 
 
@@ -451,6 +516,12 @@ ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
     "leader epochs: garbage": _changed(EPOCHS, _garbage, "epoch-checkpoint"),
     "leader epochs: empty": _changed(EPOCHS, _nothing, "epoch-checkpoint", "epoch-content", "missing-epochs"),
     "leader epochs: a later start": _later_epoch_start,
+    "leader epochs: without the last": _other_epochs(_without_the_last),
+    "leader epochs: without the first": _other_epochs(_without_the_first),
+    "leader epochs: one more": _other_epochs(_one_more),
+    "leader epochs: one between": _other_epochs(_one_between),
+    "leader epochs: of another segment": _other_epochs(_of_another_segment),
+    "leader epochs: of another partition": _other_epochs(_of_another_partition),
     "missing segment": _missing_segment,
     "missing last segment": _missing_last_segment,
     "segment unknown to the metadata": _unknown_segment,

@@ -4,8 +4,8 @@ A case is an archive in one of the layouts, with or without its metadata topic. 
 what they were any more (cut, swapped, flipped, with a batch removed or doubled, of other times or producers), and up to
 two derived files may be damaged as well. Then it is recovered up to three times: to an output, in place, or to an
 output from which somebody copies everything into the archive. Whatever a verify has found about a changed log before,
-it must find something about that log after each of them. No log may change, and no object may be damaged that was not
-before.
+it must find something about that log after each of them; that a file is missing or malformed says nothing about its
+log. No log may change, and no object may be damaged that was not before.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ _DERIVED = tuple(
     and name
     not in ("missing log", "missing segment", "missing last segment", "missing manifest", "missing indexes")
 )
+
+_OF_ITSELF = frozenset({"missing-object", "missing-index", "index-size", "snapshot", "epoch-checkpoint"})
+"""Rules by which a file is not sound, whatever its log is."""
 
 Loss = Callable[[WrittenArchive, random.Random], list[SegmentCopy]]
 """Changes the bytes of logs; returns the segments whose logs they were, none where there is nothing to change."""
@@ -182,7 +185,8 @@ class Launderer:
             ARCHIVE_DAMAGES[name](archive, rng)
         logs = {path: path.read_bytes() for path in archive.root.rglob("*.log")}
         before = self._bad(archive, has_metadata=has_metadata)
-        told = [copy for copy in changed if before.keys() & about(archive, copy)]
+        telling = {key for key, rules in before.items() if not _OF_ITSELF.issuperset(rules)}
+        told = [copy for copy in changed if telling & about(archive, copy)]
         steps = rng.choices(("output", "in place", "copied"), k=rng.choice((1, 2, 3)))
         counts.update([layout, *names, *steps, "found" if told else "not found before"])
         what = f"{seed}: {layout}, metadata {has_metadata}, {names}, {damages}"

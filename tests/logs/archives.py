@@ -10,6 +10,7 @@ import random
 import shutil
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
@@ -119,6 +120,13 @@ class WrittenArchive:
             return [LOG, INDEXES, MANIFEST]
         return [part for part in PARTS if part in copy.files]
 
+    def rewrite(self, copy: SegmentCopy, part: str, content: bytes) -> Path:
+        """Store a segment with another *content* of one of its parts; return where that lies."""
+        changed = replace(copy, files={**copy.files, part: content})
+        for path, data in LAYOUTS[self.layout](self, changed, self.copies.index(copy)).items():
+            path.write_bytes(data)
+        return self.place(copy, part)
+
     def copy(self, root: Path) -> WrittenArchive:
         """The same archive once more, in the new folder *root*."""
         shutil.copytree(self.root, root)
@@ -184,6 +192,40 @@ def made_copies(
     return [log.roll(owner, batches, number) for number in range(segments)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkedCopies:
+    """Segments of a partition after an unclean election.
+
+    Attributes:
+        shared: those of both histories.
+        lost: one that only the old leader has archived.
+        first: the one of the new leader at the same offsets.
+        after: those that continue the new leader's.
+    """
+
+    shared: list[SegmentCopy]
+    lost: SegmentCopy
+    first: SegmentCopy
+    after: list[SegmentCopy]
+
+
+def forked_copies() -> ForkedCopies:
+    """Segments of two leaders that have archived the same offsets, with other producers; the second one goes on."""
+    rng = random.Random(3)
+    owner = RemotePartition(topic="fork", topic_id=_uuid(random.Random("fork")), partition=0)
+    old = _MadeLog(rng)
+    shared = [old.roll(owner, 8, number) for number in (0, 1)]
+    new = deepcopy(old)
+    old.idempotent, new.idempotent = 13, 12
+    lost = old.roll(owner, 8, 3)
+    new.lead(1)
+    first = new.roll(owner, 8, 3)
+    first = replace(first, remote=replace(first.remote, segment_id=_uuid(random.Random(1)), broker_id=2))
+    new.idempotent = _MadeLog.PLAIN
+    after = [new.roll(owner, 8, number) for number in (4, 6, 7)]
+    return ForkedCopies(shared=shared, lost=lost, first=first, after=after)
+
+
 class _MadeLog:
     """What a leader knows while it appends: Kafka's LogSegment.append and ProducerStateManager, step by step."""
 
@@ -191,6 +233,7 @@ class _MadeLog:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
+        self.idempotent = self.PLAIN
         self._offset = 0
         self._timestamp_ms = BASE_TIMESTAMP_MS
         self._epochs = [LeaderEpochEntry(0, 0)]
@@ -209,6 +252,11 @@ class _MadeLog:
         self._since_entry = 0
         self._max = (-1, -1)  # timestamp, last offset of its batch
 
+    def lead(self, epoch: int) -> None:
+        """Become the leader, a moment later."""
+        self._epochs.append(LeaderEpochEntry(epoch, self._offset))
+        self._timestamp_ms += 5
+
     def roll(self, owner: RemotePartition, batches: int, number: int) -> SegmentCopy:
         """Append a segment's batches; return it as it is archived."""
         base = self._offset
@@ -219,7 +267,7 @@ class _MadeLog:
                 self._end_transaction(base)
             else:
                 is_last = place == batches - 1
-                self._append_data(base, self.TRANSACTIONAL if is_last else self.PLAIN)
+                self._append_data(base, self.TRANSACTIONAL if is_last else self.idempotent)
         self._time_entry(base)
         files = {
             LOG: self._log,

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from recovery.archive.check.output import InPlace, RebuiltOutput
-from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
 from recovery.archive.check.rebuild import Write
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.stores import open_store

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from copy import deepcopy
 
 from recovery.archive.check.packing import PackedTask
-from recovery.archive.check.partition_fold import PartitionVerdict
 from recovery.archive.check.rebuild import Write, rebuild_indexes
 from recovery.archive.check.scan_rows import fold_rows, rebuilt_row, scan_task
 from recovery.archive.check.survey import SurveyedPartition
 from recovery.archive.check.survey_spool import spooled_head
+from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.store import Store
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from recovery.archive.check.epoch_seams import Epochs, EpochSeams
 from recovery.archive.check.rebuild import Rebuilding
 from recovery.archive.check.scanned import ScannedSegment
 from recovery.archive.layouts.layout import kafka_name, part_kind
-from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, SegmentKey
 from recovery.check.facts import PartitionFacts
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles
 from recovery.check.partition import PartitionCheck
 from recovery.check.rules.blame import blame_logs
+from recovery.check.rules.epochs import check_epochs, epochs_between
 from recovery.check.rules.indexes import check_transaction_index
 from recovery.load.leader_epochs import LeaderEpochs
 from recovery.load.model import FileStat
@@ -44,7 +46,7 @@ class Chain:
 
     def __init__(self, facts: PartitionFacts, files: FolderFiles, rebuilding: Rebuilding | None) -> None:
         self._files = files
-        self._check = PartitionCheck(facts, files)
+        self._check = self._check_of(facts, files)
         self._rebuilding = rebuilding
         self.end_offset: int | None = files.base_offsets[0] if files.base_offsets else None
 
@@ -69,18 +71,24 @@ class Chain:
         """How many bytes were checked, by file name."""
         return self._check.checked_bytes
 
+    def _check_of(self, facts: PartitionFacts, files: FolderFiles) -> PartitionCheck:
+        return PartitionCheck(facts, files)
+
     # -- rebuilding ------------------------------------------------------------------------------------------
 
     def _rebuild(self, scanned: ScannedSegment, kinds: Collection[PartKind], rebuilding: Rebuilding) -> None:
         made = {kind: data for kind, data in self._rebuilt(scanned).items() if kind in kinds}
         for kind, data in made.items():
-            try:
-                scanned.rebuilt[kind] = rebuilding.write(scanned.segment, kind, data)
-            except OSError as error:
-                rebuilding.failures[scanned.segment.key, kind] = str(error)
+            self._write(scanned, kind, data, rebuilding)
         if PartKind.SNAPSHOT in made and scanned.end_offset is not None:
             self._files.snapshots[scanned.end_offset] = made[PartKind.SNAPSHOT]
             self._check.restart_producers(scanned.end_offset)
+
+    def _write(self, scanned: ScannedSegment, kind: PartKind, data: bytes, rebuilding: Rebuilding) -> None:
+        try:
+            scanned.rebuilt[kind] = rebuilding.write(scanned.segment, kind, data)
+        except OSError as error:
+            rebuilding.failures[scanned.segment.key, kind] = str(error)
 
     def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
         """Return the replacements of parts that are missing or wrong."""
@@ -128,6 +136,13 @@ class FolderChain(Chain):
         return super()._snapshot(scanned) if PartKind.SNAPSHOT in scanned.segment.parts else None
 
 
+class _TieredCheck(PartitionCheck):
+    """The checks of segments that each came with leader epochs: these are judged at each seam."""
+
+    def _judge_epochs(self, end_offset: int | None) -> None:
+        pass
+
+
 class TieredChain(Chain):
     """Segments of tiered storage, which come with their small files.
 
@@ -136,6 +151,9 @@ class TieredChain(Chain):
         base_offset: of the first segment.
         snapshot: the producers at its start, None if they are not known.
         rebuilding: None: nothing is rebuilt.
+
+    Attributes:
+        told_after: segments whose leader epochs the next one knows.
     """
 
     def __init__(
@@ -146,9 +164,12 @@ class TieredChain(Chain):
             files.snapshots[base_offset] = snapshot
         super().__init__(replace(facts, is_contiguous=True, had_clean_shutdown=False), files, rebuilding)
         self._last_epoch: int | None = None
+        self._last: ScannedSegment | None = None
+        self._seams = EpochSeams(base_offset)
+        self.told_after: set[SegmentKey] = set()
         self._owners: dict[str, ScannedSegment] = {}
-        self._entries: tuple[LeaderEpochEntry, ...] | None = () if base_offset == 0 else None
-        self._entries_before: tuple[LeaderEpochEntry, ...] | None = self._entries
+        self._entries: Epochs | None = () if base_offset == 0 else None
+        self._entries_before: Epochs | None = self._entries
 
     def take(self, scanned: ScannedSegment) -> None:
         """Take in the next segment."""
@@ -157,7 +178,11 @@ class TieredChain(Chain):
             self._files.base_offsets.append(base)
         self._last_epoch = _last_epoch(scanned)
         self._own(scanned)
-        self._entries_before, self._entries = self._entries, _epochs(scanned)
+        epochs = _epochs(scanned)
+        is_right = self._seams.take(scanned, epochs)
+        self._settle_epochs(epochs if is_right else None)
+        self._entries_before, self._entries = self._entries, epochs
+        self._last = scanned
         if self._entries is not None:
             self._files.epochs = tuple(self._entries)
         # A broker that recovers a tiered log knows of producers only what its local segments say.
@@ -168,8 +193,11 @@ class TieredChain(Chain):
 
     def finish(self) -> list[Finding]:
         """Give each finding to the segment that it concerns, and return none."""
+        self._settle_epochs(None)
+        self._seams.finish()
         for finding in super().finish():
-            owner = self._owners.get(finding.file, self._last_owner)
+            assert self._last is not None
+            owner = self._owners.get(finding.file, self._last)
             if finding not in owner.findings and not (owner.result and finding in owner.result.findings):
                 owner.findings.append(finding)
         return []
@@ -186,6 +214,14 @@ class TieredChain(Chain):
         """
         before = _epoch_before(scanned)
         return None in (before, self._last_epoch) or before == self._last_epoch
+
+    @property
+    def unconfirmed(self) -> Collection[SegmentKey]:
+        """The segments of which nothing confirms that they continue the log before; known once it is finished."""
+        return self._seams.unconfirmed
+
+    def _check_of(self, facts: PartitionFacts, files: FolderFiles) -> PartitionCheck:
+        return _TieredCheck(facts, files)
 
     def _own(self, scanned: ScannedSegment) -> None:
         """Map the segment's files by the names that a broker gives them."""
@@ -204,16 +240,27 @@ class TieredChain(Chain):
             if PartKind.SNAPSHOT in small:
                 self._files.snapshots[scanned.end_offset] = small[PartKind.SNAPSHOT]
         self._owners[LEADER_EPOCH_CHECKPOINT] = scanned
-        self._last_owner = scanned
 
-    def _rebuilt(self, scanned: ScannedSegment) -> dict[PartKind, bytes]:
-        made = super()._rebuilt(scanned)
-        if PartKind.LEADER_EPOCHS in _damaged_parts(scanned):
-            epochs = _rebuilt_epochs(scanned, self._entries_before)
-            if epochs is not None:
-                made[PartKind.LEADER_EPOCHS] = epochs
-                self._entries = self._files.epochs = read_leader_epoch_checkpoint(epochs)
-        return made
+    def _settle_epochs(self, after: Epochs | None) -> None:
+        """Rebuild the leader epochs of the last segment, if that was decided: by those *after* it, or before.
+
+        Args:
+            after: those of the next segment, if nothing contradicts them.
+        """
+        last = self._last
+        if last is None:
+            return
+        told = _told_by(after, last) if after else None
+        if told is not None:
+            self.told_after.add(last.segment.key)
+        rebuilding = self._rebuilding
+        indexes = None if rebuilding is None else rebuilding.indexes.get(last.segment.key)
+        if rebuilding is None or indexes is None or PartKind.LEADER_EPOCHS not in indexes.kinds:
+            return
+        epochs = told or _followed(self._entries_before, last)
+        if epochs is not None:
+            self._write(last, PartKind.LEADER_EPOCHS, encode_leader_epoch_checkpoint(epochs), rebuilding)
+            self._entries = self._files.epochs = tuple(epochs)
 
 
 def _damaged_parts(scanned: ScannedSegment) -> set[PartKind | None]:
@@ -242,7 +289,7 @@ def _last_epoch(scanned: ScannedSegment) -> int | None:
     return runs[-1].epoch if runs and runs[-1].epoch >= 0 else None
 
 
-def _rebuilt_epochs(scanned: ScannedSegment, before: tuple[LeaderEpochEntry, ...] | None) -> bytes | None:
+def _followed(before: Epochs | None, scanned: ScannedSegment) -> Epochs | None:
     """Return the leader epochs at the segment's end, None if those at its start are not known."""
     if before is None or scanned.result is None:
         return None
@@ -250,7 +297,19 @@ def _rebuilt_epochs(scanned: ScannedSegment, before: tuple[LeaderEpochEntry, ...
     for run in scanned.result.epoch_runs:
         if run.epoch >= 0:
             epochs.observe(run.epoch, run.first_offset)
-    return encode_leader_epoch_checkpoint(epochs.entries)
+    return [LeaderEpochEntry(*entry) for entry in epochs.entries]
+
+
+def _told_by(after: Epochs, scanned: ScannedSegment) -> Epochs | None:
+    """Return the leader epochs at the segment's end by those of the next one; None if they do not tell all of them."""
+    if scanned.result is None or scanned.end_offset is None:
+        return None
+    if after[0].start_offset > scanned.segment.base_offset:
+        return None
+    epochs = epochs_between(after, after[0].start_offset, scanned.end_offset)
+    runs = [(scanned.result.task.log, run) for run in scanned.result.epoch_runs]
+    findings = check_epochs(runs, epochs, log_end_offset=scanned.end_offset, is_clean=True)
+    return None if findings else epochs
 
 
 def _size(segment: ArchivedSegment, kind: PartKind) -> int:

@@ -19,12 +19,13 @@ from recovery.archive.check.logs.log_fold import LogFold
 from recovery.archive.check.logs.log_scan import LogScan
 from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.packing import PackedTask
-from recovery.archive.check.partition_fold import PartitionFold, PartitionVerdict
+from recovery.archive.check.partition_fold import PartitionFold
 from recovery.archive.check.rebuild import Rebuilding, RebuiltIndexes, Write
 from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedSegment
 from recovery.archive.check.segment_map import SegmentMap
 from recovery.archive.check.stored_folder import scan_folder
 from recovery.archive.check.survey_spool import head_of
+from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding

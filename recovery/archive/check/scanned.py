@@ -20,7 +20,7 @@ from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
-VERSION = 7
+VERSION = 8
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 
@@ -163,6 +163,7 @@ class ScannedSegment:
         is_confirmed: whether the metadata topic, or the manifest, says the same of its log: size, end, timestamps.
         rebuilt: what was rebuilt and written to the output, by part.
         log_bytes: size of the log as a broker has it.
+        broker_id: of the broker that has copied it, by the metadata topic or the manifest; None if that is not known.
     """
 
     segment: ArchivedSegment
@@ -172,6 +173,7 @@ class ScannedSegment:
     is_confirmed: bool = False
     rebuilt: dict[PartKind, StoredObject] = field(default_factory=dict, metadata=NOT_KEPT)
     log_bytes: int = 0
+    broker_id: int | None = None
     end_offset: int | None = None
 
 

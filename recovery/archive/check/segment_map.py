@@ -7,7 +7,7 @@ leader epochs at its end, is checked here by itself; what depends on earlier seg
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from native.crc32c import crc32c_of_bytes
@@ -24,7 +24,7 @@ from recovery.read.rate_limit import RateLimit
 from segfmt import byte_layout
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import DecryptionError, FormatError, MissingKeyError
-from segfmt.filenames import log_name, txn_index_name
+from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, log_name, txn_index_name
 from segfmt.kafka_uuid import format_uuid
 from segfmt.producer_snapshot import read_producer_snapshot
 from segfmt.remote_log_metadata import RemoteSegment
@@ -65,10 +65,13 @@ class SegmentMap:
         for kind, detail in files.contradictions():
             _find(scanned, _canonical(scanned, kind), "object-size", detail)
         self._check(work, files, scanned)
+        remotes = {"metadata": work.remote, "manifest": files.described()}
         if self._layout.is_tiered and not self._is_logs_only:
             self._read_small(files, scanned)
-        for source, remote in (("metadata", work.remote), ("manifest", files.described())):
+            _check_own_epochs(scanned, [remote for remote in remotes.values() if remote is not None])
+        for source, remote in remotes.items():
             if remote is not None:
+                scanned.broker_id = remote.broker_id
                 _check_description(scanned, source, remote, has_epochs=not self._is_logs_only)
         return scanned
 
@@ -204,12 +207,41 @@ def _check_small(kind: PartKind, data: bytes, scanned: ScannedSegment) -> None:
             detail = f"{len(data)} bytes are not a multiple of {entry_bytes}"
             _find(scanned, txn_index_name(scanned.segment.base_offset), "index-size", detail, position=at)
         return
-    entries = read_leader_epoch_checkpoint(data)
-    if scanned.result is None:
+    read_leader_epoch_checkpoint(data)
+
+
+def _check_own_epochs(scanned: ScannedSegment, remotes: Sequence[RemoteSegment]) -> None:
+    """Check the leader epochs against the batches of their segment, and where they begin and end.
+
+    A broker copies those that begin before the segment's end, which may be past its last batch.
+
+    Args:
+        remotes: what the metadata topic and the manifest say of the segment.
+    """
+    data = scanned.small.get(PartKind.LEADER_EPOCHS)
+    if data is None or scanned.result is None:
         return
+    entries = read_leader_epoch_checkpoint(data)
     runs = [(scanned.result.task.log, run) for run in scanned.result.epoch_runs]
-    epoch_findings = check_epochs(runs, entries, log_end_offset=scanned.end_offset, is_clean=False)
-    scanned.findings += epoch_findings
+    end_offset = scanned.end_offset
+    if end_offset is not None:
+        end_offset = max(end_offset, *(remote.end_offset + 1 for remote in remotes), 0)
+    found = check_epochs(runs, entries, log_end_offset=end_offset, is_clean=True)
+    scanned.findings += found
+    if found or not entries:
+        return
+    begun = {run.first_offset for _, run in runs}
+    if scanned.result.has_all_batches and not scanned.result.has_compacted:
+        for entry in entries[1:]:
+            if entry.start_offset >= scanned.segment.base_offset and entry.start_offset not in begun:
+                detail = f"epoch {entry.epoch} starts at {entry.start_offset}, where no batch of it begins"
+                _find(scanned, LEADER_EPOCH_CHECKPOINT, "epoch-content", detail)
+                return
+    start_offset = entries[0].start_offset
+    known_from = min((remote.leader_epochs[0].start_offset for remote in remotes), default=start_offset)
+    if scanned.segment.base_offset <= known_from < start_offset:
+        detail = f"it knows of offsets from {start_offset} on, the metadata of those from {known_from} on"
+        _find(scanned, LEADER_EPOCH_CHECKPOINT, "missing-epochs", detail)
 
 
 def _check_description(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.check.verdict import PartitionVerdict
 
 _COUNTS = (
     "partitions",

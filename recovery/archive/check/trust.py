@@ -15,13 +15,16 @@ Pure: results of scans and findings in, reasons out.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from recovery.archive.check.scanned import ScannedSegment
-from recovery.archive.stores.archived import PartKind
+from recovery.archive.check.rebuild import Rebuilding, RebuildWork
+from recovery.archive.check.scanned import PartitionHead, ScannedSegment
+from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
+from recovery.archive.stores.archived import PartKind, SegmentKey
 from recovery.check.finding import Finding
-from recovery.check.rules.blame import is_contradiction
+from recovery.check.rules.blame import excused, is_contradiction, is_of_another_log
 from segfmt.filenames import offset_index_name, read_offset, time_index_name
 
 DERIVED: tuple[PartKind, ...] = (
@@ -34,6 +37,194 @@ DERIVED: tuple[PartKind, ...] = (
 """What can be rebuilt from a log and what precedes it."""
 STATEFUL: tuple[PartKind, ...] = (PartKind.TXN_INDEX, PartKind.SNAPSHOT, PartKind.LEADER_EPOCHS)
 """Those of them that follow from earlier logs as well."""
+_KINDS = {kind.value: kind for kind in PartKind}
+_UNKNOWN_BEFORE = {
+    PartKind.TXN_INDEX: "the producers at the start of its segment are not known",
+    PartKind.SNAPSHOT: "the producers at the start of its segment are not known",
+    PartKind.LEADER_EPOCHS: "the leader epochs at the start of its segment are not known",
+}
+_UNCONFIRMED = (
+    "no leader epochs confirm that its segment continues the log before, which may be another history's"
+)
+
+_Parts = Mapping[PartKind, ObjectVerdict]
+
+
+@dataclass(slots=True, kw_only=True)
+class SeamWitness:
+    """What the leader epochs of a partition say of its seams.
+
+    Attributes:
+        unconfirmed: segments of which nothing confirms that they continue the log before.
+        told_after: segments whose leader epochs the segment after knows.
+    """
+
+    unconfirmed: Collection[SegmentKey] = ()
+    told_after: Collection[SegmentKey] = ()
+
+
+class RebuildDecisions:
+    """Decides which parts of a partition's segments are rebuilt, and says why the others are not.
+
+    Args:
+        head: of the partition.
+        segments: of the partition, in the order of base offsets.
+        witness: what leader epochs say of the seams.
+        is_tiered: whether they are of tiered storage.
+        is_forked: whether several segments have the same offsets.
+        rebuilding: what has been rebuilt; None: nothing is yet.
+    """
+
+    def __init__(
+        self,
+        head: PartitionHead,
+        segments: Sequence[ScannedSegment],
+        witness: SeamWitness,
+        *,
+        is_tiered: bool,
+        is_forked: bool,
+        rebuilding: Rebuilding | None,
+    ) -> None:
+        self._head = head
+        self._segments = segments
+        self._witness = witness
+        self._is_tiered = is_tiered
+        self._is_forked = is_forked
+        self._rebuilding = rebuilding
+        self._row = Row(segments, head.gone)
+        self._state = _StateBefore()
+
+    def enter(self, verdict: PartitionVerdict) -> None:
+        """Enter in *verdict* what can be rebuilt, and why the rest is not; blame no file for a log not its own."""
+        numbers_by_segment: dict[SegmentKey, dict[PartKind, int]] = {}
+        for number, judged in enumerate(verdict.objects):
+            kind = _KINDS.get(judged.verdict.kind)
+            if judged.base_offset >= 0 and kind is not None:
+                key = judged.base_offset, judged.segment_id
+                numbers_by_segment.setdefault(key, {})[kind] = number
+        for scanned in self._segments:
+            numbers = numbers_by_segment.get(scanned.segment.key, {})
+            parts = {kind: verdict.objects[number] for kind, number in numbers.items()}
+            self._state.reach(is_confirmed=scanned.segment.key not in self._witness.unconfirmed)
+            if any(judged.verdict.is_valid is False for judged in parts.values()):
+                for kind, judged in self._decide(scanned, parts, verdict.rebuilds).items():
+                    verdict.objects[numbers[kind]] = judged
+            self._state.pass_by(parts)
+
+    def _decide(
+        self, scanned: ScannedSegment, parts: _Parts, rebuilds: list[RebuildWork]
+    ) -> dict[PartKind, ObjectVerdict]:
+        """Return the verdicts on the *parts* of a segment with what was decided; enter what is to be rebuilt."""
+        segment = scanned.segment
+        decided = dict(parts)
+        if self._is_tiered:
+            decided |= _excused_parts(parts, self._state)
+        wrong = [
+            kind
+            for kind in (*DERIVED, PartKind.INDEXES)
+            if kind in decided and decided[kind].verdict.is_valid is False
+        ]
+        wanted = set(DERIVED if PartKind.INDEXES in wrong else wrong)
+        obstacle = obstacle_of(
+            scanned,
+            {kind: judged.verdict.findings for kind, judged in parts.items()},
+            self._row,
+            is_finished=segment.key not in self._head.unfinished,
+            is_tiered=self._is_tiered,
+        )
+        obstacles = dict.fromkeys(wrong, obstacle)
+        if not obstacle:
+            state_obstacles = self._state_obstacles(segment.key)
+            wanted.difference_update(state_obstacles)
+            obstacles.update(state_obstacles)
+        if wanted and not obstacle:
+            work = RebuildWork(
+                segment=segment,
+                kinds=frozenset(wanted),
+                index_interval_bytes=self._head.settings.index_interval_bytes,
+                segment_index_bytes=self._head.settings.segment_index_bytes,
+            )
+            rebuilds.append(work)
+        for kind in wrong:
+            if decided[kind].rebuilt is None:
+                why = obstacles[kind] or self._failure(segment.key, kind)
+                decided[kind] = replace(decided[kind], obstacle=why)
+        return decided
+
+    def _state_obstacles(self, key: SegmentKey) -> dict[PartKind, str]:
+        """Return the parts that follow from the state before a segment, if that is not sure, and why it is not."""
+        why = self._state.obstacle
+        if not why and self._is_forked:
+            why = "several segments have the same offsets: which of them it continues is not known"
+        if not why:
+            return {}
+        kinds = set(STATEFUL)
+        if key in self._witness.told_after:
+            kinds.discard(PartKind.LEADER_EPOCHS)
+        return dict.fromkeys(kinds, why)
+
+    def _failure(self, key: SegmentKey, kind: PartKind) -> str:
+        """Return why a part that was to be rebuilt was not; empty if nothing is rebuilt now."""
+        if self._rebuilding is None:
+            return ""
+        indexes = self._rebuilding.indexes.get(key)
+        if indexes is None:
+            return "it was found only with what was rebuilt now: run `archive recover` again"
+        return self._rebuilding.failures.get((key, kind)) or indexes.failure or _UNKNOWN_BEFORE.get(kind, "")
+
+
+def _is_valid(parts: _Parts, kind: PartKind) -> bool:
+    """Return whether a segment has a part, and it is sound."""
+    return kind in parts and parts[kind].verdict.is_valid is True
+
+
+def _excused_parts(parts: _Parts, state: _StateBefore) -> dict[PartKind, ObjectVerdict]:
+    """Return the verdicts on the parts of a segment that are not to blame: its log is, or one before it."""
+    log = parts[PartKind.LOG].verdict.findings if PartKind.LOG in parts else ()
+    if is_of_another_log(log):
+        kinds, why = DERIVED, "the log is damaged, not this file"
+    elif state.has_bad_log:
+        kinds, why = STATEFUL, "a log before its own is damaged, not this file"
+    else:
+        return {}
+    return {kind: _not_blamed(parts[kind], why) for kind in kinds if kind in parts}
+
+
+def _not_blamed(judged: ObjectVerdict, why: str) -> ObjectVerdict:
+    """Return the verdict on a file that contradicts a log, which is to blame; *why*."""
+    findings = tuple(excused(finding, why) for finding in judged.verdict.findings)
+    return replace(judged, verdict=replace(judged.verdict, findings=findings))
+
+
+@dataclass(slots=True)
+class _StateBefore:
+    """What is known of the state before a segment: of its producers, transactions and leader epochs.
+
+    Attributes:
+        obstacle: why it is not sure; empty if sound logs, and no wrong snapshot, of its own history lead to it.
+        has_bad_log: whether a log before the segment is damaged, and no sound snapshot followed.
+    """
+
+    obstacle: str = ""
+    has_bad_log: bool = False
+
+    def reach(self, *, is_confirmed: bool) -> None:
+        """Come to the next segment; *is_confirmed*: whether it continues the log before."""
+        if not self.obstacle and not is_confirmed:
+            self.obstacle = _UNCONFIRMED
+
+    def pass_by(self, parts: _Parts) -> None:
+        """Go on to the next segment, past one with these *parts*."""
+        is_log_sound, has_snapshot = _is_valid(parts, PartKind.LOG), _is_valid(parts, PartKind.SNAPSHOT)
+        # The checks continue from each snapshot that is well-formed.
+        is_misled = PartKind.SNAPSHOT in parts and any(
+            map(is_contradiction, parts[PartKind.SNAPSHOT].verdict.findings)
+        )
+        if not is_log_sound or is_misled:
+            self.obstacle = "a log or a snapshot before its own log is damaged, or of another history"
+        elif has_snapshot:
+            self.obstacle = ""
+        self.has_bad_log = not is_log_sound or (self.has_bad_log and not has_snapshot)
 
 
 class Row:

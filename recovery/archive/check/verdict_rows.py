@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from recovery.archive.check.logs.sound_logs import SoundLogs
-from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
 from recovery.archive.check.trust import DERIVED
+from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.check.finding import Finding, finding_line
 from recovery.printable import printable

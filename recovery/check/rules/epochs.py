@@ -8,8 +8,10 @@ Kafka: LeaderEpochFileCache.assign, epochForOffset.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
 from recovery.check.finding import Finding, Rule
 from recovery.check.rules.batches import EpochRun
@@ -18,6 +20,49 @@ from segfmt.filenames import LEADER_EPOCH_CHECKPOINT
 
 PlacedRun = tuple[str, EpochRun]
 """A log's name, and a run of batches of one epoch in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochDifference:
+    """The first offset about which two lists of leader epochs differ, and its epoch in each; None: in no line."""
+
+    offset: int
+    own: int | None
+    other: int | None
+
+
+def epochs_between(
+    entries: Sequence[LeaderEpochEntry], start_offset: int, end_offset: int
+) -> list[LeaderEpochEntry]:
+    """Return the epochs of the offsets from *start_offset* up to *end_offset*, which is not included.
+
+    Kafka: LeaderEpochFileCache.epochEntriesInRange.
+    """
+    starts = [entry.start_offset for entry in entries]
+    first, last = bisect_right(starts, start_offset), bisect_left(starts, end_offset)
+    kept = list(entries[first:last])
+    if first and start_offset < end_offset:
+        kept.insert(0, LeaderEpochEntry(entries[first - 1].epoch, start_offset))
+    return kept
+
+
+def first_difference(
+    own: Sequence[LeaderEpochEntry], other: Sequence[LeaderEpochEntry], end_offset: int
+) -> EpochDifference | None:
+    """Return where two lists first differ about an offset before *end_offset* that both know; None if nowhere."""
+    if not own or not other:
+        return None
+    start = max(own[0].start_offset, other[0].start_offset)
+    pairs = zip_longest(epochs_between(own, start, end_offset), epochs_between(other, start, end_offset))
+    for pair in pairs:
+        if pair[0] != pair[1]:
+            offset = min(entry.start_offset for entry in pair if entry is not None)
+            own_epoch, other_epoch = (
+                _epoch_at([entry.start_offset for entry in entries], entries, offset)
+                for entries in (own, other)
+            )
+            return EpochDifference(offset, own_epoch, other_epoch)
+    return None
 
 
 def check_epochs(

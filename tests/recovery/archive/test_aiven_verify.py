@@ -11,9 +11,9 @@ from uuid import UUID
 
 import pytest
 
-from recovery.archive.check.partition_fold import PartitionVerdict
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
 from recovery.archive.layouts.aiven_layout import AivenLayout
 from recovery.archive.stores.local_store import LocalStore

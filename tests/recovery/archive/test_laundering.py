@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.archive.check.partition_fold import ObjectVerdict
 from recovery.archive.check.scanned import ScannedSegment
 from recovery.archive.check.trust import Row
+from recovery.archive.check.verdict import ObjectVerdict
 from recovery.archive.stores.archived import ArchivedSegment
 from tests.brokers.tiered_broker import TieredArchive
 from tests.damage.archive_campaign import ArchiveBench

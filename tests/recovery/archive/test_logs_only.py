@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.check.logs import log_scan
-from recovery.archive.check.partition_fold import ObjectVerdict, PartitionVerdict
+from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.check.verdict_rows import object_row, object_schema, sound_table
 from recovery.archive.stores.archived import PartKind
 from recovery.archive.stores.local_store import LocalStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.stores import object_store
 from recovery.archive.stores.store import Level
 from recovery.archive.stores.stores import open_store

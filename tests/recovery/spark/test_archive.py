@@ -12,10 +12,10 @@ import pytest
 
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.packing import pack
-from recovery.archive.check.partition_fold import PartitionVerdict
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.check.verdict_rows import object_row
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.stores import open_store

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.archive.check.partition_fold import PartitionVerdict
+from recovery.archive.check.verdict import PartitionVerdict
 from tests.brokers.tiered_broker import TieredArchive
 from tests.recovery.spark.conftest import opened
 from tests.recovery.spark.test_archive import bad_rows, expected, run, tiered, topic_configs, tree_of

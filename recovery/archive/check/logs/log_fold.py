@@ -10,14 +10,9 @@ import numpy as np
 from recovery.archive.check.logs.log_columns import LogColumns
 from recovery.archive.check.logs.log_order import judge_chains, judge_folder
 from recovery.archive.check.logs.sound_logs import SoundLogs
-from recovery.archive.check.partition_fold import (
-    ObjectVerdict,
-    PartitionVerdict,
-    is_partial,
-    part_of,
-    verdict_of_nothing,
-)
+from recovery.archive.check.partition_fold import is_partial, part_of
 from recovery.archive.check.scanned import PartitionHead, ScannedSegment
+from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict, verdict_of_nothing
 from recovery.archive.layouts.layout import Layout, stored_part
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.checked_log_dir import kind_of
