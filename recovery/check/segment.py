@@ -150,15 +150,19 @@ class _SegmentCheck:
         return data, size
 
     def _note_ends(self) -> None:
-        """Find indexes of a segment of tiered storage that end too early."""
+        """Find indexes of a closed segment that end too early."""
         task, result = self._task, self._result
-        if not (task.is_tiered and task.has_indexes and result.is_whole):
+        is_closed = task.is_tiered or (task.tail is Tail.CLOSED and task.is_flushed)
+        if not (is_closed and task.has_indexes and result.is_whole):
             return
         if any(finding.file == task.log for finding in result.findings):
             return
-        if self._index.file in result.checked_bytes:
-            self._index.note_end(task.index_interval_bytes)
-        if self._time_index.file in result.checked_bytes:
+        if task.is_tiered and self._index.file in result.checked_bytes:
+            self._index.note_end(task.index_interval_bytes)  # a cleaner makes an entry for many batches
+        # A broker that does not find a time index makes an empty one.
+        if self._time_index.file in result.checked_bytes and (
+            task.is_tiered or len(self._time_index.entries)
+        ):
             self._time_index.note_end()
 
     def _note_sparse_index(self) -> None:

@@ -12,6 +12,7 @@ from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.stores import open_store
 from recovery.broker.config import BrokerConfig
@@ -31,6 +32,7 @@ def gone_through(
     is_deep: bool = False,
     is_logs_only: bool = False,
     is_in_place: bool = False,
+    keys: AivenKeys = NO_KEYS,
     now_ms: int = NOW_MS,
 ) -> list[PartitionVerdict]:
     """Return the verdict of each partition in the archive at *root*, path or URL.
@@ -38,11 +40,12 @@ def gone_through(
     What is rebuilt goes to *output*, or in its place, and what was there to the output's quarantine.
     """
     store = open_store(str(root))
-    layout = layout_of(store)
+    layout = layout_of(store, keys=keys)
     options = ScanOptions(
         url=store.url,
         layout=layout.name,
         rebuilds=output is not None,
+        keys=keys,
         is_deep=is_deep,
         now_ms=now_ms,
         is_logs_only=is_logs_only,

@@ -20,6 +20,7 @@ from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredOb
 from recovery.check.checked_log_dir import kind_of
 from recovery.check.finding import FileVerdict, Finding, findings_by_file
 from recovery.check.folder_files import FolderFiles
+from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
 
 
 class PartitionFold:
@@ -145,7 +146,7 @@ class PartitionFold:
         prefix = self._head.where.prefix
         verdicts = []
         for name in sorted({*objects, *by_file}):
-            stored = objects.get(name, StoredObject(key=prefix + name, size_bytes=0))
+            stored = objects.get(name, StoredObject(key=_key_of(prefix, name), size_bytes=0))
             owner = owners.get(name)
             kind = part_kind(name)
             verdicts.append(
@@ -200,9 +201,10 @@ class PartitionFold:
         prefix = self._head.where.prefix
         numbers = {judged.verdict.path: number for number, judged in enumerate(verdict.objects)}
         for file, findings in findings_by_file(self._findings).items():
-            number = numbers.get(prefix + file)
+            key = _key_of(prefix, file)
+            number = numbers.get(key)
             if number is None:
-                verdict.objects.append(verdict_of_nothing(prefix + file, findings))
+                verdict.objects.append(verdict_of_nothing(key, findings))
                 continue
             judged = verdict.objects[number]
             file_verdict = replace(judged.verdict, findings=(*judged.verdict.findings, *findings))
@@ -213,6 +215,13 @@ def is_partial(segment: ArchivedSegment, head: PartitionHead, layout: Layout) ->
     """Return whether a segment was never complete, so that others have its offsets, or there is a gap."""
     is_unfinished = segment.key in head.unfinished
     return is_unfinished and layout.last_part is not None and layout.last_part not in segment.parts
+
+
+def _key_of(prefix: str, file: str) -> str:
+    """Return the key of a *file* of a partition, or of the log dir that the partition's folder lies in."""
+    if file in OFFSET_CHECKPOINTS:
+        prefix = prefix[: prefix.rstrip("/").rfind("/") + 1]
+    return prefix + file
 
 
 def _make_notes(scanned: ScannedSegment) -> None:

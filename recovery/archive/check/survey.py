@@ -74,7 +74,12 @@ def survey(
         if is_first or walked.parent != parent:
             parent, is_first = walked.parent, False
             copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
-        yield _surveyed(walked, layout, options, copy, topic_configs, expected)
+        surveyed = _surveyed(walked, layout, options, copy, topic_configs, expected)
+        if copy.findings and not options.is_logs_only:
+            head = surveyed.head
+            surveyed = replace(surveyed, head=replace(head, findings=(*copy.findings, *head.findings)))
+            copy = replace(copy, findings=())  # said with the first partition of the log dir
+        yield surveyed
     for where, inventory in expected.unlisted(layout, is_chosen=is_chosen):
         facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
         head = PartitionHead(

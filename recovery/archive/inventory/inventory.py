@@ -144,6 +144,8 @@ class _Comparison:
         self._cache = cache
         self._findings: list[Finding] = []
         self._knows_epochs = False
+        known = [*cache.segments.values(), *cache.deleted.values()]
+        self._known_end = max((segment.end_offset for segment in known), default=-1)
         # brokers before 4.0 do not say whether there are aborted transactions
         self._says_transactions = any(segment.has_no_transactions for segment in cache.segments.values())
 
@@ -191,8 +193,13 @@ class _Comparison:
 
     def _orphan(self, segment: _Listed) -> InventoryEntry:
         detail = "the metadata topic does not know this segment"
-        if self._expected.hides_records:
-            detail += ", but some of its records are missing or damaged"
+        is_newer = segment.base_offset > self._known_end
+        if is_newer or self._expected.hides_records:
+            detail += (
+                f", nor any after offset {self._known_end}: the log dirs may be older than the archive"
+                if is_newer
+                else ", but some of its records are missing or damaged"
+            )
             self._find(segment, "not-compared", detail, severity="unchecked")
             return _entry(segment, SegmentStatus.NOT_COMPARED)
         self._find(segment, "orphan", detail, severity="note")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.facts import PartitionFacts
+from recovery.check.finding import Finding, unreadable
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.check.log_dir_files import OFFSET_CHECKPOINTS
 from segfmt.checkpoint import read_offset_checkpoint
@@ -31,10 +31,12 @@ class LogDirCopy:
 
     Attributes:
         offsets: the lines of each offset checkpoint, by file name; none if it is missing or malformed.
+        findings: about the checkpoints themselves.
     """
 
     had_clean_shutdown: bool = False
     offsets: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
     def facts(self, where: PartitionPrefix, *, is_deep: bool, is_tiered: bool, now_ms: int) -> PartitionFacts:
         """Return what is known of a partition below it.
@@ -67,9 +69,18 @@ def read_log_dir_copy(store: Store, objects: Sequence[StoredObject]) -> LogDirCo
     """Return what the *objects* next to the partitions' folders say."""
     by_name = {stored.name: stored for stored in objects}
     offsets = {}
+    findings: list[Finding] = []
     for name in OFFSET_CHECKPOINTS:
-        if name in by_name:
-            with suppress(OSError, FormatError):
-                data = store.read(by_name[name].key, most_bytes=MOST_SMALL_FILE_BYTES)
-                offsets[name] = read_offset_checkpoint(data)
-    return LogDirCopy(had_clean_shutdown=CLEAN_SHUTDOWN_FILE in by_name, offsets=offsets)
+        if name not in by_name:
+            continue
+        try:
+            data = store.read(by_name[name].key, most_bytes=MOST_SMALL_FILE_BYTES)
+            offsets[name] = read_offset_checkpoint(data)
+        except FormatError as error:
+            at = error.position or None
+            findings.append(Finding(file=name, position=at, rule="checkpoint", detail=str(error)))
+        except OSError as error:
+            findings.append(unreadable(name, error))
+    return LogDirCopy(
+        had_clean_shutdown=CLEAN_SHUTDOWN_FILE in by_name, offsets=offsets, findings=tuple(findings)
+    )

@@ -185,11 +185,15 @@ class ProducerChecks:
         return True
 
     def _judge_offsets(self, offset: int, stored: Entries) -> None:
-        """Find a producer whose last batch lies past the snapshot."""
-        beyond = np.flatnonzero(stored["last_offset"] >= offset)
-        for index in beyond[np.argsort(stored["producer_id"][beyond])][:1]:
+        """Find a producer whose last batch or transaction lies past the snapshot, or where no offset is."""
+        last, first = stored["last_offset"], stored["current_txn_first_offset"]
+        impossible = np.flatnonzero((last >= offset) | (last < -1) | (first >= offset) | (first < -1))
+        for index in impossible[np.argsort(stored["producer_id"][impossible])][:1]:
             row = stored[index]
-            self._find(offset, f"producer {row['producer_id']}: last offset {row['last_offset']}")
+            self._find(
+                offset,
+                f"producer {row['producer_id']}: last offset {last[index]}, transaction from offset {first[index]}",
+            )
 
     def _is_known(self, name: str, expected: Entries, stored: Entries) -> npt.NDArray[np.bool_]:
         """Return where the log determines a field: an expired producer that came back has lost what was before."""

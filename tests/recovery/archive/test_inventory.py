@@ -342,6 +342,17 @@ def test_objects_of_an_unknown_segment_are_orphans():
     assert "missing or damaged" in inventory(log, [unknown], hides_records=True).findings[0].detail
 
 
+def test_a_segment_after_all_that_the_topic_knows_is_newer_and_no_orphan():
+    """The log dirs were copied before the archive was listed: whoever deletes orphans would delete good segments."""
+    log = a_log()
+    log.copy(0, 9)
+    newer = SimulatedLog(rng=random.Random(9), end=100).copy(10, 19)
+    found = inventory(log, [newer])
+    assert ("not-compared", "unchecked") in told(found)
+    assert "orphan" not in {rule for rule, _ in told(found)}
+    assert "after offset 9: the log dirs may be older" in found.findings[0].detail
+
+
 def test_a_name_with_another_offset_is_told():
     log = a_log()
     segment = log.copy(10, 19)

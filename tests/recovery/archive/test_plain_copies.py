@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from recovery.check.api import verify
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from tests.logs.samples import Sample, unpack
 from tests.runs.goings import bad_objects, gone_through, log_dir_configs
 
-_OF_LOG_DIRS = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "meta.properties")
+_OF_LOG_DIRS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, "meta.properties")
 
 
 def local_words(sample: Sample) -> dict[str, list[str]]:
@@ -76,6 +77,20 @@ def test_swaps_are_found_as_the_local_engine_finds_them_whatever_their_names(tmp
     folder = log.parent.relative_to(sample.root)
     assert any("foreign-file" in words for words in found[str(folder / "nothing.log.swap")])
     assert len(found[str(folder / f"{log.name}.swap")]) > 1
+
+
+@pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT])
+def test_a_checkpoint_that_cannot_be_read_is_named_once(name: str, tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    (sample.root / "d1" / name).write_bytes(b"0\n2\nplain 1")
+    assert bad_objects(gone_through(sample.root)) == {f"d1/{name}": ["checkpoint"]}
+    assert bad_objects(gone_through(sample.root, is_logs_only=True)) == {}
+
+
+def test_a_line_beyond_the_end_of_its_log_belongs_to_the_checkpoint(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    (sample.root / "d1" / LOG_START_OFFSET_CHECKPOINT).write_bytes(b"0\n1\nplain 1 99999\n")
+    assert bad_objects(gone_through(sample.root)) == {f"d1/{LOG_START_OFFSET_CHECKPOINT}": ["log-start"]}
 
 
 def test_what_cannot_be_a_partition_is_passed_over(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from recovery.check.run import BrokerFacts, TopicFacts, VerifyRun
 from recovery.errors import UsageError
 from recovery.read.rate_limit import RateLimit
 from recovery.stop_request import StopRequest
-from segfmt.byte_layout import OFFSET_INDEX_DTYPE
+from segfmt.byte_layout import OFFSET_INDEX_DTYPE, TIME_INDEX_DTYPE
 from segfmt.compression import Codec, compress
 from segfmt.message_set import Message, encode_message
+from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from segfmt.record import Record, encode_records
 from segfmt.record_batch import RecordBatchHeader, encode_record_batch, walk_batches
 from tests.damage.mutilate import Victim, make_victim
@@ -192,6 +193,34 @@ class TestRules:
         found = damage_of(verified(sample, [damaged.log_dir]))
         assert [(one.file, one.rule) for one in found] == [(index.name, "index-entry")]
         assert found[0].position == index.stat().st_size - OFFSET_INDEX_DTYPE.itemsize
+
+    def test_a_time_index_of_a_closed_segment_that_was_cut(self, victim: tuple[Sample, Victim]) -> None:
+        """Its last entry is of the greatest timestamp; an empty one a broker may have made."""
+        sample, damaged = victim
+        index = next(
+            log.with_suffix(".timeindex")
+            for log in damaged.flushed()[:-1]
+            if log.with_suffix(".timeindex").stat().st_size > TIME_INDEX_DTYPE.itemsize
+        )
+        entries = np.fromfile(index, TIME_INDEX_DTYPE)
+        entries[:-1].tofile(index)
+        found = damage_of(verified(sample, [damaged.log_dir]))
+        assert [(one.file, one.rule) for one in found] == [(index.name, "index-sparse")]
+        index.write_bytes(b"")
+        assert damage_of(verified(sample, [damaged.log_dir])) == []
+
+    def test_a_producer_at_an_offset_that_no_batch_has(self, victim: tuple[Sample, Victim]) -> None:
+        sample, damaged = victim
+        path = next(
+            path
+            for path in sorted(damaged.folder.glob("*.snapshot"))
+            if len(read_producer_snapshot(path.read_bytes()))
+        )
+        entries = read_producer_snapshot(path.read_bytes()).copy()
+        entries["last_offset"] = -5
+        path.write_bytes(encode_producer_snapshot(entries))
+        found = damage_of(verified(sample, [damaged.log_dir]))
+        assert [(one.file, one.rule) for one in found] == [(path.name, "snapshot-content")]
 
     def test_gaps_are_damage_only_where_nothing_is_compacted(self, victim: tuple[Sample, Victim]) -> None:
         sample, damaged = victim
