@@ -87,13 +87,17 @@ class ContentTooLargeError(DecompressionError):
 
 
 class DecryptionError(FormatError):
-    """Encrypted bytes that were changed, or encrypted with another key."""
+    """Encrypted bytes that were changed."""
 
     default_kafka = "RemoteStorageException"
 
 
 class MissingKeyError(DecryptionError):
     """Encrypted bytes whose key the caller does not have; nothing is known to be wrong with them."""
+
+
+class WrongKeyError(MissingKeyError):
+    """A data key that the caller's RSA key does not open: it was encrypted with another one, or is damaged."""
 
 
 class CorruptIndexError(FormatError):

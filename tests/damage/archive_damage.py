@@ -11,11 +11,13 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 
 from segfmt import byte_layout
 from segfmt.checkpoint import LeaderEpochEntry, encode_leader_epoch_checkpoint, read_leader_epoch_checkpoint
+from segfmt.kafka_uuid import format_uuid
 from segfmt.producer_snapshot import encode_producer_snapshot, read_producer_snapshot
 from segfmt.remote_log_metadata import RemoteSegment
 from tests.logs.archives import (
@@ -380,7 +382,7 @@ def _wrong_start_offset(archive: WrittenArchive, rng: random.Random) -> MustFind
             moved.append(
                 path.rename(path.with_name(path.name.replace(start, f"{copy.remote.start_offset + 1:020d}")))
             )
-    return _must(archive, moved, "offset-range", "metadata", "offset-gap", "index-entry")
+    return _must(archive, moved, "offset-range", "metadata", "offset-gap", "index-entry", "manifest")
 
 
 # -- what the metadata topic says -------------------------------------------------------------------------------
@@ -434,16 +436,23 @@ def _index_places(archive: WrittenArchive, copy: SegmentCopy) -> list[Path]:
     return [archive.place(copy, INDEXES), *(stem.with_name(f"{stem.name}.{part}") for part in own)]
 
 
-def _manifest(change: Callable[[bytes, random.Random], bytes], *rules: str) -> ArchiveDamage:
+def _manifest(
+    change: Callable[[bytes, random.Random], bytes], *rules: str, severity: str = "damage"
+) -> ArchiveDamage:
     def damage(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
         if not archive.is_aiven:
             return None
         copy = _inner(archive, rng)
         path = archive.place(copy, MANIFEST)
         path.write_bytes(change(path.read_bytes(), rng))
-        return _must(archive, [path, archive.place(copy, LOG), *_index_places(archive, copy)], *rules)
+        places = [path, archive.place(copy, LOG), *_index_places(archive, copy)]
+        return _must(archive, places, *rules, severity=severity)
 
     return damage
+
+
+_MEMBERS = ("version", "chunkIndex", "segmentIndexes", "compression")
+_OWNER = ("remoteLogSegmentId", "topicIdPartition")
 
 
 def _half_of_it(data: bytes, rng: random.Random) -> bytes:
@@ -452,8 +461,32 @@ def _half_of_it(data: bytes, rng: random.Random) -> bytes:
 
 def _without_a_member(data: bytes, rng: random.Random) -> bytes:
     members = json.loads(data)
-    del members[rng.choice(["version", "chunkIndex", "segmentIndexes", "compression"])]
+    del members[rng.choice(_MEMBERS)]
     return json.dumps(members).encode()
+
+
+def _of_nobody(data: bytes, _rng: random.Random) -> bytes:
+    members = json.loads(data)
+    del members["remoteLogSegmentMetadata"]
+    return json.dumps(members).encode()
+
+
+def _of_another(*path: str) -> Callable[[bytes, random.Random], bytes]:
+    """The manifest says something else where *path* leads."""
+
+    def change(data: bytes, rng: random.Random) -> bytes:
+        members = json.loads(data)
+        parent = members["remoteLogSegmentMetadata"]
+        for name in path[:-1]:
+            parent = parent[name]
+        value = parent[path[-1]]
+        if path[-1] in ("id", "topicId"):
+            parent[path[-1]] = format_uuid(UUID(int=rng.getrandbits(128)))
+        else:
+            parent[path[-1]] = f"{value}x" if isinstance(value, str) else value + 1
+        return json.dumps(members).encode()
+
+    return change
 
 
 def _of_iceberg(_data: bytes, rng: random.Random) -> bytes:
@@ -543,6 +576,12 @@ ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
     "manifest: cut": _manifest(_half_of_it, "manifest"),
     "manifest: empty": _manifest(_nothing, "manifest"),
     "manifest: a member is missing": _manifest(_without_a_member, "manifest"),
+    "manifest: another topic": _manifest(_of_another(*_OWNER, "topicPartition", "topic"), "manifest"),
+    "manifest: another partition": _manifest(_of_another(*_OWNER, "topicPartition", "partition"), "manifest"),
+    "manifest: another topic id": _manifest(_of_another(*_OWNER, "topicId"), "manifest"),
+    "manifest: another segment id": _manifest(_of_another("remoteLogSegmentId", "id"), "manifest"),
+    "manifest: another start": _manifest(_of_another("startOffset"), "manifest"),
+    "manifest: of nobody": _manifest(_of_nobody, "manifest", severity="unchecked"),
     "manifest: of Iceberg": _manifest(_of_iceberg, "manifest"),
     "manifest: hostile sizes": _manifest(_hostile_sizes, "manifest", "object-size", "chunk", "metadata"),
 }  # fmt: skip

@@ -59,12 +59,14 @@ class SegmentWork:
     """One segment to be read.
 
     Attributes:
+        facts: of its partition.
         digest: of the segment, DIGEST_BYTES.
         remote: what the metadata topic says of it, None if that is not known.
     """
 
     segment: ArchivedSegment
     task: SegmentTask
+    facts: PartitionFacts
     digest: bytes
     remote: RemoteSegment | None = None
 
@@ -100,6 +102,7 @@ class PartitionWork:
             yield SegmentWork(
                 segment=segment,
                 task=self._task(segment),
+                facts=self.facts,
                 digest=self.digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES],
                 remote=self.remote.get(segment.segment_id),
             )

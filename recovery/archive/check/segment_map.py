@@ -59,8 +59,9 @@ class SegmentMap:
         """Return the results for a segment; a fault in it is a finding, never an error."""
         scanned = ScannedSegment(segment=work.segment)
         self._find_missing(scanned)
-        files = self._files(scanned)
+        files = self._files(work, scanned)
         if files is None:
+            self._leave_out(scanned)
             return scanned
         for kind, detail in files.contradictions():
             _find(scanned, _canonical(scanned, kind), "object-size", detail)
@@ -83,9 +84,16 @@ class SegmentMap:
             detail = f"{self._layout.name_of(scanned.segment, kind)} is not there"
             _find(scanned, _canonical(scanned, kind), "missing-object", detail)
 
-    def _files(self, scanned: ScannedSegment) -> ArchivedFiles | None:
+    def _leave_out(self, scanned: ScannedSegment) -> None:
+        """Say of the objects that only their manifest makes readable that they were not checked."""
+        for kind in sorted(scanned.segment.parts.keys() - {PartKind.MANIFEST}, key=lambda part: part.value):
+            detail = "it was not checked: without its manifest it cannot be read"
+            _find(scanned, _canonical(scanned, kind), "manifest", detail, severity="unchecked")
+
+    def _files(self, work: SegmentWork, scanned: ScannedSegment) -> ArchivedFiles | None:
         try:
-            return self._layout.files(self._store, scanned.segment)
+            files = self._layout.files(self._store, scanned.segment)
+            return files if self._is_own(work, scanned, files) else None
         except FormatError as error:
             _find(scanned, PartKind.MANIFEST.value, "manifest", str(error), position=error.position or None)
         except FileNotFoundError:
@@ -93,6 +101,29 @@ class SegmentMap:
         except OSError as error:
             _find(scanned, PartKind.MANIFEST.value, "unreadable", str(error), severity="unchecked")
         return None
+
+    def _is_own(self, work: SegmentWork, scanned: ScannedSegment, files: ArchivedFiles) -> bool:
+        """Return whether a manifest is that of its segment, or may be; if not, nothing can be read by it."""
+        if PartKind.MANIFEST not in self._layout.required_parts:
+            return True
+        described = files.described()
+        name = PartKind.MANIFEST.value
+        if described is None or described.owner is None:
+            detail = "it does not say whose segment it describes: remoteLogSegmentMetadata is missing"
+            _find(scanned, name, "manifest", detail, severity="unchecked")
+            return True
+        owner, facts = described.owner, work.facts
+        told = {
+            "topic": (owner.topic, facts.topic),
+            "topic id": (format_uuid(owner.topic_id), facts.topic_id and format_uuid(facts.topic_id)),
+            "partition": (owner.partition, facts.partition),
+            "start offset": (described.start_offset, work.segment.base_offset),
+            "segment id": (format_uuid(described.segment_id), work.segment.segment_id),
+        }
+        wrong = [f"{what} {own}, its key says {key}" for what, (own, key) in told.items() if own != key]
+        if wrong:
+            _find(scanned, name, "manifest", f"it is another segment's: {'; '.join(wrong)}")
+        return not wrong
 
     # -- log and indexes -------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from segfmt.errors import (
     DecompressionError,
     DecryptionError,
     MissingKeyError,
+    WrongKeyError,
 )
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def restore_chunk(data: bytes, manifest: AivenManifest, number: int, keys: Aiven
 
     Raises:
         BufferUnderflowError: *data* has another size: the object is cut off.
-        MissingKeyError: the segment is encrypted with a key that is not in *keys*.
-        DecryptionError: the tag is not that of the bytes: they were changed, or the key is another one.
+        MissingKeyError: the segment is encrypted with a key that is not in *keys*, or is another one there.
+        DecryptionError: the tag is not that of the bytes: they were changed.
         DecompressionError: *data* is not a zstd frame, or one that holds more or less than the chunk.
         ContentTooLargeError: a compressed chunk of more than `MOST_CHUNK_BYTES`.
     """
@@ -152,7 +153,11 @@ def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, subject:
     with needed_for("an encrypted segment", extras=ARCHIVE):
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-    cipher = AESGCM(_data_key(key, encryption.encrypted_data_key))
+    try:
+        data_key = _data_key(key, encryption.encrypted_data_key)
+    except WrongKeyError as error:
+        raise WrongKeyError(f"the RSA key {encryption.key_id!r} that was given: {error}") from error
+    cipher = AESGCM(data_key)
     try:
         return cipher.decrypt(data[:IV_BYTES], data[IV_BYTES:], encryption.aad)
     except InvalidTag as error:
@@ -172,14 +177,14 @@ def decrypt_oaep(key: RsaPrivateKey, encrypted: bytes) -> bytes:
     """Return the message in *encrypted*: RSA, OAEP with SHA3-512 in both places, no label.
 
     Raises:
-        DecryptionError: it was encrypted with another key, or is damaged; these cannot be told apart.
+        WrongKeyError: it was encrypted with another key, or is damaged; these cannot be told apart.
     """
     with needed_for("an encrypted segment", extras=ARCHIVE):
         cipher = _oaep_cipher(key)
     try:
         return cipher.decrypt(encrypted)
     except ValueError as error:
-        raise DecryptionError("the data key was encrypted with another RSA key, or is damaged") from error
+        raise WrongKeyError("the data key was encrypted with another RSA key, or is damaged") from error
 
 
 @functools.lru_cache(maxsize=64)

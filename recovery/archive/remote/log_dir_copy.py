@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from recovery.archive.remote.replicas import topic_id_of
 from recovery.archive.stores.archived import PartitionPrefix, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.facts import PartitionFacts
@@ -55,6 +56,7 @@ class LogDirCopy:
             log_start_offset=self._offset(LOG_START_OFFSET_CHECKPOINT, where),
             high_watermark=self._offset(REPLICATION_OFFSET_CHECKPOINT, where),
             is_contiguous=is_tiered or (where.topic not in _COMPACTED_TOPICS and not was_cleaned),
+            topic_id=topic_id_of(where) if is_tiered else None,
             is_metadata_log=where.topic == CLUSTER_METADATA_TOPIC,
             is_deep=is_deep,
             now_ms=now_ms,

@@ -113,7 +113,9 @@ def test_without_the_key_nothing_is_damaged_and_nothing_was_checked(archives: di
         assert all(one.verdict.is_valid is not False for one in verdict.objects)
 
 
-def test_another_key_is_noticed(copy: Callable[[str], Path], tmp_path: Path) -> None:
+def test_with_another_key_nothing_is_damaged_and_nothing_was_checked(
+    copy: Callable[[str], Path], tmp_path: Path
+) -> None:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -123,7 +125,14 @@ def test_another_key_is_noticed(copy: Callable[[str], Path], tmp_path: Path) -> 
     (tmp_path / "other.pem").write_bytes(other)
     wrong = load_aiven_keys({KEY_ID: tmp_path / "other.pem"})
     verdicts = verified(copy("aes"), wrong)
-    assert rules_of(verdicts)[".log"] == ["chunk"]
+    judged = [one for verdict in verdicts for one in verdict.objects]
+    assert all(one.verdict.is_valid is not False for one in judged)
+    logs = [one.verdict for one in judged if one.verdict.kind == "log"]
+    assert logs
+    for log in logs:
+        assert log.is_valid is None
+        assert [finding.rule for finding in log.findings] == ["missing-key"]
+        assert "another RSA key" in log.findings[0].detail
     assert encrypt_oaep(b"x", bytes(64), other) != encrypt_oaep(b"x", bytes(64))
 
 
@@ -210,7 +219,13 @@ def test_a_manifest_of_another_segment_is_noticed(copy: Callable[[str], Path]) -
     root = copy("plain")
     first, second = sorted(root.rglob("*.rsm-manifest"))[:2]
     first.write_bytes(second.read_bytes())
-    assert bad_objects(verified(root)) != {}
+    bad = bad_objects(verified(root))
+    key = first.relative_to(root).as_posix()
+    assert bad[key] == ["manifest"]
+    # What only this manifest makes readable was not checked.
+    assert {name: rules for name, rules in bad.items() if name.startswith(key.partition(".")[0])} == {
+        key.replace(".rsm-manifest", suffix): ["manifest"] for suffix in AIVEN_SUFFIXES
+    }
 
 
 def test_every_segment_id_is_one(stored_archive: TieredArchive) -> None:
