@@ -26,7 +26,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,11 +36,8 @@ from benchmarks import machine, small_logs
 from benchmarks.generate import Shape, generate, read_size
 from benchmarks.small_segments import make_small_segments
 from recovery.archive.check.options import CheckOptions
-from recovery.archive.check.survey import SurveyedPartition, survey
-from recovery.archive.layouts.layouts import make_layout
-from recovery.archive.stores.stores import open_store
 from recovery.check.api import verify
-from tests.runs.in_process import verdicts_of
+from recovery.spark import archive
 from tests.servers.s3_server import S3Server, in_environment
 from tests.servers.spark_cluster import StandaloneCluster, settings
 
@@ -134,9 +130,7 @@ def session(where: str, work_dir: Path) -> Iterator[SparkSession]:
 
 def on_spark(spark: SparkSession, url: str) -> int:
     """Verify the archive at *url*; return its damaged objects."""
-    from recovery.spark.jobs import ArchiveRun
-
-    return ArchiveRun(spark, _options(url)).run().tally.damaged
+    return archive.check(_options(url), spark=spark).tally.damaged
 
 
 def locally(root: Path) -> int:
@@ -146,17 +140,8 @@ def locally(root: Path) -> int:
 
 
 def in_this_process(url: str) -> int:
-    """Verify the archive at *url* as Spark's tasks would, partition by partition; return its damaged objects."""
-    store, layout = open_store(url), make_layout("plain")
-    surveyed = survey(store, layout, _options(url).for_tasks(layout.name))
-    partitions = [one for one in surveyed if isinstance(one, SurveyedPartition)]
-
-    def damaged_objects(partition: SurveyedPartition) -> int:
-        (verdict,) = verdicts_of(store, layout, iter([partition]))
-        return sum(one.verdict.is_valid is False for one in verdict.objects)
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return sum(pool.map(damaged_objects, partitions))
+    """Verify the archive at *url* in this process; return its damaged objects."""
+    return archive.check(replace(_options(url), cores=_THREADS), engine="process").tally.damaged
 
 
 def _options(url: str) -> CheckOptions:

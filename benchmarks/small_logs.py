@@ -28,7 +28,7 @@ def on_spark(
     Args:
         cpu_seconds: tells the CPU that all processes have used so far.
     """
-    from recovery.spark.jobs import ArchiveRun
+    from recovery.spark import archive
 
     marks = {"start": cpu_seconds()}
 
@@ -39,7 +39,7 @@ def on_spark(
             marks["scanned"] = cpu_seconds()
 
     started_s = time.monotonic()
-    tally = ArchiveRun(spark, options, observers=[mark]).run().tally
+    tally = archive.check(options, spark=spark, observers=[mark]).tally
     end = cpu_seconds()
     return {
         "survey_cpu_s": marks["surveyed"] - marks["start"],

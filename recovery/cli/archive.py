@@ -1,10 +1,11 @@
-"""`kafka-log-recovery archive inventory|verify|recover`: archived and tiered logs, on Spark."""
+"""`kafka-log-recovery archive inventory|verify|recover`: archived and tiered logs, in this process or on Spark."""
 
 from __future__ import annotations
 
 import argparse
 import atexit
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
@@ -18,6 +19,8 @@ from recovery.cli.session import Signals, print_result, watched_signals
 from recovery.errors import InterruptedRecoveryError, UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from recovery.archive.check.options import CheckOptions
     from recovery.archive.check.report import ArchiveReport
 
@@ -50,9 +53,9 @@ def add_parser(commands: argparse._SubParsersAction[Any]) -> None:
     """Add this command to the command line."""
     parser = commands.add_parser(
         "archive",
-        help="verify and recover archived and tiered logs, on Spark",
-        description="Verify and recover archived logs: copies of log dirs, tiered storage. Spark does the work: unless "
-        "another is given, an embedded one on all cores of this machine.",
+        help="verify and recover archived and tiered logs",
+        description="Verify and recover archived logs: copies of log dirs, tiered storage. Small ones are checked in "
+        "this process, large ones by Spark, unless another is named by an embedded one on all cores of this machine.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser(
@@ -154,11 +157,20 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_setting_arguments(parser)
     where = parser.add_argument_group("where the work is done")
+    where.add_argument(
+        "--engine",
+        choices=("auto", "process", "spark"),
+        default="auto",
+        help="auto (default): this process up to 16 GiB and 20,000 segments, else Spark; and Spark where one is named",
+    )
     spark = where.add_mutually_exclusive_group()
     spark.add_argument("--master", metavar="URL", help="a Spark master (default: all cores of this machine)")
     spark.add_argument("--remote", metavar="URL", help="a Spark Connect server: sc://host:port")
     where.add_argument(
-        "--cores", metavar="N", type=int, help="tasks at a time (default: Spark's own; 8 with --remote)"
+        "--cores",
+        metavar="N",
+        type=int,
+        help="tasks at a time (default: one for each CPU, or Spark's own; 8 with --remote)",
     )
     add_watching_arguments(parser, served="progress")
 
@@ -209,14 +221,23 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
     stop = StopRequest()
     signals.forward_to(stop)
     options = _check_options(arguments)
-    with open_observers(arguments.progress, arguments.metrics_port) as observers:
-        with signals.raising():
-            spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
-        signals.install()  # pyspark has replaced our handler with its own
-        try:
-            return archive.check(options, spark=spark, observers=observers, stop=stop)
-        finally:
-            spark.stop()
+    with open_observers(arguments.progress, arguments.metrics_port) as observers, ExitStack() as stack:
+
+        def open_spark() -> SparkSession:
+            with signals.raising():
+                spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
+            signals.install()  # pyspark has replaced our handler with its own
+            stack.callback(spark.stop)
+            return spark
+
+        return archive.check(
+            options,
+            engine=arguments.engine,
+            open_spark=open_spark,
+            is_cluster=arguments.master is not None or arguments.remote is not None,
+            observers=observers,
+            stop=stop,
+        )
 
 
 def _source(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -4,22 +4,26 @@
     report = archive.verify("s3://backups/kafka", output="s3://backups/checked")
     print(report.to_text())
 
-In a notebook, or under spark-submit, the active session is used; else an embedded one is started.
+Archives of some GiB are checked in this process, larger ones by Spark (`engine`): by the session that is active in a
+notebook or under spark-submit, else by an embedded one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.report import ArchiveReport
+from recovery.archive.engine.run import ArchiveRun
 from recovery.archive.inventory.report import InventoryReport
 from recovery.archive.inventory.run import inventory as take_inventory
 from recovery.archive.layouts.aiven_cipher import load_aiven_keys
 from recovery.archive.layouts.layouts import AUTO
 from recovery.archive.options import ArchiveOptions
-from recovery.spark.jobs import ArchiveRun
+from recovery.extras import ARCHIVE, load
+from recovery.spark.choice import AUTO as AUTO_ENGINE
+from recovery.spark.choice import EngineChoice
 from recovery.spark.session import open_session
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
@@ -76,6 +80,7 @@ def verify(
     config: Mapping[str, str] | None = None,
     config_notes: Sequence[str] = (),
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    engine: str = AUTO_ENGINE,
     spark: SparkSession | None = None,
     cores: int | None = None,
     observers: Iterable[Observer] = (),
@@ -97,8 +102,11 @@ def verify(
         config: broker properties.
         config_notes: notes for the report on where they come from.
         topic_configs: settings by topic; `cleanup.policy` says where offsets may be missing.
-        spark: the session that does the work; None: the active one, or one on all cores of this machine.
-        cores: how many tasks run at a time; None: what Spark says (8 with Spark Connect, which does not say).
+        engine: what does the work: process, spark, or auto, which chooses by size (`recovery.spark.choice`).
+        spark: the session that does the work, which means the engine spark; None: if Spark is chosen, the active one,
+            or one on all cores of this machine.
+        cores: how many tasks run at a time; None: one for each CPU, or what Spark says (8 with Spark Connect, which
+            does not say).
         observers: notified of all progress.
         stop: lets another thread end the run.
 
@@ -126,7 +134,7 @@ def verify(
         topic_configs=topic_configs or {},
         cores=cores,
     )
-    return check(options, spark=spark, observers=observers, stop=stop)
+    return check(options, engine=engine, spark=spark, observers=observers, stop=stop)
 
 
 def recover(
@@ -144,6 +152,7 @@ def recover(
     config: Mapping[str, str] | None = None,
     config_notes: Sequence[str] = (),
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    engine: str = AUTO_ENGINE,
     spark: SparkSession | None = None,
     cores: int | None = None,
     observers: Iterable[Observer] = (),
@@ -154,7 +163,7 @@ def recover(
     Args:
         url, layout, deep, topics, partitions, aiven_keys, metadata, files_from, config, config_notes, topic_configs:
             as for `verify`; indexes follow index.interval.bytes and segment.index.bytes of their topic.
-        spark, cores, observers, stop: as for `verify`.
+        engine, spark, cores, observers, stop: as for `verify`.
         output: URL where rebuilt objects and verdicts go; None only with *in_place*: `<url>.quarantine`.
         in_place: write rebuilt objects into the archive; what they replace goes to the output's quarantine first.
 
@@ -181,13 +190,16 @@ def recover(
         topic_configs=topic_configs or {},
         cores=cores,
     )
-    return check(options, spark=spark, observers=observers, stop=stop)
+    return check(options, engine=engine, spark=spark, observers=observers, stop=stop)
 
 
 def check(
     options: CheckOptions,
     *,
+    engine: str = AUTO_ENGINE,
     spark: SparkSession | None = None,
+    open_spark: Callable[[], SparkSession] = open_session,
+    is_cluster: bool = False,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> ArchiveReport:
@@ -195,10 +207,18 @@ def check(
 
     Args:
         options: which archive, and how.
-        spark, observers, stop: as for `verify`.
+        engine, spark, observers, stop: as for `verify`.
+        open_spark: returns the session, if Spark is chosen and *spark* is None.
+        is_cluster: whether that session is one that the user has named, which means the engine spark.
 
     Raises:
         UsageError, OSError, ExecutorError: as `verify` and `recover`.
     """
-    session = open_session() if spark is None else spark
-    return ArchiveRun(session, options, observers=observers, stop=stop).run()
+    choice = EngineChoice(
+        engine,
+        cores=options.cores,
+        open_spark=open_spark if spark is None else lambda: spark,
+        is_cluster=is_cluster or spark is not None,
+    )
+    load("archive verify or recover", "pyarrow", extras=ARCHIVE)
+    return ArchiveRun(options, choice, observers=observers, stop=stop).run()

@@ -57,9 +57,7 @@ class RowSchema:
             _without_empty(column) if self._is_kafka_style and name == "headers" else column
             for column, name in zip(batch.columns, self.names, strict=True)
         ]
-        fields = [
-            field.with_name(name) for field, name in zip(batch.schema, self._schema.names, strict=True)
-        ]
+        fields = [field.with_name(name) for field, name in zip(batch.schema, self._schema.names, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 

@@ -88,8 +88,7 @@ def open_session(
         if os.getcwd() != own_folder():
             # Spark starts workers by `python -m`, which looks for modules in the working folder first, whoever's it is.
             os.environ.setdefault("PYTHONSAFEPATH", "1")
-        is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-        if master is None and not is_submitted:
+        if master is None and not is_submitted():
             master = EMBEDDED_MASTER
         if master is not None:
             builder = builder.master(master)
@@ -111,6 +110,11 @@ def open_session(
         raise UsageError(f"no Spark session at {address}: {error}. Remedy: {remedy}") from error
 
 
+def is_submitted() -> bool:
+    """Return whether spark-submit has started this program, and so says where the work is done."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def _knock(remote: str) -> None:
     """Check that a server listens at *remote*: Spark's client would silently retry for ten minutes.
 
@@ -127,5 +131,5 @@ def _load_spark(master: str | None, remote: str | None) -> None:
     if remote is not None:
         load(f"--remote {remote}", "pyspark.sql.connect.session", extras=SPARK)  # it checks for all it needs
         return
-    use = "archive verify or recover" if master is None else f"--master {master}"
+    use = "--engine spark" if master is None else f"--master {master}"
     load(use, "pyspark.sql", "pyarrow", "pandas", extras=SPARK)

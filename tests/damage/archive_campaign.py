@@ -13,21 +13,12 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
-from recovery.archive.check.rebuild import Write
-from recovery.archive.check.scanned import ScanOptions
-from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.verdict import ObjectVerdict
-from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.layouts.aiven_cipher import AivenKeys, load_aiven_keys
-from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.layouts import layout_of
-from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import open_store
 from recovery.check.finding import Finding
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.damage.archive_damage import ARCHIVE_DAMAGES, MustFind
@@ -42,7 +33,7 @@ from tests.logs.archives import (
     write_archive,
 )
 from tests.logs.metadata_topic import write_metadata
-from tests.runs.in_process import log_verdicts_of, verdicts_of
+from tests.runs.goings import gone_through
 from tests.runs.log_findings import of_logs, with_found_ends
 
 Found = list[tuple[str, Finding]]
@@ -100,36 +91,28 @@ class ArchiveBench:
     def judged(
         self,
         archive: WrittenArchive,
+        output: Path | None = None,
         *,
+        is_in_place: bool = False,
         is_deep: bool = False,
         is_logs_only: bool = False,
         has_metadata: bool = True,
-        writer: Callable[[Store, Layout], Write] | None = None,
     ) -> list[ObjectVerdict]:
-        """The verdicts on all objects; *writer* makes what writes the rebuilt ones, None: nothing is rebuilt."""
-        store = open_store(str(archive.root))
-        layout = layout_of(store, keys=self.keys)
-        options = ScanOptions(
-            url=store.url, layout=layout.name, keys=self.keys, is_deep=is_deep, is_logs_only=is_logs_only
-        )
-        write = None if writer is None else writer(store, layout)
+        """The verdicts on all objects; with an *output* what can be is rebuilt."""
         with ExitStack() as stack:
             log_dirs = []
             if archive.is_tiered and has_metadata:
                 log_dirs.append(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
                 write_metadata(Path(log_dirs[0]), metadata_records(archive.metadata), segment_batches=1000)
-            expected = open_expectations(log_dirs, stack)
-            found = survey(
-                store,
-                layout,
-                options,
-                expected=expected,
-            )
-            partitions = (one for one in found if isinstance(one, SurveyedPartition))
-            verdicts = (
-                log_verdicts_of(store, layout, partitions)
-                if is_logs_only
-                else verdicts_of(store, layout, partitions, write=write)
+            verdicts = gone_through(
+                archive.root,
+                output,
+                metadata=log_dirs,
+                keys=self.keys,
+                is_in_place=is_in_place,
+                is_deep=is_deep,
+                is_logs_only=is_logs_only,
+                now_ms=0,
             )
             return [judged for verdict in verdicts for judged in verdict.objects]
 

@@ -23,11 +23,6 @@ from itertools import pairwise
 from pathlib import Path
 
 from native.crc32c import crc32c_of_bytes
-from recovery.archive.check.output import InPlace, RebuiltOutput
-from recovery.archive.check.rebuild import Write
-from recovery.archive.layouts.layout import Layout
-from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import open_store
 from tests.brokers.tiered_broker import unpack_tiered
 from tests.damage.archive_campaign import ArchiveBench
 from tests.damage.archive_damage import ARCHIVE_DAMAGES
@@ -218,12 +213,7 @@ class Launderer:
         """Recover *archive*; return how many objects were rebuilt."""
         output = self.folder / f"output {number}"
 
-        def writer(store: Store, layout: Layout) -> Write:
-            if step == "in place":
-                return InPlace(store, open_store(str(output)), layout, "run")
-            return RebuiltOutput(open_store(str(output)), layout)
-
-        judged = self.bench.judged(archive, has_metadata=has_metadata, writer=writer)
+        judged = self.bench.judged(archive, output, is_in_place=step == "in place", has_metadata=has_metadata)
         if step == "copied" and (output / "recovered").exists():
             shutil.copytree(output / "recovered", archive.root, dirs_exist_ok=True)
         return sum(verdict.rebuilt is not None for verdict in judged)

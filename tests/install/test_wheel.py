@@ -45,13 +45,13 @@ WITHOUT = {
     PLAIN: {
         "archive inventory @ --output out": "--output .*out needs the package pyarrow",
         "archive inventory s3://bucket/logs": "s3://bucket/logs needs the package obstore",
-        "archive verify @": "archive verify or recover needs the package pyspark",
-        "archive recover @ --output out": "archive verify or recover needs the package pyspark",
+        "archive verify @": "archive verify or recover needs the package pyarrow",
+        "archive recover @ --output out": "archive verify or recover needs the package pyarrow",
         "archive verify @ --master spark://host:7077": "--master spark://host:7077 needs the package pyspark",
         "archive verify @ --remote sc://host:15002": "--remote sc://host:15002 needs the package pyspark",
     },
     ARCHIVE: {
-        "archive verify @": "archive verify or recover needs the package pyspark",
+        "archive verify @ --engine spark": "--engine spark needs the package pyspark",
         "archive verify @ --remote sc://host:15002": "--remote sc://host:15002 needs the package pyspark",
     },
     SPARK: {

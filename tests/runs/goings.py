@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from recovery.archive.check.output import InPlace, RebuiltOutput
-from recovery.archive.check.rebuild import Write
-from recovery.archive.check.scanned import ScanOptions
-from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
-from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.engine.engine import RunPlan, RunSize
+from recovery.archive.engine.process import ProcessEngine
+from recovery.archive.engine.run import ArchiveRun
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
-from recovery.archive.layouts.layouts import layout_of
-from recovery.archive.stores.stores import open_store
-from recovery.broker.config import BrokerConfig
-from recovery.broker.topic_configs import TopicConfigs
+from recovery.stop_request import StopRequest
 from tests.logs.samples import Sample
-from tests.runs.in_process import log_verdicts_of, verdicts_of
 
 NOW_MS = 1_795_400_000_000
 
@@ -28,50 +22,51 @@ def gone_through(
     output: Path | str | None = None,
     *,
     topic_configs: Mapping[str, Mapping[str, str]] | None = None,
-    metadata: Sequence[Path] = (),
+    metadata: Sequence[Path | str] = (),
+    topics: Collection[str] = (),
+    keys: AivenKeys = NO_KEYS,
     is_deep: bool = False,
     is_logs_only: bool = False,
     is_in_place: bool = False,
-    keys: AivenKeys = NO_KEYS,
     now_ms: int = NOW_MS,
 ) -> list[PartitionVerdict]:
     """Return the verdict of each partition in the archive at *root*, path or URL.
 
     What is rebuilt goes to *output*, or in its place, and what was there to the output's quarantine.
     """
-    store = open_store(str(root))
-    layout = layout_of(store, keys=keys)
-    options = ScanOptions(
-        url=store.url,
-        layout=layout.name,
+    options = CheckOptions(
+        url=str(root),
+        output=None if output is None else str(output),
         rebuilds=output is not None,
-        keys=keys,
+        is_in_place=is_in_place,
         is_deep=is_deep,
-        now_ms=now_ms,
         is_logs_only=is_logs_only,
+        topics=tuple(topics),
+        metadata=tuple(map(str, metadata)),
+        keys=keys,
+        topic_configs=topic_configs or {},
+        now_ms=now_ms,
     )
-    configs = TopicConfigs(
-        broker=BrokerConfig.from_layers(()),
-        overrides={topic: dict(own) for topic, own in (topic_configs or {}).items()},
-    )
-    write: Write | None = None
-    if output is not None and is_in_place:
-        write = InPlace(store, open_store(str(output)), layout, "run")
-    elif output is not None:
-        write = RebuiltOutput(open_store(str(output)), layout)
-    with ExitStack() as stack:
-        expected = open_expectations([str(path) for path in metadata], stack)
-        found = survey(
-            store,
-            layout,
-            options,
-            expected=expected,
-            topic_configs=configs,
-        )
-        partitions = (one for one in found if isinstance(one, SurveyedPartition))
-        if is_logs_only:
-            return list(log_verdicts_of(store, layout, partitions))
-        return list(verdicts_of(store, layout, partitions, write=write))
+    verdicts: list[PartitionVerdict] = []
+
+    def open_engine(plan: RunPlan, size: RunSize, stop: StopRequest) -> tuple[ProcessEngine, Sequence[str]]:
+        return _Overheard(plan, stop, verdicts), ()
+
+    ArchiveRun(options, open_engine).run()
+    return verdicts
+
+
+class _Overheard(ProcessEngine):
+    """The engine of this process; its verdicts are also entered in a list."""
+
+    def __init__(self, plan: RunPlan, stop: StopRequest, verdicts: list[PartitionVerdict]) -> None:
+        super().__init__(plan, stop, cores=2)
+        self._overheard = verdicts
+
+    def verdicts(self) -> Iterator[PartitionVerdict]:
+        for verdict in super().verdicts():
+            self._overheard.append(verdict)
+            yield verdict
 
 
 def bad_objects(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:

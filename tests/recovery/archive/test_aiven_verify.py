@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from recovery.archive.check.scanned import ScanOptions
-from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven_keys
-from recovery.archive.layouts.aiven_layout import AivenLayout
-from recovery.archive.stores.local_store import LocalStore
 from segfmt.compression import Codec, compress
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_names import AIVEN_SUFFIXES
@@ -24,8 +20,7 @@ from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.aiven_archive import KEY_ID, encrypt_oaep, finished_segments, store_segment, write_private_key
 from tests.logs.archives import LOG, made_copies, metadata_records, write_archive
 from tests.logs.metadata_topic import write_metadata
-from tests.runs.goings import NOW_MS, bad_objects, gone_through
-from tests.runs.in_process import verdicts_of
+from tests.runs.goings import bad_objects, gone_through
 
 TOPICS = {"transactions", "codecs", "deleted-records"}
 MODES = {
@@ -64,12 +59,9 @@ def copy(archives: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
 
 
 def verified(
-    root: Path, keys: AivenKeys = NO_KEYS, *, is_deep: bool = False, topics: set[str] = TOPICS
+    root: Path, keys: AivenKeys = NO_KEYS, *, is_deep: bool = False, topics: Collection[str] = ()
 ) -> list[PartitionVerdict]:
-    store, layout = LocalStore(str(root)), AivenLayout(keys)
-    options = ScanOptions(url=store.url, layout=layout.name, is_deep=is_deep, now_ms=NOW_MS)
-    found = survey(store, layout, options, is_chosen=lambda where: where.topic in topics)
-    return list(verdicts_of(store, layout, (one for one in found if isinstance(one, SurveyedPartition))))
+    return gone_through(root, keys=keys, is_deep=is_deep, topics=topics)
 
 
 def rules_of(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:

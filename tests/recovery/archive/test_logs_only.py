@@ -225,7 +225,7 @@ def test_an_object_that_changes_while_it_is_read_is_not_judged(
             change(path)
 
     monkeypatch.setattr(TornStore, "change", staticmethod(once))
-    monkeypatch.setattr("tests.runs.goings.open_store", TornStore)
+    monkeypatch.setattr("recovery.archive.engine.tasks.open_store", TornStore)
     verdicts = gone_through(sample.root / "d1", is_logs_only=True)
     found = [(key, one.rule) for key, one in found_in(verdicts) if one.severity == "unchecked"]
     assert found == [(str(changed[0].relative_to(sample.root / "d1")), rule)]

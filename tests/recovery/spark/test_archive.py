@@ -5,27 +5,29 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.packing import pack
+from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.survey_spool import SurveySpool
-from recovery.archive.check.verdict import PartitionVerdict
-from recovery.archive.check.verdict_rows import object_row
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.stores import open_store
 from recovery.errors import UsageError
+from recovery.spark import archive
 from recovery.stop_request import StopRequest
 from recovery.watch.events import BytesScanned, Event, Observer
 from recovery.watch.gauges import Gauges
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.recovery.spark.conftest import opened
-from tests.runs.goings import NOW_MS, gone_through
+from tests.runs.goings import NOW_MS
 from tests.servers.spark_cluster import settings
 
 if TYPE_CHECKING:
@@ -62,13 +64,13 @@ def topic_configs(tiered: TieredArchive) -> dict[str, dict[str, str]]:
 @pytest.fixture(scope="module")
 def expected(
     tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[PartitionVerdict], Path]:
-    output = tmp_path_factory.mktemp("expected")
-    return gone_through(tiered.path, output, topic_configs=topic_configs), output / "recovered"
+) -> ArchiveReport:
+    """The report of this process, with an output."""
+    return run(None, tiered.path, tmp_path_factory.mktemp("expected"), topic_configs)
 
 
 def run(
-    spark: SparkSession,
+    spark: SparkSession | None,
     url: Path | str,
     output: Path | str | None,
     topic_configs: dict[str, dict[str, str]],
@@ -78,8 +80,6 @@ def run(
     observers: Sequence[Observer] = (),
     stop: StopRequest | None = None,
 ) -> Any:
-    from recovery.spark.jobs import ArchiveRun
-
     options = CheckOptions(
         url=str(url),
         output=None if output is None else str(output),
@@ -90,15 +90,28 @@ def run(
         task_bytes=task_bytes,
         now_ms=NOW_MS,
     )
-    return ArchiveRun(spark, options, observers=observers, stop=stop).run()
+    engine = "process" if spark is None else "spark"
+    return archive.check(options, engine=engine, spark=spark, observers=observers, stop=stop)
 
 
-def bad_rows(verdicts: list[PartitionVerdict]) -> list[dict[str, Any]]:
-    rows = [object_row(verdict, one) for verdict in verdicts for one in verdict.objects]
-    return sorted(
-        (row for row in rows if row["valid"] is not True or row["rebuilt"] is not None),
-        key=lambda row: row["key"],
-    )
+def said(report: ArchiveReport) -> dict[str, Any]:
+    """What a report says, but for what differs from run to run."""
+    fields = json.loads(report.to_json())
+    for name in ("run", "durationMs", "output", "quarantine", "archive"):
+        del fields[name]
+    for row in (*fields["objects"], *fields["noted"]):
+        del row["version"]  # of a copy, or an ETag
+    return fields
+
+
+def verdict_rows(report: ArchiveReport) -> list[list[dict[str, Any]]]:
+    """The verdicts in a report's output, on objects and on partitions."""
+    folder = Path(report.output or "") / "verdicts" / report.run
+    objects = pq.read_table(folder / "objects").to_pylist()
+    partitions = pq.read_table(folder / "partitions").to_pylist()
+    for row in objects:
+        del row["version"]
+    return [sorted(objects, key=itemgetter("key")), sorted(partitions, key=itemgetter("prefix"))]
 
 
 def tree_of(root: Path) -> dict[str, bytes]:
@@ -124,42 +137,46 @@ def test_spark_finds_and_rebuilds_what_one_process_does(
     spark: SparkSession,
     tiered: TieredArchive,
     topic_configs: dict[str, dict[str, str]],
-    expected: tuple[list[PartitionVerdict], Path],
+    expected: ArchiveReport,
     tmp_path: Path,
 ) -> None:
-    verdicts, recovered = expected
     output = tmp_path / "output"
     report = run(spark, tiered.path, output, topic_configs)
-    assert report.objects == bad_rows(verdicts)
-    assert tree_of(output / "recovered") == tree_of(recovered)
-    assert report.tally.segments == sum(verdict.segment_count for verdict in verdicts)
+    assert said(report) == said(expected)
+    assert verdict_rows(report) == verdict_rows(expected)
+    assert tree_of(output / "recovered") == tree_of(Path(expected.output or "") / "recovered")
     assert report.exit_code == 2
+    assert report.tally.rebuilt > 5
+    assert report.tally.notes
 
 
 def test_without_an_output_everything_goes_through_spark(
     local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]]
 ) -> None:
     found = run(local_spark, tiered.path, None, topic_configs)
-    verdicts = gone_through(tiered.path, topic_configs=topic_configs)
-    assert found.objects == bad_rows(verdicts)
+    assert said(found) == said(run(None, tiered.path, None, topic_configs))
 
 
-def test_a_second_run_reads_what_is_new_alone(
-    local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
+@pytest.mark.parametrize("order", [(True, False), (False, True)], ids=["spark-first", "process-first"])
+def test_a_second_run_reads_what_is_new_alone_whichever_engine_made_the_first(
+    local_spark: SparkSession,
+    tiered: TieredArchive,
+    topic_configs: dict[str, dict[str, str]],
+    tmp_path: Path,
+    order: tuple[bool, bool],
 ) -> None:
-    import pyarrow.parquet as pq
-
-    archive = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
+    root = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
     output = tmp_path / "output"
-    first = run(local_spark, archive, output, topic_configs)
-    changed = sorted(archive.rglob("plain-0-*/*.log"))[2]
+    one, other = (local_spark if is_spark else None for is_spark in order)
+    first = run(one, root, output, topic_configs)
+    changed = sorted(root.rglob("plain-0-*/*.log"))[2]
     data = bytearray(changed.read_bytes())
     data[-1] ^= 1
     changed.write_bytes(data)
-    second = run(local_spark, archive, output, topic_configs)
+    second = run(other, root, output, topic_configs)
     assert second.known_segments == first.tally.segments - 1
     new = [row["key"] for row in second.objects if row not in first.objects]
-    assert new == [str(changed.relative_to(archive))]
+    assert new == [str(changed.relative_to(root))]
     objects = pq.read_table(output / "verdicts" / second.run / "objects", filters=[("kind", "=", "log")])
     assert objects.num_rows == first.tally.segments
     assert (output / "verdicts" / first.run / "summary.json").exists()
@@ -168,21 +185,26 @@ def test_a_second_run_reads_what_is_new_alone(
 def test_in_place_everything_is_kept(
     local_spark: SparkSession, tiered: TieredArchive, topic_configs: dict[str, dict[str, str]], tmp_path: Path
 ) -> None:
-    archive = Path(shutil.copytree(tiered.path, tmp_path / "archive"))
-    before, output = tree_of(archive), tmp_path / "output"
-    report = run(local_spark, archive, output, topic_configs, is_in_place=True)
+    root, twin = (Path(shutil.copytree(tiered.path, tmp_path / name)) for name in ("archive", "twin"))
+    before, output = tree_of(root), tmp_path / "output"
+    report = run(local_spark, root, output, topic_configs, is_in_place=True)
     rebuilt = {row["rebuilt"] for row in report.objects if row["rebuilt"] is not None}
-    after = tree_of(archive)
+    after = tree_of(root)
     changed = {key for key in after if after[key] != before.get(key)}
     assert changed == rebuilt
     assert len(rebuilt) > 5
-    assert tree_of(output / "quarantine" / report.run) == {key: before[key] for key in changed & set(before)}
-    again = run(local_spark, archive, output, topic_configs, is_in_place=True)
+    quarantine = tree_of(output / "quarantine" / report.run)
+    assert quarantine == {key: before[key] for key in changed & set(before)}
+    here = run(None, twin, tmp_path / "output of twin", topic_configs, is_in_place=True)
+    assert said(here) == said(report)
+    assert tree_of(twin) == after
+    assert tree_of(tmp_path / "output of twin" / "quarantine" / here.run) == quarantine
+    again = run(local_spark, root, output, topic_configs, is_in_place=True)
     assert {row["key"] for row in again.objects} == {
         row["key"] for row in report.objects if row["rebuilt"] is None and row["valid"] is not True
     }
     assert again.tally.rebuilt == 0
-    assert tree_of(archive) == after
+    assert tree_of(root) == after
 
 
 def test_gauges_fall_to_nothing(
@@ -194,19 +216,19 @@ def test_gauges_fall_to_nothing(
     def look(event: Event) -> None:
         gauges(event)
         if isinstance(event, BytesScanned):
-            (archive,) = gauges.values().log_dirs
-            seen.append((archive.remaining_logs or 0, archive.remaining_bytes))
+            (watched,) = gauges.values().log_dirs
+            seen.append((watched.remaining_logs or 0, watched.remaining_bytes))
 
     run(local_spark, tiered.path, None, topic_configs, observers=[look])
     assert len(seen) >= 8  # a task at a time
     assert seen == sorted(seen, reverse=True)
     values = gauges.values()
     assert (values.state, values.exit_code) == ("complete", 2)
-    (archive,) = values.log_dirs
-    assert archive.remaining_bytes == 0
-    assert archive.finished_logs == archive.log_count == 13
-    assert archive.finished_segments == archive.segment_count == 206
-    assert archive.scanned_bytes == archive.bytes_total
+    (watched,) = values.log_dirs
+    assert watched.remaining_bytes == 0
+    assert watched.finished_logs == watched.log_count == 13
+    assert watched.finished_segments == watched.segment_count == 206
+    assert watched.scanned_bytes == watched.bytes_total
 
 
 def test_a_signal_ends_it_and_the_next_run_goes_on(

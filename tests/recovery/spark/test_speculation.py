@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.archive.check.verdict import PartitionVerdict
+from recovery.archive.check.report import ArchiveReport
 from tests.brokers.tiered_broker import TieredArchive
 from tests.recovery.spark.conftest import opened
-from tests.recovery.spark.test_archive import bad_rows, expected, run, tiered, topic_configs, tree_of
+from tests.recovery.spark.test_archive import expected, run, said, tiered, topic_configs, tree_of
 from tests.servers.spark_cluster import StandaloneCluster
 
 if TYPE_CHECKING:
@@ -96,10 +96,9 @@ def test_what_two_attempts_write_is_there_once(
     standalone_cluster: StandaloneCluster,
     tiered: TieredArchive,
     topic_configs: dict[str, dict[str, str]],
-    expected: tuple[list[PartitionVerdict], Path],
+    expected: ArchiveReport,
     tmp_path: Path,
 ) -> None:
-    verdicts, recovered = expected
     output = tmp_path / "output"
     with opened(standalone_cluster.settings | SPECULATION) as spark:
         with hanging_once_a_task_is_done(spark, standalone_cluster.workers[1].pid) as hanging:
@@ -107,8 +106,7 @@ def test_what_two_attempts_write_is_there_once(
             assert hanging
             assert speculative_tasks(spark) > 0
         again = run(spark, tiered.path, output, topic_configs, task_bytes=1 << 20)  # the late ones write, too
-    assert report.objects == bad_rows(verdicts)
-    assert tree_of(output / "recovered") == tree_of(recovered)
-    assert report.tally.segments == sum(verdict.segment_count for verdict in verdicts)
+    assert said(report) == said(expected)
+    assert tree_of(output / "recovered") == tree_of(Path(expected.output or "") / "recovered")
     assert again.objects == report.objects
     assert again.known_segments == report.tally.segments

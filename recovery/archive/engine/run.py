@@ -1,24 +1,22 @@
-"""An archive checked by Spark: survey on the driver, scan in waves of tasks, fold by partition, a report back.
+"""The course of a run over an archive: survey, scan in waves of tasks, fold by partition, a report back.
 
-The driver lists and packs, holds one wave at a time, and gets back counts and bad objects. The results of segments go
-from the scan to the fold through the output, if there is one, where the next run finds them again; else through Spark.
+It lists and packs, holds one wave at a time, and gets back counts and bad objects; an engine does the work. The results
+of segments stay with the engine, and in the output, if there is one, where the next run finds them again.
 """
 
 from __future__ import annotations
 
-import json
 import pickle
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from recovery.archive.check.kept_scans import kept_keys, known_digests
+from recovery.archive.check.kept_scans import known_digests
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.output import QUARANTINE, VERDICTS
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
@@ -27,78 +25,47 @@ from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.scanned import DIGEST_BYTES
 from recovery.archive.check.survey import SurveyedPartition, survey
 from recovery.archive.check.survey_spool import SurveySpool
-from recovery.archive.check.tally import Tally
+from recovery.archive.engine.engine import Engine, OpenEngine, RunPlan, RunSize
+from recovery.archive.engine.verdicts import FoldResult
 from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.layouts import layout_of, refuse_nothing
 from recovery.archive.layouts.walk import UnlistedPrefix
+from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
-from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
+from recovery.errors import InterruptedRecoveryError, UsageError
 from recovery.problem import Note
-from recovery.spark.tasks import (
-    FOLD_DDL,
-    REBUILD_DDL,
-    SCAN_DDL,
-    FoldPlan,
-    ScanPlan,
-    find_rebuilds,
-    fold_partitions,
-    load_scans,
-    rebuild_segments,
-    scan_wave,
-)
-from recovery.spark.watch import is_connect, watched_tasks
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
 from recovery.watch.notifier import Notifier
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from recovery.archive.layouts.layout import Layout
-    from recovery.archive.stores.store import Store
-
 _WAVE_BYTES = 16 << 20
 """Of pickled tasks in one wave, which travel with the job."""
-_TASKS_A_CORE = 3
-"""At least, if there is enough to do: a core that is done early takes another."""
-_MOST_TASK_BYTES = 4 << 30
-_LEAST_TASK_BYTES = 32 << 20
 _LEAST_WAVE_TASKS = 256
 _WAVES = 20
 """About how many waves a large run is divided into; a small one is a single wave."""
-_CONNECT_CORES = 8
-MOST_OBJECTS = 10_000
-"""Rows of bad objects in a report."""
-MOST_NOTED = 1_000
-"""Rows of sound objects with notes."""
-
-
-class ExecutorError(RecoveryError):
-    """A task failed for a reason outside the archive: an executor without the package, or out of memory."""
-
-    exit_code = 1
 
 
 class ArchiveRun:
     """One run of `archive verify` or `archive recover`.
 
     Args:
-        spark: the session that does the work.
         options: which archive, and how.
+        open_engine: chooses what does the work, once it is known how much there is.
         observers: notified of all progress.
-        stop: lets another thread end the run between two waves.
+        stop: lets another thread end the run.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
         options: CheckOptions,
+        open_engine: OpenEngine,
         *,
         observers: Iterable[Observer] = (),
         stop: StopRequest | None = None,
     ) -> None:
-        self._spark = spark
         self._options = options
+        self._open_engine = open_engine
         self._choice = options.choice()
         self._topic_configs = options.settings()
         self._store: Store = options.open()
@@ -111,12 +78,9 @@ class ArchiveRun:
             "archive recover" if options.command == "recover" else "archive verify",
         )
         self._stop = StopRequest() if stop is None else stop
-        self._cores = _core_count(spark) if options.cores is None else options.cores
         if options.is_in_place and self._layout.in_place_obstacle:
             raise UsageError(f"--in-place: {self._layout.in_place_obstacle}")
         self._run = uuid.uuid4().bytes
-        self._scans: list[DataFrame] = []
-        self._rebuilt: list[DataFrame] = []
 
     def run(self) -> ArchiveReport:
         """Check the archive and return the report.
@@ -141,22 +105,16 @@ class ArchiveRun:
         try:
             with SurveySpool() as spool:
                 self._survey(spool, report)
-                self._scan(spool)
-            self._stop.check()
-            self._fold(report)
+                if spool.partition_count:
+                    self._work(spool, report)
         except InterruptedRecoveryError as error:
             report.signal_number = error.signal_number
-        finally:
-            for frame in (*self._scans, *self._rebuilt):
-                frame.unpersist()
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
         if self._output is not None and not report.signal_number:
             summary = f"{VERDICTS}{report.run}/summary.json"
             open_store(self._output).replace(summary, report.to_json().encode())
         self._progress.finish(report.exit_code)
         return report
-
-    # -- survey and scan -------------------------------------------------------------------------------------
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
         known = self._known_digests(report)
@@ -189,22 +147,26 @@ class ArchiveRun:
             log_bytes=spool.log_bytes,
         )
 
-    def _scan(self, spool: SurveySpool) -> None:
+    def _work(self, spool: SurveySpool, report: ArchiveReport) -> None:
+        plan = RunPlan(options=self._for_tasks, run=self._run)
+        size = RunSize(segment_count=spool.segment_count + report.known_segments, log_bytes=spool.log_bytes)
+        engine, notes = self._open_engine(plan, size, self._stop)
+        report.notes += tuple(Note(text=text) for text in notes)
+        with closing(engine):
+            self._scan(spool, engine)
+            self._stop.check()
+            self._fold(engine, report)
+
+    def _scan(self, spool: SurveySpool, engine: Engine) -> None:
         segment_bytes = LOG_BYTES if self._options.is_logs_only else SEGMENT_BYTES
         cost_bytes = spool.log_bytes + spool.segment_count * segment_bytes
-        task_bytes = self._task_bytes(cost_bytes)
+        task_bytes = self._options.task_bytes or engine.sizes.task_bytes(cost_bytes, engine.cores)
         tasks = pack(spool, task_bytes=task_bytes, segment_bytes=segment_bytes)
         for wave in _waves(tasks, max(_LEAST_WAVE_TASKS, -(-cost_bytes // task_bytes // _WAVES))):
             self._stop.check()
-            self._scan_wave(wave)
+            self._scan_wave(wave, engine)
 
-    def _scan_wave(self, wave: list[tuple[bytes, TaskShare]]) -> None:
-        plan = ScanPlan(options=self._for_tasks, run=self._run, tasks=tuple(task for task, _ in wave))
-        count = len(wave)
-        frame = self._spark.range(0, count, 1, count).mapInArrow(partial(scan_wave, plan), SCAN_DDL)
-        if self._output is None:
-            frame = frame.persist()
-            self._scans.append(frame)
+    def _scan_wave(self, wave: list[tuple[bytes, TaskShare]], engine: Engine) -> None:
         self._progress.start_wave([share for _, share in wave])
         done = 0
 
@@ -214,8 +176,7 @@ class ArchiveRun:
                 self._progress.finish_tasks(finished - done)
                 done = finished
 
-        with _spark_errors(), watched_tasks(self._spark, on_finished, self._stop):
-            frame.agg({"log_bytes": "sum"}).collect()
+        engine.scan([task for task, _ in wave], on_finished)
         self._progress.finish_wave()
 
     def _known_digests(self, report: ArchiveReport) -> Any:  # noqa: ANN401 - an array of 16-byte strings
@@ -226,69 +187,16 @@ class ArchiveRun:
         report.notes += notes
         return np.unique(np.frombuffer(digests, f"S{DIGEST_BYTES}"))
 
-    def _task_bytes(self, cost_bytes: int) -> int:
-        if self._options.task_bytes is not None:
-            return self._options.task_bytes
-        share = cost_bytes // (_TASKS_A_CORE * self._cores) + 1
-        return max(_LEAST_TASK_BYTES, min(_MOST_TASK_BYTES, share))
-
-    # -- fold ------------------------------------------------------------------------------------------------
-
-    def _fold(self, report: ArchiveReport) -> None:
-        if self._output is None and not self._scans:
-            return  # nothing could be listed
-        plan = FoldPlan(options=self._for_tasks, run=self._run)
-        rows = self._scan_rows()
+    def _fold(self, engine: Engine, report: ArchiveReport) -> None:
         if self._options.rebuilds:
-            rows = rows.union(self._rebuild(plan, rows))
-        frame = self._by_partition(rows).mapInArrow(partial(fold_partitions, plan), FOLD_DDL)
-        with _spark_errors(), watched_tasks(self._spark, lambda _: None, self._stop):
-            results = frame.collect()
-        for row in results:
-            if row["kind"] == "tally":
-                report.tally.merge(Tally.from_json(json.loads(row["payload"])))
-            elif row["kind"] == "noted":
-                if len(report.noted) < MOST_NOTED:
-                    report.noted.append(json.loads(row["payload"]))
-            elif row["kind"] == "left_out":
-                report.left_out += int(row["payload"])
-            elif len(report.objects) < MOST_OBJECTS:
-                report.objects.append(json.loads(row["payload"]))
-            else:
-                report.left_out += 1
-        report.objects.sort(key=lambda row: row["key"])
-        report.noted.sort(key=lambda row: row["key"])
-
-    def _rebuild(self, plan: FoldPlan, scans: DataFrame) -> DataFrame:
-        """Judge all partitions by their *scans*, and rebuild indexes; return the rows that tell the fold of it."""
-        works = self._by_partition(scans).mapInArrow(partial(find_rebuilds, plan), REBUILD_DDL)
-        rebuilt = (
-            works.repartition(_TASKS_A_CORE * self._cores)
-            .mapInArrow(partial(rebuild_segments, plan), SCAN_DDL)
-            .persist()
-        )
-        self._rebuilt.append(rebuilt)
-        with _spark_errors(), watched_tasks(self._spark, lambda _: None, self._stop):
-            rebuilt.agg({"log_bytes": "sum"}).collect()
-        return rebuilt
-
-    def _by_partition(self, rows: DataFrame) -> DataFrame:
-        """Return *rows* with those of each partition together, in their order."""
-        return rows.repartition(_TASKS_A_CORE * self._cores, "prefix").sortWithinPartitions(
-            "prefix", "base_offset", "segment_id"
-        )
-
-    def _scan_rows(self) -> DataFrame:
-        if self._output is None:
-            frame = self._scans[0]
-            for other in self._scans[1:]:
-                frame = frame.union(other)
-            return frame
-        keys = kept_keys(open_store(self._output), self._run)
-        count = max(1, min(len(keys), _TASKS_A_CORE * self._cores))
-        return self._spark.range(0, len(keys), 1, count).mapInArrow(
-            partial(load_scans, self._output, keys), SCAN_DDL
-        )
+            engine.rebuild()
+        total = FoldResult()
+        for part in engine.fold():
+            total.merge(part)
+        report.tally = total.tally
+        report.objects = total.objects.rows()
+        report.left_out = total.objects.total - len(report.objects)
+        report.noted = total.noted.rows()
 
 
 def _without(partition: SurveyedPartition, known_digests: Any) -> SurveyedPartition:  # noqa: ANN401 - see _known_digests
@@ -300,10 +208,6 @@ def _without(partition: SurveyedPartition, known_digests: Any) -> SurveyedPartit
     positions = np.minimum(np.searchsorted(known_digests, digests), len(known_digests) - 1)
     is_known = known_digests[positions] == digests
     return replace(partition, works=partition.works.take(np.flatnonzero(~is_known).tolist()))
-
-
-def _core_count(spark: SparkSession) -> int:
-    return _CONNECT_CORES if is_connect(spark) else int(spark.sparkContext.defaultParallelism)
 
 
 def _waves(tasks: Iterator[PackedTask], most_tasks: int) -> Iterator[list[tuple[bytes, TaskShare]]]:
@@ -328,23 +232,3 @@ def _share(task: PackedTask) -> TaskShare:
         begun=tuple(task.begun),
         ended=tuple(task.ended),
     )
-
-
-@contextmanager
-def _spark_errors() -> Iterator[None]:
-    """Turn what Spark raises for a failed job into an error with a remedy."""
-    try:
-        yield
-    except RecoveryError:
-        raise
-    except Exception as error:
-        text = str(error)
-        if "ModuleNotFoundError" in text and "recovery" in text:
-            raise UsageError(
-                "the executors have no kafka-log-recovery: install it in their Python environment "
-                "(docs/archive.md: what executors need)"
-            ) from error
-        if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
-            raise
-        last = next((line for line in reversed(text.splitlines()) if "Error" in line), text[:300])
-        raise ExecutorError(f"Spark gave up the job: {last.strip()[:500]}") from error

@@ -1,0 +1,75 @@
+"""The rows between map and fold, kept on disk, so that memory does not grow with an archive."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import threading
+from array import array
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from recovery.archive.check.scan_rows import ScanRow
+
+
+class RowSpool:
+    """Rows in a temporary file without a name; of each, three numbers stay in memory. Rows may come from any thread."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile(prefix="kafka-log-recovery-")  # noqa: SIM115 - closed on exit
+        self._lock = threading.Lock()
+        self._end = 0
+        self._places: dict[str, array[int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forget all rows."""
+        self._file.close()
+
+    def prefixes(self) -> list[str]:
+        """Return the prefixes of partitions with rows, sorted."""
+        return sorted(self._places)
+
+    def add(self, row: ScanRow) -> None:
+        """Keep a row.
+
+        Raises:
+            OSError: there is no room for it.
+        """
+        data = pickle.dumps(tuple(row), protocol=5)
+        with self._lock:
+            position, self._end = self._end, self._end + len(data)
+            places = self._places.setdefault(row.prefix, array("q"))
+            places.extend((row.base_offset, position, len(data)))
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.pwrite(self._file.fileno(), view, position + len(data) - len(view)) :]
+        except OSError as error:
+            remedy = "what was found in segments waits there; set TMPDIR to a folder with more room"
+            raise OSError(error.errno, f"{error.strerror}: {remedy}", tempfile.gettempdir()) from error
+
+    def rows_of(self, prefix: str) -> Iterator[ScanRow]:
+        """Yield the rows of one partition, sorted by base offset and segment; no further ones may come meanwhile."""
+        with self._lock:
+            places = np.array(self._places[prefix], np.int64).reshape(-1, 3)
+        in_order = places[np.argsort(places[:, 0], kind="stable")].tolist()
+        for _, same_offset in groupby(in_order, key=itemgetter(0)):
+            rows = [self._read(position, size_bytes) for _, position, size_bytes in same_offset]
+            yield from sorted(rows, key=attrgetter("id_or_file"))
+
+    def _read(self, position: int, size_bytes: int) -> ScanRow:
+        return ScanRow(*pickle.loads(os.pread(self._file.fileno(), size_bytes, position)))
