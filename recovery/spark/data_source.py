@@ -20,25 +20,30 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import cramjam
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
-from recovery.archive.records.offset_limits import TopicPartition
 from recovery.archive.records.read_plan import plan_reads
-from recovery.archive.records.read_request import ReadRequest, SegmentRun, Selection
+from recovery.archive.records.read_request import ReadRequest, SegmentRun
 from recovery.archive.records.record_columns import LeftOut
 from recovery.archive.records.record_schema import kafka_schema, sql_schema
-from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.stores import open_store
-from recovery.check.choice import SelectedPartitions
-from recovery.errors import UsageError
 from recovery.spark.pushed_filters import narrowed
 from recovery.spark.row_schema import RowSchema
+from recovery.spark.seen_selection import SeenSelection
 from recovery.spark.source_options import SourceOptions
+from recovery.spark.stream_reader import SegmentStreamReader
 from recovery.spark.worker import prepare_worker
 
 if TYPE_CHECKING:
@@ -82,9 +87,18 @@ class KafkaLogSegments(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the columns in *schema*."""
+        self._options.refuse_for_batch()
+        kind = PushingReader if self._options.takes_filters else SegmentReader
+        return kind(self._options, self._rows(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of a stream of the columns in *schema*."""
+        self._options.refuse_for_stream()
+        return SegmentStreamReader(self._options, partial(SegmentReader, schema=self._rows(schema)))
+
+    def _rows(self, schema: StructType) -> RowSchema:
         options = self._options
-        rows = RowSchema(schema, options.read.include, is_kafka_style=options.is_kafka_style)
-        return (PushingReader if options.takes_filters else SegmentReader)(options, rows)
+        return RowSchema(schema, options.read.include, is_kafka_style=options.is_kafka_style)
 
 
 class Task(InputPartition):
@@ -123,8 +137,8 @@ class SegmentReader(DataSourceReader):
         options = self._options
         store = open_store(options.path)
         layout = layout_of(store, options.layout, options.keys)
-        wanted = self._request(layout.name)
-        seen = _SeenPartitions(self._requested, options.is_kafka_style)
+        wanted = self.request(layout.name)
+        seen = SeenSelection(self._requested, options.is_kafka_style)
         with ExitStack() as stack:
             broker = None
             if options.metadata:
@@ -144,11 +158,12 @@ class SegmentReader(DataSourceReader):
         left_out = _LeftOutCount()
         layout, runs = partition.share
         schema = self._schema.arrow()
-        for batch in read_task(self._request(layout), runs, schema, on_left_out=left_out.add):
+        for batch in read_task(self.request(layout), runs, schema, on_left_out=left_out.add):
             yield self._schema.finished(batch)
         left_out.log()
 
-    def _request(self, layout: str) -> ReadRequest:
+    def request(self, layout: str) -> ReadRequest:
+        """Return what is read of an archive of this layout."""
         options = self._options
         return ReadRequest(
             url=options.path,
@@ -168,39 +183,6 @@ class PushingReader(SegmentReader):
         read, selection = narrowed(self._options.read, self._options.selection, filters)
         self._options = replace(self._options, read=read, selection=selection)
         return filters
-
-
-class _SeenPartitions:
-    """What exists of what the options select; not what the filters of a query do, which may well exclude everything."""
-
-    def __init__(self, selection: Selection, is_kafka_style: bool) -> None:
-        self._selection = selection
-        self._selected = SelectedPartitions(
-            selection.topics,
-            selection.partitions,
-            pairs=selection.assigned or (),
-            option="subscribe" if is_kafka_style else "topic",
-        )
-        self._read: set[TopicPartition] = set()
-
-    def note(self, where: PartitionPrefix) -> None:
-        """Note a partition that exists."""
-        self._selected.note(where)
-        if self._selection.has(where):
-            self._read.add((where.topic, where.partition))
-
-    def refuse_missing(self, place: str) -> None:
-        """Refuse a selection, or limits, of what does not exist.
-
-        Raises:
-            UsageError: so it is.
-        """
-        self._selected.refuse_missing(place)
-        if self._selection.pattern is not None and not self._read:
-            raise UsageError(f"subscribePattern={self._selection.pattern}: no topic in {place} matches")
-        for limits in (self._selection.starts, self._selection.ends):
-            if limits is not None:
-                limits.refuse_unknown(self._read.__contains__, place)
 
 
 class _LeftOutCount:

@@ -30,11 +30,14 @@ NAMES: Final = (
     *ENDS,
     "startingOffsetsByTimestampStrategy",
     "includeHeaders",
+    "maxOffsetsPerTrigger",
     ISOLATION,
 )
 _IGNORED: Final = (
     "minPartitions",
     "maxRecordsPerPartition",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "groupIdPrefix",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
@@ -98,7 +101,7 @@ def read_choice(reader: OptionReader) -> KafkaChoice | None:
         pattern=_pattern(pattern) if pattern else None,
         assigned=_assigned(reader.text("assign")) if reader.text("assign") else None,
         starts=_starts(reader),
-        ends=_ends(reader),
+        ends=_limits(reader, ENDS, needs_match=False),
     )
 
 
@@ -119,22 +122,7 @@ def _pattern(text: str) -> str:
 
 def _starts(reader: OptionReader) -> OffsetLimits | None:
     strategy = reader.one_of("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
-    limits = _limits(reader, STARTS, needs_match=strategy == "error")
-    if limits is not None and not limits.are_times and LATEST in _values(limits):
-        raise UsageError(f"{limits.option}: a batch query cannot begin at the latest offset")
-    return limits
-
-
-def _ends(reader: OptionReader) -> OffsetLimits | None:
-    limits = _limits(reader, ENDS, needs_match=False)
-    if limits is not None and not limits.are_times and EARLIEST in _values(limits):
-        raise UsageError(f"{limits.option}: a batch query cannot end at the earliest offset")
-    return limits
-
-
-def _values(limits: OffsetLimits) -> set[int]:
-    everywhere = set() if limits.everywhere is None else {limits.everywhere}
-    return everywhere | set(limits.by_partition.values())
+    return _limits(reader, STARTS, needs_match=strategy == "error")
 
 
 def _limits(reader: OptionReader, names: tuple[str, str, str], *, needs_match: bool) -> OffsetLimits | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
+from recovery.archive.records.offset_limits import EARLIEST, LATEST
 from recovery.archive.records.read_request import TASK_BYTES, TASK_SEGMENTS, Selection
 from recovery.archive.records.record_columns import Corrupt, ReadOptions
 from recovery.archive.records.record_schema import Include
@@ -16,6 +17,7 @@ from recovery.spark import kafka_options
 from recovery.spark.kafka_options import KafkaChoice, read_choice
 from recovery.spark.option_reader import OptionReader
 from segfmt.errors import FormatError
+from segfmt.java_text import LONG_MAX
 from segfmt.kafka_uuid import format_uuid, read_uuid
 
 NAMES = (
@@ -57,6 +59,7 @@ class SourceOptions:
         takes_filters: whether Spark may push filters down.
         is_kafka_style: partitions are chosen by the options of Spark's Kafka source, and the columns are its own.
         has_headers: with `headers` among these.
+        most_offsets: of one micro-batch of a stream; None without a limit.
         ignored: given options that mean nothing here.
     """
 
@@ -69,6 +72,7 @@ class SourceOptions:
     takes_filters: bool = False
     is_kafka_style: bool = False
     has_headers: bool = False
+    most_offsets: int | None = None
     ignored: tuple[str, ...] = ()
 
     @classmethod
@@ -103,8 +107,43 @@ class SourceOptions:
             takes_filters=reader.flag("pushFilters", is_default=False),
             is_kafka_style=choice is not None,
             has_headers=reader.flag("includeHeaders", is_default=False),
+            most_offsets=reader.number("maxOffsetsPerTrigger", 0, 1, LONG_MAX)
+            if reader.text("maxOffsetsPerTrigger")
+            else None,
             ignored=ignored,
         )
+
+    def refuse_for_batch(self) -> None:
+        """Refuse what only a stream may begin or end with.
+
+        Raises:
+            UsageError: there is such an option.
+        """
+        starts, ends = self.selection.starts, self.selection.ends
+        if starts is not None and not starts.are_times and LATEST in starts.values():
+            raise UsageError(f"{starts.option}: a batch query cannot begin at the latest offset")
+        if ends is not None and not ends.are_times and EARLIEST in ends.values():
+            raise UsageError(f"{ends.option}: a batch query cannot end at the earliest offset")
+
+    def refuse_for_stream(self) -> None:
+        """Refuse what a stream cannot do.
+
+        Raises:
+            UsageError: there is such an option.
+        """
+        if self.selection.ends is not None:
+            raise UsageError(
+                f"{self.selection.ends.option}: a stream has no end: use trigger(availableNow=True)"
+            )
+        if self.read.include is Include.BATCHES:
+            raise UsageError(
+                "include=batches: a stream gives records, because a micro-batch may end within a batch"
+            )
+        if self.read.corrupt is Corrupt.INCLUDE:
+            raise UsageError(
+                "corrupt=include: a stream would repeat the rows that stand for damage, which have no offset of their "
+                "own: use fail or skip"
+            )
 
 
 def _refuse_unknown(options: Mapping[str, str]) -> tuple[str, ...]:

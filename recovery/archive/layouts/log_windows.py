@@ -65,6 +65,7 @@ class LogWindows:
         index_positions: returns the positions in the offset index; called only after damage.
         is_last: no segment follows, so a batch cut off at its end, or zeros, is not damage.
         most_batch_bytes: a longer batch is not read.
+        position: of a batch to begin with.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class LogWindows:
         index_positions: Callable[[], Sequence[int]] = tuple,
         is_last: bool = False,
         most_batch_bytes: int = MOST_BATCH_BYTES,
+        position: int = 0,
     ) -> None:
         self._log = log
+        self._position = position
         self._end = log.end_position
         self._base_offset = base_offset
         self._index_positions = index_positions
@@ -92,6 +95,7 @@ class LogWindows:
             OSError: the log cannot be read, or became shorter.
         """
         windows = Windows(self._log, most_batch_bytes=self._most_batch_bytes)
+        windows.position = self._position
         for window in windows:
             resume_at: int | None
             if window.large_bytes:

@@ -111,7 +111,7 @@ class _RunReader:
                 view,
                 schema,
                 run.offsets.within(self._request.options),
-                index_positions=lambda: _index_positions(files, segment.base_offset),
+                index_positions=lambda: index_positions(files, segment.base_offset),
                 on_left_out=self._on_left_out,
             )
         except MissingKeyError:
@@ -203,7 +203,7 @@ class _RunReader:
         return f"{self._store.url}/{log.key}"
 
 
-def _index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:
+def index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:
     """Return the positions in the offset index, as hints that must be checked."""
     try:
         data, _ = files.read_index(offset_index_name(base_offset), lambda _: None)

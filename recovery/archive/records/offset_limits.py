@@ -16,6 +16,8 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 
 TopicPartition = tuple[str, int]
+Incarnation = tuple[str, int, str]
+"""Topic, partition and topic id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,9 @@ class OffsetLimits:
         option: the option that gives them, for messages.
         everywhere: the value for all partitions; None if *by_partition* has them.
         by_partition: a value for each partition that is read.
+        by_incarnation: the same of a stream, by topic, partition and topic id: offsets up to which the archive has been
+            read. An empty id is one that was not known.
+        otherwise: the value for all other partitions.
         are_times: values are ms since the epoch, and stand for the first offset whose record is not older; otherwise
             they are offsets, or EARLIEST or LATEST.
         needs_match: where are_times: a partition without such a record is an error; otherwise its end is meant.
@@ -34,24 +39,37 @@ class OffsetLimits:
     option: str
     everywhere: int | None = None
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
+    by_incarnation: Mapping[Incarnation, int] = field(default_factory=dict)
+    otherwise: int | None = None
     are_times: bool = False
     needs_match: bool = False
 
-    def of(self, where: PartitionPrefix) -> int:
-        """Return the value for a partition.
+    def values(self) -> set[int]:
+        """Return all values."""
+        everywhere = set() if self.everywhere is None else {self.everywhere}
+        return everywhere | set(self.by_partition.values())
+
+    def of(self, where: PartitionPrefix, topic_id: str = "") -> int:
+        """Return the value for a partition of a topic with this id.
 
         Raises:
             UsageError: it has none.
         """
         if self.everywhere is not None:
             return self.everywhere
-        value = self.by_partition.get((where.topic, where.partition))
-        if value is None:
-            raise UsageError(
-                f"{self.option}: {where.topic}-{where.partition} is read and not named: name all partitions"
-                + ("" if self.are_times else " (-2 is the earliest offset, -1 the latest)")
-            )
-        return value
+        key = where.topic, where.partition
+        for value in (
+            self.by_incarnation.get((*key, topic_id)),
+            self.by_incarnation.get((*key, "")),
+            self.by_partition.get(key),
+            self.otherwise,
+        ):
+            if value is not None:
+                return value
+        raise UsageError(
+            f"{self.option}: {where.topic}-{where.partition} is read and not named: name all partitions"
+            + ("" if self.are_times else " (-2 is the earliest offset, -1 the latest)")
+        )
 
     def refuse_unknown(self, is_read: Callable[[TopicPartition], bool], place: str) -> None:
         """Refuse values for partitions that are not read.
@@ -59,7 +77,7 @@ class OffsetLimits:
         Raises:
             UsageError: there is one.
         """
-        for topic, partition in sorted(self.by_partition):
+        for topic, partition in sorted({*self.by_partition, *(key[:2] for key in self.by_incarnation)}):
             if not is_read((topic, partition)):
                 raise UsageError(
                     f"{self.option}: {topic}-{partition} is not among the partitions that are read from {place}: leave "

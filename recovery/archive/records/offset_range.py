@@ -20,7 +20,8 @@ from recovery.archive.records.record_schema import Include
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.errors import UsageError
 
-_NOTHING = OffsetRange(end=0)
+NOTHING = OffsetRange(end=0)
+"""What begins at the end, wherever that is."""
 
 
 class OffsetLookup:
@@ -29,6 +30,7 @@ class OffsetLookup:
     Args:
         request: what is read.
         where: the partition.
+        topic_id: of its topic, empty if it is not known.
         planned: its segments.
         start_offset: the log start offset, None if not known.
         last_stable_offset: where a consumer of committed records ends, None without an open transaction.
@@ -39,6 +41,7 @@ class OffsetLookup:
         self,
         request: ReadRequest,
         where: PartitionPrefix,
+        topic_id: str,
         planned: PlannedSegments,
         *,
         start_offset: int | None,
@@ -47,6 +50,7 @@ class OffsetLookup:
     ) -> None:
         self._request = request
         self._where = where
+        self._topic_id = topic_id
         self._planned = planned
         self._start_offset = start_offset
         self._last_stable_offset = last_stable_offset
@@ -63,7 +67,7 @@ class OffsetLookup:
         start = None if starts is None else self._offset(starts)
         end = None if ends is None else self._offset(ends)
         if start == LATEST:
-            return _NOTHING
+            return NOTHING
         return OffsetRange(
             start=None if start == EARLIEST else start,
             end=None if end == LATEST else end,
@@ -71,7 +75,7 @@ class OffsetLookup:
 
     def _offset(self, limits: OffsetLimits) -> int:
         """Return the offset that is meant, or EARLIEST or LATEST."""
-        value = limits.of(self._where)
+        value = limits.of(self._where, self._topic_id)
         if not limits.are_times:
             if value >= 0:
                 self._check(limits, value)
@@ -88,14 +92,14 @@ class OffsetLookup:
 
     def _check(self, limits: OffsetLimits, offset: int) -> None:
         """Refuse an offset below the log's start, or after its end."""
-        planned = self._planned
-        first = planned.segments.base_offsets[0] if planned else None
+        if limits.by_incarnation:
+            self._check_stream(limits, offset)
+            return
+        first = self._first_offset
         if first is None:
             raise UsageError(
                 f"{limits.option}: {self._name} has no segment in the archive, {offset} is requested"
             )
-        if self._start_offset is not None:
-            first = max(first, self._start_offset)
         if offset < first:
             raise UsageError(
                 f"{limits.option}: {self._name} begins at offset {first} in the archive, {offset} is requested: "
@@ -108,6 +112,22 @@ class OffsetLookup:
                 f"{limits.option}: {self._name} ends before offset {offset} in the archive{until}: -1 takes what is "
                 "there"
             )
+
+    def _check_stream(self, limits: OffsetLimits, offset: int) -> None:
+        """Refuse to go on where offsets are gone that were not read; what the archive has had it had."""
+        first = self._first_offset
+        if limits is self._request.selection.starts and first is not None and offset < first:
+            raise UsageError(
+                f"{self._name}: offsets {offset} to {first - 1} were deleted from the archive before the stream read "
+                "them. Remedy: begin anew with another checkpoint, or bring the segments back"
+            )
+
+    @property
+    def _first_offset(self) -> int | None:
+        """The first offset there is, None without a segment."""
+        if not self._planned:
+            return None
+        return max(self._planned.segments.base_offsets[0], self._start_offset or 0)
 
     def _reaches(self, offset: int) -> bool:
         """Return whether there is a batch with the offset before *offset*, or a segment that begins there or later."""

@@ -68,23 +68,9 @@ def plan_reads(
         UsageError, FormatError: see `last_stable_offset`.
     """
     selection = request.selection
-    incarnations = Incarnations(selection.topic_ids, is_listing=request.options.include is Include.BATCHES)
-
-    def is_wanted(where: PartitionPrefix) -> bool:
-        on_seen(where)
-        return selection.has(where)
-
     runs: list[SegmentRun] = []
     left_bytes, left_segments = selection.task_bytes, selection.task_segments
-    for walked in walk(store, layout, is_chosen=is_wanted):
-        if isinstance(walked, UnlistedPrefix):
-            raise OSError(errno.EIO, f"{walked.prefix}: cannot be listed: {walked.error}")
-        where = walked.partition.where
-        topic_id = where.topic_id or _topic_id_at(store, where)
-        live = frozenset() if broker is None else broker.topic_ids(where.topic)
-        if not incarnations.takes(where, topic_id, walked.partition.segments, live):
-            continue
-        partition = _PlannedPartition(store, layout, request, walked, broker, topic_id)
+    for partition in planned_partitions(store, layout, request, broker, on_seen=on_seen, on_note=on_note):
         rows: list[int] = []
         for row, size_bytes in partition.wanted():
             if (size_bytes > left_bytes or not left_segments) and (runs or rows):
@@ -98,6 +84,33 @@ def plan_reads(
         runs += partition.runs(rows)
     if runs:
         yield tuple(runs)
+
+
+def planned_partitions(
+    store: Store,
+    layout: Layout,
+    request: ReadRequest,
+    broker: BrokerView | None,
+    *,
+    on_seen: Callable[[PartitionPrefix], None],
+    on_note: Callable[[str], None],
+) -> Iterator[PlannedPartition]:
+    """Yield the partitions that are requested; arguments and errors are those of `plan_reads`."""
+    selection = request.selection
+    incarnations = Incarnations(selection.topic_ids, is_listing=request.options.include is Include.BATCHES)
+
+    def is_wanted(where: PartitionPrefix) -> bool:
+        on_seen(where)
+        return selection.has(where)
+
+    for walked in walk(store, layout, is_chosen=is_wanted):
+        if isinstance(walked, UnlistedPrefix):
+            raise OSError(errno.EIO, f"{walked.prefix}: cannot be listed: {walked.error}")
+        where = walked.partition.where
+        topic_id = where.topic_id or _topic_id_at(store, where)
+        live = frozenset() if broker is None else broker.topic_ids(where.topic)
+        if incarnations.takes(where, topic_id, walked.partition.segments, live):
+            yield PlannedPartition(store, layout, request, walked, broker, topic_id)
     for note in incarnations.check():
         on_note(note)
 
@@ -140,8 +153,17 @@ def _with_logs(segments: SegmentTable) -> list[int]:
     return [row for row, shape in enumerate(segments.shapes()) if letter in shape]
 
 
-class _PlannedPartition:
-    """The segments of one partition that may be read, and what each run of them must know."""
+class PlannedPartition:
+    """The segments of one partition that may be read, and what each run of them must know.
+
+    Attributes:
+        where: the partition.
+        topic_id: empty if it is not known.
+        planned: its segments.
+        start_offset: the log start offset, None if it is not known.
+        last_stable_offset: where a consumer of committed records ends; None if it reads all, or no transaction is open.
+        offsets: what is requested of it.
+    """
 
     def __init__(
         self,
@@ -152,44 +174,45 @@ class _PlannedPartition:
         broker: BrokerView | None,
         topic_id: str,
     ) -> None:
-        partition, self._where, self._request = walked.partition, walked.partition.where, request
-        self._topic_id = topic_id
+        partition, self.where, self._request = walked.partition, walked.partition.where, request
+        self.topic_id = topic_id
         if request.options.include is Include.BATCHES:
             self.planned = _all_segments(partition, layout)
         else:
-            lineage = None if broker is None else broker.lineage(self._where)
+            lineage = None if broker is None else broker.lineage(self.where)
             self.planned = choose_segments(partition, layout, lineage)
-        self._start_offset = _log_start_offset(store, layout, walked, broker)
-        local = None if broker is None else broker.local_log(self._where)
-        self._last_stable_offset = None
+        self.start_offset = _log_start_offset(store, layout, walked, broker)
+        local = None if broker is None else broker.local_log(self.where)
+        self.last_stable_offset = None
         if request.options.is_committed and self.planned and local is not None:
-            self._last_stable_offset = local.last_stable_offset(self._where.folder)
+            self.last_stable_offset = local.last_stable_offset(self.where.folder)
         elif request.options.is_committed and self.planned:
-            self._last_stable_offset = last_stable_offset(
-                store, layout, self.planned.segments, self._where.folder
+            self.last_stable_offset = last_stable_offset(
+                store, layout, self.planned.segments, self.where.folder
             )
         self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
         segments = self.planned.segments.without_versions()
         self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
         self._indexes = segments.take(self._indexed).only(layout.objects_of(PartKind.TXN_INDEX))
         self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
-        self._offsets = OffsetRange()
-        self._offsets = OffsetLookup(
+        self.offsets = OffsetRange()
+        self.offsets = OffsetLookup(
             request,
-            self._where,
+            self.where,
+            self.topic_id,
             self.planned,
-            start_offset=self._start_offset,
-            last_stable_offset=self._last_stable_offset,
+            start_offset=self.start_offset,
+            last_stable_offset=self.last_stable_offset,
             runs_of=self.runs,
         ).range()
 
     def wanted(self) -> Iterator[tuple[int, int]]:
         """Yield row and bytes of the segments that may have requested records, by their names."""
-        options, segments = self._offsets.within(self._request.options), self.planned.segments
+        options, segments = self.offsets.within(self._request.options), self.planned.segments
         lowest = options.lowest_offset
         if options.include is Include.RECORDS:
             lowest = max(
-                (offset for offset in (lowest, self._start_offset) if offset is not None), default=None
+                (offset for offset in (lowest, self.start_offset) if offset is not None), default=None
             )
         columns = zip(
             segments.base_offsets,
@@ -212,12 +235,12 @@ class _PlannedPartition:
         segments = self.planned.take(rows)
         return [
             SegmentRun(
-                where=self._where,
-                topic_id=self._topic_id,
+                where=self.where,
+                topic_id=self.topic_id,
                 segments=segments,
-                offsets=self._offsets,
-                start_offset=self._start_offset if self._request.options.include is Include.RECORDS else None,
-                last_stable_offset=self._last_stable_offset,
+                offsets=self.offsets,
+                start_offset=self.start_offset if self._request.options.include is Include.RECORDS else None,
+                last_stable_offset=self.last_stable_offset,
                 following=self._indexes[first : first + MOST_FOLLOWING],
                 follows_more=len(self._indexed) > first + MOST_FOLLOWING,
                 local_aborted=self._aborted_within(segments),
