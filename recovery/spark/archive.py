@@ -10,6 +10,7 @@ notebook or under spark-submit, else by an embedded one.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ from recovery.spark.choice import EngineChoice
 from recovery.spark.session import open_session
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
+from recovery.watch.gauges import Gauges
+from recovery.watch.notebook import NotebookLine, is_notebook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,6 +86,7 @@ def verify(
     engine: str = AUTO_ENGINE,
     spark: SparkSession | None = None,
     cores: int | None = None,
+    progress: bool | None = None,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> ArchiveReport:
@@ -107,6 +111,7 @@ def verify(
             or one on all cores of this machine.
         cores: how many tasks run at a time; None: one for each CPU, or what Spark says (8 with Spark Connect, which
             does not say).
+        progress: whether a line of standard output shows how far the run is; None: in a notebook.
         observers: notified of all progress.
         stop: lets another thread end the run.
 
@@ -134,7 +139,8 @@ def verify(
         topic_configs=topic_configs or {},
         cores=cores,
     )
-    return check(options, engine=engine, spark=spark, observers=observers, stop=stop)
+    watching = (*_line(progress), *observers)
+    return check(options, engine=engine, spark=spark, observers=watching, stop=stop)
 
 
 def recover(
@@ -155,6 +161,7 @@ def recover(
     engine: str = AUTO_ENGINE,
     spark: SparkSession | None = None,
     cores: int | None = None,
+    progress: bool | None = None,
     observers: Iterable[Observer] = (),
     stop: StopRequest | None = None,
 ) -> ArchiveReport:
@@ -163,7 +170,7 @@ def recover(
     Args:
         url, layout, deep, topics, partitions, aiven_keys, metadata, files_from, config, config_notes, topic_configs:
             as for `verify`; indexes follow index.interval.bytes and segment.index.bytes of their topic.
-        engine, spark, cores, observers, stop: as for `verify`.
+        engine, spark, cores, progress, observers, stop: as for `verify`.
         output: URL where rebuilt objects and verdicts go; None only with *in_place*: `<url>.quarantine`.
         in_place: write rebuilt objects into the archive; what they replace goes to the output's quarantine first.
 
@@ -190,7 +197,8 @@ def recover(
         topic_configs=topic_configs or {},
         cores=cores,
     )
-    return check(options, engine=engine, spark=spark, observers=observers, stop=stop)
+    watching = (*_line(progress), *observers)
+    return check(options, engine=engine, spark=spark, observers=watching, stop=stop)
 
 
 def check(
@@ -222,3 +230,11 @@ def check(
     )
     load("archive verify or recover", "pyarrow", extras=ARCHIVE)
     return ArchiveRun(options, choice, observers=observers, stop=stop).run()
+
+
+def _line(progress: bool | None) -> tuple[Observer, ...]:
+    """Return what shows how far a run is: in a notebook, unless *progress* says otherwise."""
+    if not (is_notebook() if progress is None else progress):
+        return ()
+    gauges = Gauges()
+    return gauges, NotebookLine(sys.stdout, gauges)
