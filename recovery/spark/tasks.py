@@ -44,7 +44,7 @@ def scan(
     for number in _numbers(batches):
         rows = scan_segments(plan, tasks[number])
         if plan.options.output is not None:
-            rows = keep_scans(open_store(plan.options.output), rows, plan.run)
+            rows = keep_scans(open_store(plan.options.output), rows, heads_of=plan.run)
         yield from rows_to_batches(rows)
 
 

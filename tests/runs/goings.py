@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from recovery.archive.check.options import CheckOptions
+from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.engine.engine import RunPlan, RunSize
 from recovery.archive.engine.process import ProcessEngine
@@ -47,13 +48,17 @@ def gone_through(
         topic_configs=topic_configs or {},
         now_ms=now_ms,
     )
+    return run_through(options)[1]
+
+
+def run_through(options: CheckOptions) -> tuple[ArchiveReport, list[PartitionVerdict]]:
+    """Return the report of a run in this process, and the verdict of each partition."""
     verdicts: list[PartitionVerdict] = []
 
     def open_engine(plan: RunPlan, size: RunSize, stop: StopRequest) -> tuple[ProcessEngine, Sequence[str]]:
         return _Overheard(plan, stop, verdicts), ()
 
-    ArchiveRun(options, open_engine).run()
-    return verdicts
+    return ArchiveRun(options, open_engine).run(), verdicts
 
 
 class _Overheard(ProcessEngine):

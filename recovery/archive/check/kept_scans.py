@@ -82,17 +82,21 @@ class KeptScanError(Exception):
     """A file is not one that a task has written."""
 
 
-def keep_scans(output: Store, rows: Iterable[ScanRow], run: bytes) -> Iterator[ScanRow]:
-    """Write *rows*, which are those of one task, and yield them without their results."""
-    heads, segments, logs = (
-        _Writer(output, f"{HEADS}{run.hex()}/", _HEADS),
-        _Writer(output, SCANS, _SEGMENTS),
-        _Writer(output, SCANS, _LOGS),
-    )
+def keep_scans(output: Store, rows: Iterable[ScanRow], *, heads_of: bytes | None) -> Iterator[ScanRow]:
+    """Write *rows*, which are those of one task, and yield them without their results.
+
+    Args:
+        output: where to.
+        rows: of the task.
+        heads_of: the run for whose fold heads are written, too; None: it has them.
+    """
+    heads = _Writer(output, f"{HEADS}{(heads_of or b'').hex()}/", _HEADS)
+    segments, logs = _Writer(output, SCANS, _SEGMENTS), _Writer(output, SCANS, _LOGS)
     for row in rows:
         if row.base_offset == HEAD_OFFSET:
-            head, folder = row.value
-            heads.add(KeptHead(head=head, folder=folder), len(head.digests))
+            if heads_of is not None:
+                head, folder = row.value
+                heads.add(KeptHead(head=head, folder=folder), len(head.digests))
         elif isinstance(row.value, SoundLogs):
             logs.add(KeptLogs(prefix=row.prefix, logs=row.value), len(row.digest))
         else:

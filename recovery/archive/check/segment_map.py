@@ -25,6 +25,7 @@ from segfmt import byte_layout
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from segfmt.errors import DecryptionError, FormatError, MissingKeyError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, log_name, txn_index_name
+from segfmt.java_text import LONG_MAX
 from segfmt.kafka_uuid import format_uuid
 from segfmt.producer_snapshot import read_producer_snapshot
 from segfmt.remote_log_metadata import RemoteSegment
@@ -148,9 +149,8 @@ class SegmentMap:
             return
         scanned.result = result
         if result.is_whole:
-            scanned.end_offset = (
-                work.task.base_offset if result.last_offset is None else result.last_offset + 1
-            )
+            last_offset = work.task.base_offset - 1 if result.last_offset is None else result.last_offset
+            scanned.end_offset = min(last_offset + 1, LONG_MAX)  # of a damaged header
         is_empty = not result.batch_count and self._layout.is_tiered
         if result.findings or is_empty:
             self._look_again(log, scanned)

@@ -89,7 +89,7 @@ class ProcessEngine:
     def _scan(self, pickled: bytes) -> None:
         rows = self._noted(scan_segments(self._plan, pickled))
         if self._plan.options.output is not None:
-            rows = keep_scans(open_store(self._plan.options.output), rows, self._plan.run)
+            rows = keep_scans(open_store(self._plan.options.output), rows, heads_of=None)
         for _ in rows:
             pass
 

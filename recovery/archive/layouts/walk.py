@@ -36,7 +36,7 @@ class Walked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlistedPrefix:
-    """A prefix that could not be listed."""
+    """A prefix that could not be listed, or a single object that could not be looked at."""
 
     prefix: str
     error: str
@@ -55,7 +55,9 @@ def walk(
         where = replace(root, prefix="")
         if not is_chosen(where):
             return
-        yield Walked(partition=layout.partition(where, store.list_level("").objects))
+        level = store.list_level("")
+        yield from _unread(level)
+        yield Walked(partition=layout.partition(where, level.objects))
         return
     with PoolAhead(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:
         yield from _below(_Walk(store, layout, pool, is_chosen), "", store.list_level(""))
@@ -78,7 +80,13 @@ class _Walk:
         return self._pool.submit(self._store.list_level, prefix)
 
 
+def _unread(level: Level) -> Iterator[UnlistedPrefix]:
+    for key, reason in level.unread:
+        yield UnlistedPrefix(prefix=key, error=reason)
+
+
 def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | UnlistedPrefix]:
+    yield from _unread(level)
     pending: deque[tuple[str, Future[Level]]] = deque()
     prefixes = iter(level.prefixes)
     while True:
@@ -98,5 +106,6 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | Unlisted
         if where is None:
             yield from _below(walk, prefix, below)
         else:
+            yield from _unread(below)
             partition = walk.layout.partition(where, below.objects)
             yield Walked(partition=partition, parent=parent, siblings=level.objects)

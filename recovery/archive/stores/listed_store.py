@@ -12,6 +12,7 @@ folder, as S3 writes them. The list is kept in a temporary SQLite database, so t
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import json
 import os
@@ -73,10 +74,18 @@ class ListedStore:
                 "SELECT name, size, version, max(rowid) FROM objects WHERE parent = ? GROUP BY name ORDER BY name",
                 (prefix,),
             ).fetchall()  # of objects named twice, the last
-        sized_rows = [self._row_of(prefix, row[0]) if row[1] == _SIZE_UNKNOWN else row[:3] for row in rows]
+        sized_rows, unread = [], []
+        for row in rows:
+            try:
+                sized_rows.append(self._row_of(prefix, row[0]) if row[1] == _SIZE_UNKNOWN else row[:3])
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                unread.append((prefix + row[0], str(error.strerror)))
         return Level(
             prefixes=[child for (child,) in prefixes],
             objects=ObjectTable.of_rows(prefix, [row for row in sized_rows if row is not None]),
+            unread=unread,
         )
 
     def stat(self, key: str) -> StoredObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 
@@ -28,20 +29,43 @@ class LocalStore:
         return self._root
 
     def list_level(self, prefix: str) -> Level:
-        """Return folders and files directly below *prefix*; links are followed, other things skipped."""
+        """Return folders and files directly below *prefix*; links are followed, pipes and the like skipped.
+
+        A file whose name is not UTF-8 has a name with escapes, and cannot be read by it: no broker writes one. What is
+        below such a folder, and where a link leads nowhere or in a circle, is not looked at.
+        """
         prefixes: list[str] = []
         rows: list[tuple[str, int, str]] = []
+        unread: list[tuple[str, str]] = []
         with os.scandir(self._path(prefix)) as entries:
             for entry in entries:
+                name = entry.name.encode("utf-8", "backslashreplace").decode("utf-8")
                 try:
-                    if entry.is_dir():
-                        prefixes.append(f"{prefix}{entry.name}/")
-                    elif entry.is_file():
-                        status = entry.stat()
-                        rows.append((entry.name, status.st_size, _version(status)))
+                    if not entry.is_dir():
+                        if entry.is_file():
+                            status = entry.stat()
+                            rows.append((name, status.st_size, _version(status)))
+                        elif entry.is_symlink():
+                            unread.append((prefix + name, "a link to a file that is not there"))
+                    elif name != entry.name:
+                        unread.append((f"{prefix}{name}/", "the name of the folder is not UTF-8"))
+                    elif entry.is_symlink() and self._is_circle(prefix, entry.path):
+                        unread.append((f"{prefix}{name}/", "a link to a folder that it is in"))
+                    else:
+                        prefixes.append(f"{prefix}{name}/")
                 except FileNotFoundError:
                     continue  # removed meanwhile
-        return Level(prefixes=sorted(prefixes), objects=ObjectTable.of_rows(prefix, sorted(rows)))
+                except OSError as error:  # a link to itself; a link into a folder of another user
+                    unread.append((prefix + name, str(error.strerror)))
+        objects = ObjectTable.of_rows(prefix, sorted(rows))
+        return Level(prefixes=sorted(prefixes), objects=objects, unread=sorted(unread))
+
+    def _is_circle(self, prefix: str, link: str) -> bool:
+        """Return whether *link*, directly below *prefix*, leads to a folder above it or above the root."""
+        target = os.path.realpath(link)
+        parts = prefix.split("/")[:-1]
+        above = {os.path.realpath(self._path("/".join(parts[:depth]))) for depth in range(len(parts) + 1)}
+        return target in above or os.path.commonpath([os.path.realpath(self._root), target]) == target
 
     def stat(self, key: str) -> StoredObject:
         """Return a file as it is now."""
@@ -92,7 +116,12 @@ class LocalStore:
         _sync_folder(os.path.dirname(path))
 
     def _write_temporary(self, path: str, data: bytes) -> str:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        root, folder = os.path.realpath(self._root), os.path.realpath(os.path.dirname(path))
+        if os.path.commonpath([root, folder]) != root:
+            raise PermissionError(
+                errno.EACCES, f"a link leads out of {self._root}, and nothing is written there", path
+            )
+        os.makedirs(folder, exist_ok=True)
         temporary = f"{path}.{secrets.token_hex(8)}.tmp"
         with open(temporary, "xb") as file:
             file.write(data)
@@ -101,8 +130,8 @@ class LocalStore:
         return temporary
 
     def _path(self, key: str) -> str:
-        if ".." in key.split("/"):
-            raise PermissionError(f"{key}: a key may not lead out of the archive")
+        if key.startswith("/") or ".." in key.split("/") or "\0" in key:
+            raise OSError(errno.EINVAL, f"the key leads out of {self._root}", key)
         return os.path.join(self._root, key) if key else self._root
 
 

@@ -48,6 +48,8 @@ _PROFILE_KEYS = {
     "region": "region",
     "endpoint_url": "endpoint",
 }
+_INVALID_KEY = "invalid path"
+"""In the error of a listing with a key that the library cannot address: it then returns nothing of it."""
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _ERRORS_OF_LISTINGS = {
     "401": (PermissionError, errno.EACCES),
@@ -141,9 +143,9 @@ class ObjectStore:
                     return obstore.list_with_delimiter(self._client, prefix or None)
             except (FileNotFoundError, PermissionError):
                 raise
-            except OSError:
-                if time.monotonic() + wait_s > give_up_s:  # the library has retried long enough
-                    raise
+            except OSError as error:
+                if error.errno == errno.EINVAL or time.monotonic() + wait_s > give_up_s:
+                    raise  # it stays so, or the library has retried long enough
             time.sleep(wait_s)
         with _errors(self._url, prefix):
             return obstore.list_with_delimiter(self._client, prefix or None)
@@ -271,7 +273,14 @@ def _errors(url: str, key: str) -> Iterator[None]:
         raise FileExistsError(errno.EEXIST, "the object exists", path) from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, _short(error), path) from error
+    except ValueError as error:
+        raise OSError(
+            errno.EINVAL, f"no key for the library that reads buckets: {_short(error)}", path
+        ) from error
     except exceptions.BaseError as error:
+        if _INVALID_KEY in str(error):
+            detail = f"{_short(error)}. Name the archive's other objects with --files-from"
+            raise OSError(errno.EINVAL, detail, path) from error
         status = _STATUS.search(str(error))
         kind, number = _ERRORS_OF_LISTINGS.get(status[1] if status else "", (OSError, errno.EIO))
         raise kind(number, _short(error), path) from error

@@ -18,10 +18,12 @@ class Level:
     Attributes:
         prefixes: of what is further down, each with its `/`, in order.
         objects: in the order of their names, each once.
+        unread: what is there and cannot be looked at, with the reason.
     """
 
     prefixes: Sequence[str]
     objects: ObjectTable
+    unread: Sequence[tuple[str, str]] = ()
 
 
 class Store(Protocol):

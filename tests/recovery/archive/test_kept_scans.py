@@ -71,7 +71,7 @@ class Runs:
             self.read_count += len(new)
             task = PackedTask(heads=[spooled_head(surveyed.head)], works=[surveyed.works.take(new)])
             rows = scan_task(task, self._store, self._layout, run=RUN, is_logs_only=self._is_logs_only)
-            assert all(row.value is None for row in keep_scans(self._kept, rows, RUN))
+            assert all(row.value is None for row in keep_scans(self._kept, rows, heads_of=RUN))
         return self.folded()
 
     def folded(self) -> list[dict[str, Any]]:
@@ -173,7 +173,7 @@ def test_all_values_of_a_real_archive_come_back(tmp_path: Path) -> None:
 
         for surveyed in runs._survey():
             task = PackedTask(heads=[spooled_head(surveyed.head)], works=[surveyed.works])
-            list(keep_scans(kept, noted(scan_task(task, runs._store, runs._layout, run=RUN)), RUN))
+            list(keep_scans(kept, noted(scan_task(task, runs._store, runs._layout, run=RUN)), heads_of=RUN))
         assert len(values) > 3
         assert {row[:4]: plain(row.value) for row in runs._rows()} == values
 
