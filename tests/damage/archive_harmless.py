@@ -6,6 +6,7 @@ repeats. None of them goes by the name of the change.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,10 +21,11 @@ from recovery.archive.stores.local_store import LocalStore
 from recovery.check.finding import Finding
 from segfmt import byte_layout
 from segfmt.byte_layout import RECORD_BATCH_HEADER_DTYPE
-from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint, read_offset_checkpoint
 from segfmt.errors import FormatError
 from segfmt.producer_snapshot import as_loaded, read_producer_snapshot
 from tests.logs.archives import (
+    EPOCHS,
     INDEX,
     LOG,
     MANIFEST,
@@ -305,6 +307,25 @@ def _is_a_snapshot_that_no_broker_keeps(case: Case) -> bool:
     return case.part == SNAPSHOT and case.after is None and not case.archive.is_tiered
 
 
+def _says_the_same_epochs(case: Case) -> bool:
+    """Each offset of the log that the leader epochs know has its epoch; before the first line they know nothing."""
+    if case.part != EPOCHS or case.after is None:
+        return False
+    try:
+        before, after = (read_leader_epoch_checkpoint(data) for data in (case.before, case.after))
+    except FormatError:
+        return False
+    end = (case.copy if case.archive.is_tiered else case.partition[-1]).remote.end_offset + 1
+    starts = sorted({entry.start_offset for entry in (*before, *after)})
+    known = [start for start in starts if after and after[0].start_offset <= start < end]
+    has_order = all(one < other for pair in pairwise(after) for one, other in zip(*pair, strict=True))
+    return bool(known) and has_order and all(_epoch_at(before, at) == _epoch_at(after, at) for at in known)
+
+
+def _epoch_at(entries: Sequence[LeaderEpochEntry], offset: int) -> int:
+    return [entry.epoch for entry in entries if entry.start_offset <= offset][-1]
+
+
 # -- what is beside the segments --------------------------------------------------------------------------------
 
 
@@ -328,6 +349,30 @@ def _says_what_is_possible(case: Case) -> bool:
 
 def _is_an_upload_without_its_manifest(case: Case) -> bool:
     return case.part == MANIFEST and case.after is None and "interrupted-copy" in case.notes
+
+
+def _says_the_same_of_the_segment(case: Case) -> bool:
+    """A manifest differs in the time of its record alone, in members that are null, or in a later end: a note."""
+    if case.part != MANIFEST or not case.after:
+        return False
+    try:
+        before, after = (_members(json.loads(data)) for data in (case.before, case.after))
+    except ValueError:
+        return False
+    ends = {path for path in before if path[-1] == "endOffset"}
+    if "metadata" in case.notes and all(int(before[path]) < int(after.get(path, "-1")) for path in ends):
+        before, after = (
+            {path: one for path, one in of.items() if path not in ends} for of in (before, after)
+        )
+    return before == after
+
+
+def _members(value: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
+    if isinstance(value, dict):
+        return {
+            key: leaf for name, one in value.items() for key, leaf in _members(one, (*path, name)).items()
+        }
+    return {} if value is None or path[-1:] == ("eventTimestampMs",) else {path: str(value)}
 
 
 def _has_an_earlier_topic(case: Case) -> bool:
@@ -368,8 +413,10 @@ REASONS: dict[str, Callable[[Case], bool]] = {
     "a snapshot that differs in producers that had expired, or have not written": _lacks_or_has_old_producers,
     "a coordinator epoch of which the log says nothing": _has_another_coordinator_epoch,
     "a snapshot of a folder, of which a broker keeps some": _is_a_snapshot_that_no_broker_keeps,
+    "leader epochs that are the same from their first line on": _says_the_same_epochs,
     "a checkpoint that is possible, or was not copied": _says_what_is_possible,
     "an upload without its manifest: a note": _is_an_upload_without_its_manifest,
+    "a manifest that says the same of its segment": _says_the_same_of_the_segment,
     "a metadata topic that says the same, or ends earlier": _has_an_earlier_topic,
 }  # fmt: skip
 
