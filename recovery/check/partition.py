@@ -276,6 +276,7 @@ class PartitionCheck:
                 aborts.file,
                 view_transaction_index(data or b""),
                 expected,
+                base_offset=base,
                 end_offset=aborts.end_offset if result.is_whole else LONG_MAX,
                 is_complete=aborts.was_complete,
                 is_compacted=self._is_compacted,

@@ -514,8 +514,8 @@ _LOG_RULES = (
     "checksum", "batch-length", "torn-batch", "magic", "codec", "record-count", "producer-fields",
     "offset-range", "offset-order", "offset-gap", "control-record", "transaction-state", "leader-epoch",
 )  # fmt: skip
-_INDEX_RULES = ("index-entry", "index-order", "index-size")
-_TXN_RULES = ("transaction-index-entry", "transaction-index-missing", "index-size")
+_INDEX_RULES = ("malformed-entry", "index-entry", "index-order", "index-size")
+_TXN_RULES = ("malformed-entry", "transaction-index-entry", "transaction-index-missing", "index-size")
 
 ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
     "flipped bit in a log": _flipped_records,

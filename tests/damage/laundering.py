@@ -39,7 +39,9 @@ _DERIVED = tuple(
     not in ("missing log", "missing segment", "missing last segment", "missing manifest", "missing indexes")
 )
 
-_OF_ITSELF = frozenset({"missing-object", "missing-index", "index-size", "snapshot", "epoch-checkpoint"})
+_OF_ITSELF = frozenset({
+    "missing-object", "missing-index", "index-size", "index-order", "malformed-entry", "snapshot", "epoch-checkpoint",
+})  # fmt: skip
 """Rules by which a file is not sound, whatever its log is."""
 
 Loss = Callable[[WrittenArchive, random.Random], list[SegmentCopy]]

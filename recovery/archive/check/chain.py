@@ -105,6 +105,7 @@ class Chain:
             txn_index_name(scanned.segment.base_offset),
             view_transaction_index(data or b""),
             expected,
+            base_offset=scanned.segment.base_offset,
             end_offset=scanned.end_offset,
             is_complete=True,
             is_compacted=bool(scanned.result and scanned.result.has_compacted),

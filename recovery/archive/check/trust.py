@@ -43,6 +43,7 @@ _UNKNOWN_BEFORE = {
     PartKind.SNAPSHOT: "the producers at the start of its segment are not known",
     PartKind.LEADER_EPOCHS: "the leader epochs at the start of its segment are not known",
 }
+_MADE_BY_BROKER = "a broker that starts on the log without a clean-shutdown marker makes it itself"
 _UNCONFIRMED = (
     "no leader epochs confirm that its segment continues the log before, which may be another history's"
 )
@@ -102,6 +103,8 @@ class RebuildDecisions:
             if judged.base_offset >= 0 and kind is not None:
                 key = judged.base_offset, judged.segment_id
                 numbers_by_segment.setdefault(key, {})[kind] = number
+            elif any(finding.rule == "missing-snapshot" for finding in judged.verdict.findings):
+                verdict.objects[number] = replace(judged, obstacle=_MADE_BY_BROKER)
         for scanned in self._segments:
             numbers = numbers_by_segment.get(scanned.segment.key, {})
             parts = {kind: verdict.objects[number] for kind, number in numbers.items()}

@@ -27,6 +27,9 @@ _RESTORE: Final = "restore the segment from another copy: a replica's log dir, a
 _KEEP_ASIDE: Final = (
     "restore the object from another copy; until then keep it aside, so that no reader trusts it"
 )
+_LEAVE_OUT_MARKER: Final = (
+    "restore the log dir without its clean-shutdown marker: the broker then reads producers from the log"
+)
 _NO_REBUILD: Final = frozenset({"unreadable", "changing", "missing-key", "too-large"})
 
 
@@ -43,6 +46,8 @@ def remedy(judged: ObjectVerdict, finding: Finding) -> str:
                 else f"put {judged.rebuilt.key} of the output in its place"
             )
         return f"{_RESTORE} (not rebuilt: {judged.obstacle})" if judged.obstacle else _REBUILD
+    if finding.rule == "missing-snapshot":
+        return _LEAVE_OUT_MARKER
     if finding.severity == "damage" and kind == "log" and finding.rule in _OF_BYTES:
         return _KEEP_ASIDE
     return finding.remedy

@@ -11,7 +11,7 @@ Kafka: OffsetIndex.append, TimeIndex.maybeAppend, LogSegment.append.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +27,8 @@ _DEFAULT_INTERVAL_BYTES = 4096
 """Kafka: log.index.interval.bytes."""
 _FETCH_BYTES = 1 << 20
 """Kafka: replica.fetch.max.bytes."""
+_LATEST_MS = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,8 @@ class IndexAgreement:
 
     Attributes:
         is_beyond: whether an entry points past the end of the log.
-        contradicts: whether an entry, as far as they ascend, is of no batch in the log. An index that is out of order
-            and has nothing in common with the log is noise, and contradicts nothing.
+        contradicts: whether an entry, as far as they ascend, is of no batch in the log. An index that has nothing in
+            common with the log, and is out of order or has impossible entries, is noise, and contradicts nothing.
     """
 
     is_beyond: bool
@@ -121,8 +123,30 @@ class _IndexChecks:
     @property
     def agreement(self) -> IndexAgreement:
         """How far the index agrees with the log."""
-        is_noise = len(self._values) < len(self.entries) and not self._has_agreed
-        return IndexAgreement(is_beyond=self.is_beyond, contradicts=self._is_wrong and not is_noise)
+        is_noise = self._is_noise
+        return IndexAgreement(
+            is_beyond=self.is_beyond and not is_noise, contradicts=self._is_wrong and not is_noise
+        )
+
+    @property
+    def _is_noise(self) -> bool:
+        """Whether no broker has written the index, so that it says nothing about its log."""
+        is_malformed = len(self._values) < len(self.entries) or not any(self.entries.tobytes())
+        return not self._has_agreed and (is_malformed or self._is_impossible)
+
+    @property
+    def _is_impossible(self) -> bool:
+        """Whether an entry says what no log holds."""
+        return False
+
+    def _named(self) -> list[Finding]:
+        """Return the findings; those about entries that no broker has written have a rule of their own."""
+        if self._is_noise:
+            self.findings = [
+                replace(finding, rule="malformed-entry") if finding.rule == "index-entry" else finding
+                for finding in self.findings
+            ]
+        return self.findings
 
     def _text(self, entry: int) -> str:
         return f"offset {self._offsets[entry]}, {self.VALUE.removesuffix('_ms')} {self._values[entry]}"
@@ -205,7 +229,7 @@ class OffsetIndexChecks(_IndexChecks):
                     "index-entry",
                     f"position {self._values[self._next]} is past the end of the log, {end_position}",
                 )
-        return self.findings
+        return self._named()
 
     def note_end(self, interval_bytes: int | None) -> None:
         """Find that entries are missing at the end of the index of a closed segment, which was read whole.
@@ -274,6 +298,11 @@ class TimeIndexChecks(_IndexChecks):
     _max_ms: int = byte_layout.NO_TIMESTAMP_MS
     _last_offset: int = -1
 
+    @property
+    def _is_impossible(self) -> bool:
+        """Whether an entry is of a year that no batch of the log is of, past 9999."""
+        return bool((self._values > _LATEST_MS).any()) and self._max_ms <= _LATEST_MS
+
     def take(self, rows: HeaderRows) -> None:
         """Check the entries whose offsets lie in *rows*."""
         if not len(rows):
@@ -323,7 +352,7 @@ class TimeIndexChecks(_IndexChecks):
                 "index-entry",
                 f"offset {self._offsets[self._next]} is past the end of the log, {self._last_offset}",
             )
-        return self.findings
+        return self._named()
 
 
 def check_transaction_index(
@@ -331,6 +360,7 @@ def check_transaction_index(
     entries: Entries,
     expected: Entries,
     *,
+    base_offset: int,
     end_offset: int,
     is_complete: bool,
     is_compacted: bool,
@@ -341,6 +371,7 @@ def check_transaction_index(
         file: its name.
         entries: those of the file, ABORTED_TXN_DTYPE.
         expected: those according to the segment's markers, ABORTED_TXN_DTYPE.
+        base_offset: of the segment.
         end_offset: the offset after the last one of the segment; the greatest int64 if unknown.
         is_complete: whether all producers were known at the segment's start.
         is_compacted: whether batches, markers included, may have been removed.
@@ -351,31 +382,17 @@ def check_transaction_index(
     for number, entry in enumerate(entries):
         marker = int(entry["producer_id"]), int(entry["last_offset"])
         expected_row = by_marker.pop(marker, None)
-        detail = None
-        if marker[1] >= end_offset:
-            detail = f"last offset {marker[1]} is past the end of the segment, {end_offset}"
-        elif int(entry["version"]) != 0:
-            detail = f"version {entry['version']}"
-        elif marker[1] <= last:
-            detail = f"last offset {marker[1]} is not above the one before"
-        elif not 0 <= int(entry["first_offset"]) <= marker[1]:
-            detail = f"offsets {entry['first_offset']} to {marker[1]}"
-        elif expected_row is None and is_complete and not is_compacted:
-            detail = f"no abort marker of producer {marker[0]} at offset {marker[1]}"
-        elif (
-            expected_row is not None
-            and int(expected_row["first_offset"]) != int(entry["first_offset"])
-            and not is_compacted
-        ):
-            detail = f"first offset {entry['first_offset']}, the transaction begins at {expected_row['first_offset']}"
-        elif _is_wrong_stable_offset(entry, expected_row, is_complete=is_complete and not is_compacted):
-            detail = f"last stable offset {entry['last_stable_offset']}"
+        rule: Rule = "malformed-entry"
+        detail = _malformed_text(entry, base_offset=base_offset, last_offset_before=last)
+        if detail is None:
+            rule = "transaction-index-entry"
+            detail = _contradiction_text(
+                entry, expected_row, end_offset=end_offset, is_complete=is_complete, is_compacted=is_compacted
+            )
         last = max(last, marker[1])
         if detail is not None:
             position = number * byte_layout.ABORTED_TXN_DTYPE.itemsize
-            findings.append(
-                Finding(file=file, position=position, rule="transaction-index-entry", detail=detail)
-            )
+            findings.append(Finding(file=file, position=position, rule=rule, detail=detail))
     if by_marker and not is_compacted:
         (producer_id, offset), _ = min(by_marker.items(), key=lambda item: item[0][1])
         detail = (
@@ -385,10 +402,35 @@ def check_transaction_index(
     return findings
 
 
-def _is_wrong_stable_offset(entry: np.void, expected_row: np.void | None, *, is_complete: bool) -> bool:
-    stable = int(entry["last_stable_offset"])
-    if not 0 <= stable <= int(entry["last_offset"]) + 1:
-        return True
-    if expected_row is None or not is_complete:
-        return False
-    return stable != int(expected_row["last_stable_offset"])
+def _malformed_text(entry: np.void, *, base_offset: int, last_offset_before: int) -> str | None:
+    """Return why no broker writes an entry, whatever its log holds; None if one may."""
+    first, last = int(entry["first_offset"]), int(entry["last_offset"])
+    if int(entry["version"]) != 0:
+        return f"version {entry['version']}"
+    if last < base_offset:
+        return f"last offset {last} is before the segment"
+    if last <= last_offset_before:
+        return f"last offset {last} is not above the one before"
+    if not 0 <= first < last:  # a marker comes after the batches of its transaction
+        return f"offsets {first} to {last}"
+    if not 0 <= int(entry["last_stable_offset"]) <= last + 1:
+        return f"last stable offset {entry['last_stable_offset']}"
+    return None
+
+
+def _contradiction_text(
+    entry: np.void, expected: np.void | None, *, end_offset: int, is_complete: bool, is_compacted: bool
+) -> str | None:
+    """Return why an entry is not of its log, None if it may be; *expected* is that of its marker, None without one."""
+    first, last, stable = (int(entry[name]) for name in ("first_offset", "last_offset", "last_stable_offset"))
+    if last >= end_offset:
+        return f"last offset {last} is past the end of the segment, {end_offset}"
+    if is_compacted:
+        return None
+    if expected is None:
+        return f"no abort marker of producer {entry['producer_id']} at offset {last}" if is_complete else None
+    if first != int(expected["first_offset"]):
+        return f"first offset {first}, the transaction begins at {expected['first_offset']}"
+    if is_complete and stable != int(expected["last_stable_offset"]):
+        return f"last stable offset {stable}"
+    return None

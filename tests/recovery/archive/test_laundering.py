@@ -138,6 +138,23 @@ def test_what_says_nothing_about_its_log_is_rebuilt(
         assert kept.read_bytes() == damaged
 
 
+@pytest.mark.parametrize("suffix", [".txnindex", ".timeindex"])
+def test_zeros_and_noise_are_no_evidence(suffix: str, stored_archive: TieredArchive, tmp_path: Path) -> None:
+    rng = random.Random(1)
+    (source,) = stored_archive.path.glob("transactions-0-*")
+    folder = Path(shutil.copytree(source, tmp_path / "archive" / source.name))
+    paths = [path for path in sorted(folder.glob(f"*{suffix}")) if path.stat().st_size][:8]
+    before = contents(folder)
+    for number, path in enumerate(paths):
+        size_bytes = len(before[path.name])
+        path.write_bytes(rng.randbytes(size_bytes) if number % 2 else bytes(size_bytes))
+    verdicts = recover_in_place(folder.parent, tmp_path / "output")
+    assert all(verdicts[path.name].rebuilt is not None for path in paths)
+    assert bad_objects(gone_through(folder.parent)) == {}
+    if suffix == ".txnindex":
+        assert contents(folder) == before
+
+
 def test_an_index_that_contradicts_its_log_stays_until_somebody_removes_it(
     partition: Path, tmp_path: Path
 ) -> None:

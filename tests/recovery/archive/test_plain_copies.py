@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from recovery.archive.check.verdict_rows import remedy
 from recovery.check.api import verify
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from tests.logs.samples import Sample, unpack
-from tests.runs.goings import bad_objects, gone_through, log_dir_configs
+from tests.runs.goings import bad_objects, gone_through, log_dir_configs, objects_of
 
 _OF_LOG_DIRS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, "meta.properties")
 
@@ -91,6 +92,19 @@ def test_a_line_beyond_the_end_of_its_log_belongs_to_the_checkpoint(tmp_path: Pa
     sample = unpack("intact", tmp_path)
     (sample.root / "d1" / LOG_START_OFFSET_CHECKPOINT).write_bytes(b"0\n1\nplain 1 99999\n")
     assert bad_objects(gone_through(sample.root)) == {f"d1/{LOG_START_OFFSET_CHECKPOINT}": ["log-start"]}
+
+
+def test_a_missing_snapshot_is_left_to_the_broker(tmp_path: Path) -> None:
+    sample = unpack("intact", tmp_path)
+    for path in sample.root.glob("d?/transactions-0/*.snapshot"):
+        path.unlink()
+    verdicts = gone_through(sample.root, tmp_path / "output")
+    (judged,) = (one for one in objects_of(verdicts).values() if one.verdict.is_valid is False)
+    (finding,) = judged.verdict.findings
+    assert finding.rule == "missing-snapshot"
+    assert "makes it itself" in judged.obstacle
+    assert "without its clean-shutdown marker" in remedy(judged, finding)
+    assert judged.rebuilt is None
 
 
 def test_what_cannot_be_a_partition_is_passed_over(tmp_path: Path) -> None:

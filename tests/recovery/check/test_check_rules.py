@@ -171,8 +171,8 @@ class TestOffsetIndex:
             ([(119, 100), (129, 500)], 1, "index-entry"),
             ([(119, 100), (119, 200)], 1, "index-order"),
             ([(119, 100), (129, 100)], 1, "index-order"),
-            ([(99, 0)], 0, "index-entry"),
-            ([(109, -100)], 0, "index-entry"),
+            ([(99, 0)], 0, "malformed-entry"),
+            ([(109, -100)], 0, "malformed-entry"),
         ],
     )
     def test_impossible_ones(
@@ -219,7 +219,7 @@ class TestTimeIndex:
             ([(1004, 150)], 0, "index-entry"),
             ([(1001, 119), (1001, 129)], 1, "index-order"),
             ([(1002, 129), (1003, 119)], 1, "index-order"),
-            ([(1001, 99)], 0, "index-entry"),
+            ([(1001, 99)], 0, "malformed-entry"),
         ],
     )
     def test_impossible_ones(
@@ -238,7 +238,7 @@ class TestTransactionIndex:
     EXPECTED = np.array([(0, 7, 100, 119, 120), (0, 8, 105, 129, 130)], ABORTED_TXN_DTYPE)
 
     def check(self, *entries: tuple[int, ...], **fields: object) -> list[str]:
-        known = {"end_offset": 150, "is_complete": True, "is_compacted": False}
+        known = {"base_offset": 100, "end_offset": 150, "is_complete": True, "is_compacted": False}
         made = np.array(list(entries), ABORTED_TXN_DTYPE)
         return [one.rule for one in check_transaction_index("x", made, self.EXPECTED, **(known | fields))]
 
@@ -252,8 +252,26 @@ class TestTransactionIndex:
     @pytest.mark.parametrize("place", range(5))
     def test_each_field(self, place: int) -> None:
         entries = [list(entry) for entry in self.EXPECTED.tolist()]
-        entries[1][place] += 1
-        assert "transaction-index-entry" in self.check(*map(tuple, entries))
+        entries[1][place] += -1 if place == 4 else 1
+        rule = "malformed-entry" if place == 0 else "transaction-index-entry"
+        assert rule in self.check(*map(tuple, entries))
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            (0, 0, 0, 0, 0),
+            (256, 7, 100, 119, 120),
+            (0, 7, 90, 99, 95),
+            (0, 7, 119, 119, 119),
+            (0, 7, -1, 119, 119),
+            (0, 7, 100, 119, 121),
+            (0, 7, 100, 119, -1),
+        ],
+    )
+    def test_what_no_broker_writes_says_nothing_about_the_log(self, entry: tuple[int, ...]) -> None:
+        rules = self.check(entry, self.EXPECTED.tolist()[1])
+        assert "malformed-entry" in rules
+        assert "transaction-index-entry" not in rules
 
     def test_what_began_before_the_log_is_not_known(self) -> None:
         entries = [(0, 9, 3, 110, 111), *self.EXPECTED.tolist()]
