@@ -180,9 +180,15 @@ class PushingReader(SegmentReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow what is read; Spark filters each row again."""
-        read, selection = narrowed(self._options.read, self._options.selection, filters)
+        # Spark's Kafka source has a timestamp for records without one, and these have none to skip segments by.
+        usable = [one for one in filters if not (self._options.is_kafka_style and _is_of_time(one))]
+        read, selection = narrowed(self._options.read, self._options.selection, usable)
         self._options = replace(self._options, read=read, selection=selection)
         return filters
+
+
+def _is_of_time(query_filter: Filter) -> bool:
+    return getattr(query_filter, "attribute", ()) == ("timestamp",)
 
 
 class _LeftOutCount:

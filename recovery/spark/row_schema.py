@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from recovery.archive.records.record_schema import Include, column_called
 from recovery.errors import UsageError
+from segfmt import byte_layout
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,7 +20,8 @@ class RowSchema:
     Args:
         schema: the columns in the query's order, under names in any case.
         include: what a row is.
-        is_kafka_style: records without headers have null `headers`, as in Spark's Kafka source, and not an empty list.
+        is_kafka_style: as in Spark's Kafka source, records without headers have null `headers` and not an empty list,
+            and records without a timestamp the one of -1 ms.
 
     Raises:
         UsageError: an unknown column, or one of another type.
@@ -53,10 +56,12 @@ class RowSchema:
 
         if not self.names:
             return batch
-        columns = [
-            _without_empty(column) if self._is_kafka_style and name == "headers" else column
-            for column, name in zip(batch.columns, self.names, strict=True)
-        ]
+        columns = batch.columns
+        if self._is_kafka_style:
+            columns = [
+                _AS_IN_SPARK.get(name, _unchanged)(column)
+                for column, name in zip(columns, self.names, strict=True)
+            ]
         fields = [field.with_name(name) for field, name in zip(batch.schema, self._schema.names, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
@@ -68,3 +73,22 @@ def _without_empty(lists: pa.ListArray) -> pa.ListArray:
 
     is_empty = pc.equal(pc.fill_null(pc.list_value_length(lists), 0), 0)
     return pa.ListArray.from_arrays(lists.offsets, lists.values, type=lists.type, mask=is_empty)
+
+
+def _with_no_time(timestamps: pa.Array) -> pa.Array:
+    """Return *timestamps* with -1 ms, Kafka's value for no timestamp, in place of null."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    no_time = pa.scalar(byte_layout.NO_TIMESTAMP_MS, pa.timestamp("ms", tz=timestamps.type.tz))
+    return pc.fill_null(timestamps, no_time.cast(timestamps.type))
+
+
+def _unchanged(column: pa.Array) -> pa.Array:
+    return column
+
+
+_AS_IN_SPARK: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
+    "headers": _without_empty,
+    "timestamp": _with_no_time,
+}

@@ -121,6 +121,19 @@ def test_views_and_tables(local_spark: SparkSession, stored_archive: TieredArchi
         local_spark.sql("SELECT count(*) FROM typed").collect()
 
 
+def test_records_without_a_timestamp(local_spark: SparkSession, tmp_path: Path) -> None:
+    """Null, but -1 ms where the columns are those of Spark's Kafka source; that is no row less for a pushed filter."""
+    root = unpack("crashed-v0-v1", tmp_path).root
+    own = segments(local_spark, root, topic="old-v0").selectExpr("timestamp", "timestamp_type").distinct()
+    assert [tuple(row) for row in own.collect()] == [(None, -1)]
+    with switched(local_spark, PUSHDOWN, "true"):
+        frame = segments(local_spark, root, subscribe="old-v0", pushFilters="true")
+        times = frame.filter("timestamp < TIMESTAMP '2020-01-01 00:00:00'").selectExpr(
+            "unix_millis(timestamp) AS ms", "timestampType"
+        )
+        assert {tuple(row) for row in times.collect()} == {(-1, -1)}
+
+
 def test_all_columns_have_what_the_schema_says(
     local_spark: SparkSession, stored_archive: TieredArchive
 ) -> None:

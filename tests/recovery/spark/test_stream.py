@@ -60,7 +60,8 @@ class Growing:
         **options: Any,
     ) -> StreamingQuery:
         reader = self._spark.readStream.format("kafka-log-segments").schema(SCHEMA)
-        named = {"topic": ",".join(TOPICS), "layout": "local-tiered"} | options
+        choice = {} if "subscribe" in options else {"topic": ",".join(TOPICS)}
+        named = {"layout": "local-tiered"} | choice | options
         frame = reader.options(**named).load(str(self.path))
         writer = frame.writeStream.option("checkpointLocation", str(self.checkpoint))
         return writer.foreachBatch(take or self._take).trigger(**trigger or {"availableNow": True}).start()
@@ -125,6 +126,18 @@ def test_each_row_comes_once_while_the_archive_grows(growing: Growing, local_spa
     assert ends.keys() == {row[:2] for row in growing.taken}
     for (topic, partition), end in ends.items():
         assert end > max(row[2] for row in growing.taken if row[:2] == (topic, partition))
+
+
+def test_a_new_query_begins_where_it_is_told(growing: Growing) -> None:
+    growing.add(0.3)
+    begins = json.dumps({"plain": {"0": 40, "1": -1}, "codecs": {"0": -2}})
+    growing.start(subscribe=",".join(TOPICS), startingOffsets=begins).awaitTermination()
+    growing.add(1)
+    growing.start(subscribe=",".join(TOPICS), startingOffsets=begins).awaitTermination()
+    taken, rows = growing.taken, growing.rows()
+    (first, *_) = (row[2] for row in taken if row[:2] == ("plain", 1))
+    assert first > 40
+    assert taken == [row for row in rows if row[2] >= {("plain", 0): 40, ("plain", 1): first}.get(row[:2], 0)]
 
 
 def test_segments_that_vanish_before_they_are_read_end_the_query(growing: Growing) -> None:
