@@ -180,6 +180,10 @@ class PushingReader(SegmentReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow what is read; Spark filters each row again."""
+        _log.warning(
+            "pushFilters: load this DataFrame anew for each query, and use it in one place of it: Spark keeps what was "
+            "pushed down here for all its scans, which then silently miss rows"
+        )
         # Spark's Kafka source has a timestamp for records without one, and these have none to skip segments by.
         usable = [one for one in filters if not (self._options.is_kafka_style and _is_of_time(one))]
         read, selection = narrowed(self._options.read, self._options.selection, usable)

@@ -32,10 +32,14 @@ class Incarnations:
     Args:
         chosen: ids by `topicId`: empty for all; None: the live one, or the only one.
         is_listing: rows are batches, every copy of which is listed.
+        named: topics that are requested by name: something of them must be read.
     """
 
-    def __init__(self, chosen: frozenset[str] | None, *, is_listing: bool) -> None:
+    def __init__(
+        self, chosen: frozenset[str] | None, *, is_listing: bool, named: frozenset[str] = frozenset()
+    ) -> None:
         self._chosen = chosen
+        self._named = named
         self._is_listing = is_listing
         self._by_topic: dict[str, dict[str, _Incarnation]] = {}
         self._left_out: dict[str, dict[str, _Incarnation]] = {}
@@ -106,6 +110,11 @@ class Incarnations:
             )
         if self._chosen is not None:
             return []
+        for topic in sorted(self._named & (self._left_out.keys() - self._by_topic.keys())):
+            raise UsageError(
+                f"{topic}: the log dirs in `metadata` have another topic of this name, and the archive nothing of it: "
+                f"{_listed(self._left_out[topic])}. Choose one of these by topicId=ID"
+            )
         return [
             f"{topic}: left out, because the log dirs in `metadata` have another topic of this name: {_listed(found)}"
             for topic, found in sorted(self._left_out.items())

@@ -97,7 +97,10 @@ def planned_partitions(
 ) -> Iterator[PlannedPartition]:
     """Yield the partitions that are requested; arguments and errors are those of `plan_reads`."""
     selection = request.selection
-    incarnations = Incarnations(selection.topic_ids, is_listing=request.options.include is Include.BATCHES)
+    named = selection.topics or frozenset(topic for topic, _ in selection.assigned or ())
+    incarnations = Incarnations(
+        selection.topic_ids, is_listing=request.options.include is Include.BATCHES, named=named
+    )
 
     def is_wanted(where: PartitionPrefix) -> bool:
         on_seen(where)

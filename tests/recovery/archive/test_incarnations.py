@@ -82,6 +82,18 @@ def test_with_metadata_the_live_one_is_read(recreated: Path, stored_archive: Tie
     assert OLD_ID in note
 
 
+def test_a_named_topic_of_which_only_an_old_one_is_archived_is_an_error(
+    recreated: Path, stored_archive: TieredArchive
+) -> None:
+    """Not an empty result; among all topics it is only left out."""
+    for folder in recreated.glob("plain-*"):
+        if OLD_ID not in folder.name:
+            shutil.rmtree(folder)
+    with pytest.raises(UsageError, match=rf"plain: the log dirs .* nothing of it: {OLD_ID}"):
+        read(recreated, "offset", selection=selected("live"), metadata=stored_archive.log_dirs)
+    assert read(recreated, "offset", metadata=stored_archive.log_dirs) == []
+
+
 def test_plain_copies_have_the_id_of_their_partition_metadata(tmp_path: Path) -> None:
     folder = next(unpack("intact", tmp_path).root.glob("d?/plain-0"))
     expected = read_partition_metadata((folder / "partition.metadata").read_bytes()).topic_id
