@@ -137,6 +137,7 @@ def read_folder(
     *,
     is_live: bool,
     is_metadata_log: bool = False,
+    is_archived: bool = False,
     take: Callable[[int], None] = lambda _: None,
 ) -> FolderFiles:
     """Return what lies in *folder*; files that cannot be read are findings.
@@ -145,12 +146,16 @@ def read_folder(
         folder: the partition's.
         is_live: whether a broker may add, rename and remove files meanwhile.
         is_metadata_log: whether the partition is `__cluster_metadata-0`.
+        is_archived: whether it is a copy, perhaps of a cluster whose topics had no ids.
         take: called with the number of bytes before they are read.
 
     Raises:
         OSError: the folder cannot be listed.
     """
-    return _FolderReader(folder, is_live=is_live, is_metadata_log=is_metadata_log, take=take).read()
+    reader = _FolderReader(
+        folder, is_live=is_live, is_metadata_log=is_metadata_log, is_archived=is_archived, take=take
+    )
+    return reader.read()
 
 
 _LABELS = re.compile(rb"version:.*\r?\ntopic_id:")
@@ -158,11 +163,18 @@ _LABELS = re.compile(rb"version:.*\r?\ntopic_id:")
 
 class _FolderReader:
     def __init__(
-        self, folder: Folder, *, is_live: bool, is_metadata_log: bool, take: Callable[[int], None]
+        self,
+        folder: Folder,
+        *,
+        is_live: bool,
+        is_metadata_log: bool,
+        is_archived: bool,
+        take: Callable[[int], None],
     ) -> None:
         self._folder = folder
         self._is_live = is_live
         self._is_metadata_log = is_metadata_log
+        self._is_archived = is_archived
         self._take = take
         self._files = FolderFiles()
 
@@ -272,7 +284,11 @@ class _FolderReader:
         if PARTITION_METADATA not in self._files.names:
             if any(finding.file == PARTITION_METADATA for finding in self._files.findings):
                 return
-            self._find(PARTITION_METADATA, "topic-id", "the file is missing: a broker calls the log stray")
+            detail = "the file is missing: a broker calls the log stray"
+            if self._is_archived:
+                detail += "; clusters before 2.8 had none"
+            severity: Severity = "note" if self._is_archived else "damage"
+            self._find(PARTITION_METADATA, "topic-id", detail, severity=severity)
             return
         data = self._bytes(PARTITION_METADATA)
         try:

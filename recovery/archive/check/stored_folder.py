@@ -33,4 +33,4 @@ class StoredFolder:
 def scan_folder(store: Store, head: PartitionHead) -> FolderFiles:
     """Read and check the small files of a plain copy's folder."""
     folder = StoredFolder(store, head.archived.objects)
-    return read_folder(folder, is_live=False, is_metadata_log=head.facts.is_metadata_log)
+    return read_folder(folder, is_live=False, is_metadata_log=head.facts.is_metadata_log, is_archived=True)

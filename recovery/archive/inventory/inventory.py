@@ -193,6 +193,9 @@ class _Comparison:
 
     def _orphan(self, segment: _Listed) -> InventoryEntry:
         detail = "the metadata topic does not know this segment"
+        missing = self._layout.required_parts - segment.present
+        if missing:
+            detail += f", which has no {_in_words(missing)}"
         is_newer = segment.base_offset > self._known_end
         if is_newer or self._expected.hides_records:
             detail += (

@@ -6,7 +6,9 @@ import json
 import shutil
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +16,17 @@ from recovery.archive.inventory.run import inventory
 from recovery.archive.options import ArchiveOptions
 from recovery.cli.main import main
 from tests.brokers.tiered_broker import TieredArchive
+from tests.logs.archives import (
+    INDEXES,
+    LAYOUTS,
+    LOG,
+    SNAPSHOT,
+    SegmentCopy,
+    made_copies,
+    metadata_records,
+    write_archive,
+)
+from tests.logs.metadata_topic import write_metadata
 from tests.runs.goings import bad_objects, gone_through, objects_of
 
 
@@ -112,6 +125,55 @@ def test_a_segment_of_another_name_is_an_orphan(stored_archive: TieredArchive, c
         shutil.copy(path, folder / path.name.replace(path.name[21:43], "AAAAAAAAAAAAAAAAAAAAAQ"))
     report = inventory(ArchiveOptions(url=str(copied), metadata=tuple(map(str, stored_archive.log_dirs))))
     assert [found.rule for _, found in report.findings if found.file.startswith(stem[:20])] == ["orphan"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "part"), [("local-tiered", SNAPSHOT), ("local-tiered", LOG), ("aiven", INDEXES)]
+)
+def test_all_commands_call_an_incomplete_orphan_one(layout: str, part: str, tmp_path: Path) -> None:
+    """Nobody reads it, so that it lacks something is no damage; only who knows of no metadata calls it so."""
+    archive = write_archive(tmp_path / "archive", layout, made_copies())
+    copy = archive.copies[2]
+    orphan = replace(copy, remote=replace(copy.remote, segment_id=UUID(int=77)))
+    for path, content in LAYOUTS[layout](archive, orphan, 9).items():
+        path.write_bytes(content)
+    archive.place(orphan, part).unlink()
+    write_metadata(tmp_path / "log-dir", metadata_records(archive.metadata), segment_batches=1000)
+    known = [tmp_path / "log-dir"]
+    report = inventory(ArchiveOptions(url=str(archive.root), metadata=tuple(map(str, known))))
+    (finding,) = (found for _, found in report.findings)
+    assert (finding.rule, finding.severity, report.exit_code) == ("orphan", "note", 0)
+    assert "which has no" in finding.detail
+    for verdicts in (
+        gone_through(archive.root, metadata=known),
+        gone_through(archive.root, metadata=known, is_logs_only=True),
+        gone_through(archive.root, tmp_path / "output", metadata=known),
+    ):
+        assert bad_objects(verdicts) == {}
+        assert not any(one.rebuilt for one in objects_of(verdicts).values())
+        assert finding in [found for one in objects_of(verdicts).values() for found in one.verdict.findings]
+    bad = bad_objects(gone_through(archive.root))
+    assert archive.place(orphan, part).relative_to(archive.root).as_posix() in bad
+
+
+@pytest.mark.parametrize("layout", ["plain", "local-tiered", "aiven"])
+def test_topics_without_ids_are_no_damage(layout: str, tmp_path: Path) -> None:
+    """Copies of clusters before 2.8 have no `partition.metadata`, and a plugin may have written an id of zeros."""
+
+    def without_id(copy: SegmentCopy) -> SegmentCopy:
+        owner = replace(copy.owner, topic_id=UUID(int=0))
+        return replace(copy, remote=replace(copy.remote, owner=owner))
+
+    archive = write_archive(tmp_path / "archive", layout, map(without_id, made_copies(segments=3)))
+    for path in archive.root.rglob("partition.metadata"):
+        path.unlink()
+    verdicts = gone_through(archive.root)
+    assert bad_objects(verdicts) == {}
+    notes = [found.rule for one in objects_of(verdicts).values() for found in one.verdict.findings]
+    assert notes == (["topic-id"] if layout == "plain" else [])
+    if layout != "plain":
+        write_metadata(tmp_path / "log-dir", metadata_records(archive.metadata), segment_batches=1000)
+        assert bad_objects(gone_through(archive.root, metadata=[tmp_path / "log-dir"])) == {}
 
 
 def test_a_log_that_is_not_the_one_that_was_copied(stored_archive: TieredArchive, copied: Path) -> None:
