@@ -34,9 +34,9 @@ from pyspark.sql.datasource import (
 
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.damage import LeftOut
 from recovery.archive.records.read_plan import plan_reads
 from recovery.archive.records.read_request import ReadRequest, SegmentRun
-from recovery.archive.records.record_columns import LeftOut
 from recovery.archive.records.record_schema import kafka_schema, sql_schema
 from recovery.archive.stores.stores import open_store
 from recovery.spark.pushed_filters import narrowed
@@ -208,8 +208,10 @@ class _LeftOutCount:
         self._count += 1
         self._bytes += left_out.size_bytes
         if self._count <= _MOST_WARNINGS:
-            _log.warning("left out (corrupt=skip): %s", left_out)
+            _log.warning("left out: %s", left_out)
 
     def log(self) -> None:
         if self._count:
-            _log.warning("left out in this task: %d batches or stretches, %d bytes", self._count, self._bytes)
+            _log.warning(
+                "left out in this task: %d batches, stretches or gaps, %d bytes", self._count, self._bytes
+            )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.layouts.layouts import AUTO, LAYOUTS
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
+from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, LATEST
 from recovery.archive.records.read_request import TASK_BYTES, TASK_SEGMENTS, Selection
-from recovery.archive.records.record_columns import Corrupt, ReadOptions
+from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.errors import UsageError
 from recovery.spark import kafka_options
@@ -33,6 +34,7 @@ NAMES = (
     "endTime",
     "isolation",
     "corrupt",
+    "failOnDataLoss",
     "controlRecords",
     "metadata",
     "aivenKeys",
@@ -168,6 +170,7 @@ def _read_options(reader: OptionReader) -> ReadOptions:
     return ReadOptions(
         include=reader.member("include", Include, Include.RECORDS),
         corrupt=reader.member("corrupt", Corrupt, Corrupt.FAIL),
+        lost=_lost(reader),
         is_committed=reader.one_of(isolation, levels, levels[0]) == levels[1],
         has_control_records=reader.flag("controlRecords", is_default=False),
         lowest_offset=reader.offset("startOffset"),
@@ -178,6 +181,13 @@ def _read_options(reader: OptionReader) -> ReadOptions:
             "maxBatchBytes", MOST_BATCH_BYTES, _LEAST_BATCH_BYTES, _MOST_BATCH_BYTES
         ),
     )
+
+
+def _lost(reader: OptionReader) -> Corrupt | None:
+    """Return what is done about missing offsets, None if the option for it is not given."""
+    if not reader.text("failOnDataLoss"):
+        return None
+    return Corrupt.FAIL if reader.flag("failOnDataLoss", is_default=True) else Corrupt.SKIP
 
 
 def _selection(reader: OptionReader, choice: KafkaChoice) -> Selection:

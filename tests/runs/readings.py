@@ -9,12 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from native.crc32c import crc32c_of_bytes
+from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.archive_reader import read_task
 from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.damage import LeftOut
 from recovery.archive.records.read_plan import plan_reads
 from recovery.archive.records.read_request import ReadOptions, ReadRequest, Selection
-from recovery.archive.records.record_columns import LeftOut
 from recovery.archive.records.record_schema import Include, column_called, columns_of
 from recovery.archive.stores.stores import open_store
 
@@ -28,14 +29,17 @@ def read(
     selection: Selection | None = None,
     metadata: tuple[Path, ...] = (),
     left_out: list[LeftOut] | None = None,
+    notes: list[str] | None = None,
+    keys: AivenKeys = NO_KEYS,
 ) -> list[dict[str, Any]]:
     """The rows, by several tasks."""
     store = open_store(str(url))
-    layout = layout_of(store)
+    layout = layout_of(store, keys=keys)
     options = options or ReadOptions()
     wanted = ReadRequest(
         url=str(url),
         layout=layout.name,
+        keys=keys,
         options=options,
         selection=selection or Selection(task_bytes=SMALL_TASK),
         needs_aborted=options.is_committed or "aborted" in names,
@@ -43,7 +47,8 @@ def read(
     schema = arrow_schema(options.include, *names)
     found = [] if left_out is None else left_out
     with BrokerView(open_store(str(log_dir)) for log_dir in metadata) as broker:
-        tasks = list(plan_reads(store, layout, wanted, broker if metadata else None))
+        on_note = ([] if notes is None else notes).append
+        tasks = list(plan_reads(store, layout, wanted, broker if metadata else None, on_note=on_note))
     batches = [batch for task in tasks for batch in read_task(wanted, task, schema, on_left_out=found.append)]
     table = pa.Table.from_batches(batches, schema)
     for place, field in enumerate(schema):

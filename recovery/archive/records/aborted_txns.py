@@ -21,14 +21,22 @@ from segfmt.transaction_index import ENTRY_BYTES, Entries, check_transaction_ind
 _TXN_DTYPE = np.dtype([("producer_id", "<i8"), ("first_offset", "<i8"), ("last_offset", "<i8")])
 
 
+def are_transactional(rows: HeaderRows) -> npt.NDArray[np.bool_]:
+    """Return which batches are of a transaction, markers included. Bool, shape (n,)."""
+    is_of_txn = rows["attributes"] & byte_layout.TRANSACTIONAL_MASK != 0
+    flags: npt.NDArray[np.bool_] = is_of_txn & (rows["magic"] >= byte_layout.MAGIC_V2)
+    return flags
+
+
 class AbortedTxns:
     """Aborted transactions, each from its first offset to its marker.
 
-    Args:
+    Attributes:
         entries: of transaction indexes, in any order; one may occur twice.
     """
 
     def __init__(self, entries: Entries) -> None:
+        self.entries = entries
         fields = np.zeros(len(entries), _TXN_DTYPE)
         for name in _TXN_DTYPE.names or ():
             fields[name] = entries[name]
@@ -45,10 +53,7 @@ class AbortedTxns:
     def are_in(self, rows: HeaderRows) -> npt.NDArray[np.bool_]:
         """Return for each batch whether its transaction was aborted; never true for markers. Bool, shape (n,)."""
         is_aborted = np.zeros(len(rows), np.bool_)
-        wanted = byte_layout.TRANSACTIONAL_MASK
-        is_data = (rows["magic"] >= byte_layout.MAGIC_V2) & (
-            rows["attributes"] & (byte_layout.TRANSACTIONAL_MASK | byte_layout.CONTROL_MASK) == wanted
-        )
+        is_data = are_transactional(rows) & (rows["attributes"] & byte_layout.CONTROL_MASK == 0)
         if not len(self) or not is_data.any():
             return is_aborted
         for producer_id in np.unique(rows["producer_id"][is_data]).tolist():

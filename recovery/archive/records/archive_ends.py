@@ -87,10 +87,12 @@ class ArchiveEnds:
     def _end_offset(self, partition: PlannedPartition, known: dict[tuple[str, int, str], int]) -> int:
         last = partition.planned[-1]
         base_offset = last.segment.base_offset
-        if last.is_last and self._layout.is_tiered:  # its upload is under way
+        log = last.segment.parts.get(PartKind.LOG)
+        if log is None:  # its upload is under way, or a task reports that it is missing
+            end_offset = base_offset if last.told is None else last.told.end_offset + 1
+        elif last.is_last and self._layout.is_tiered:  # its upload is under way
             end_offset = base_offset
         else:
-            log = last.segment.parts[PartKind.LOG]
             identity = log.key, log.size_bytes, log.version
             found = self._known.get(identity)
             end_offset = self._log_end(last.segment, is_last=last.is_last) if found is None else found

@@ -16,7 +16,6 @@ from recovery.archive.records.record_units import MOST_ROWS, ListedRecords
 from segfmt import byte_layout
 from segfmt.compression import Codec
 
-CHECKSUM_FAULT = "checksum: the stored checksum is not that of the bytes"
 _MOST_HEADERS = 1 << 20
 """In one Arrow batch, unless one record has more."""
 _CODECS = pa.array([codec.name.lower() for codec in Codec] + ["unknown"] * (8 - len(Codec)), pa.string())
@@ -79,6 +78,22 @@ class ArrowRows:
         if heads is not None:
             values["crc_valid"] = bool(heads.is_valid[0])
             values["offset"] = int(heads.rows["base_offset"][0])
+        return self._one(values)
+
+    def missing(self, first_offset: int, last_offset: int, position: int, fault: str) -> pa.RecordBatch:
+        """Return the row that stands for offsets that are not there."""
+        return self._one(
+            {
+                "offset": first_offset,
+                "base_offset": first_offset,
+                "last_offset": last_offset,
+                "position": position,
+                "size_bytes": 0,
+                "fault": fault,
+            }
+        )
+
+    def _one(self, values: dict[str, Any]) -> pa.RecordBatch:
         return self._make(1, lambda name, kind: pa.array([values.get(name)], kind))
 
     def _records(self, rows: Rows, heads: BatchHeads) -> pa.RecordBatch:
@@ -128,10 +143,11 @@ def _timestamp_type(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) ->
 
 
 def _fault(heads: BatchHeads, batch_rows: _Place, kind: pa.DataType) -> pa.Array:
-    is_valid = heads.is_valid[batch_rows]
-    if is_valid.all():
-        return pa.nulls(len(is_valid), kind)
-    return pa.array([CHECKSUM_FAULT], kind).take(pa.array(np.zeros(len(is_valid), np.int32), mask=is_valid))
+    codes = heads.codes[batch_rows]
+    if not codes.any():
+        return pa.nulls(len(codes), kind)
+    reasons = pa.array([str(reason) for reason in heads.reasons], kind)
+    return reasons.take(pa.array(codes - 1, mask=codes == 0))
 
 
 def _codec(heads: BatchHeads, batch_rows: _Place, _kind: pa.DataType) -> pa.Array:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -12,15 +12,17 @@ import numpy as np
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.plain_layout import PlainLayout
 from recovery.archive.records.stable_offset import last_stable_offset
-from recovery.archive.remote.lineage import derive_epochs, trace_lineage
+from recovery.archive.remote.lineage import derive_epochs, merge_ranges, trace_lineage
 from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
 from recovery.archive.remote.replicas import Replicas
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
 from segfmt.byte_layout import ABORTED_TXN_DTYPE
 from segfmt.kafka_uuid import format_uuid, read_uuid
-from segfmt.remote_log_metadata import RemoteSegment
+from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
 from segfmt.transaction_index import Entries, check_transaction_index, view_transaction_index
+
+_DELETING = RemoteSegmentState.DELETE_SEGMENT_STARTED
 
 
 class LocalLog:
@@ -52,6 +54,21 @@ class LocalLog:
         return np.concatenate(entries)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLog:
+    """What the metadata topic says of a partition.
+
+    Attributes:
+        segments: those that a broker reads, by id and in order.
+        unfinished: the states of those whose copy or deletion was begun and not finished, or that are deleted, by id.
+        gone: first and last offsets, ascending, of what is deleted.
+    """
+
+    segments: Mapping[str, RemoteSegment]
+    unfinished: Mapping[str, RemoteSegmentState]
+    gone: tuple[tuple[int, int], ...]
+
+
 class BrokerView:
     """What the log dirs of brokers, or copies of them, show. A context manager.
 
@@ -81,8 +98,8 @@ class BrokerView:
         """Return the ids that a topic has in the log dirs, none if it is not there."""
         return frozenset(map(format_uuid, self._replicas.topic_ids(topic)))
 
-    def lineage(self, where: PartitionPrefix) -> dict[str, RemoteSegment] | None:
-        """Return the segments that a broker reads, by id and in order; None if it knows of none at all."""
+    def remote_log(self, where: PartitionPrefix) -> RemoteLog | None:
+        """Return the remote segments of a partition; None if the metadata topic knows of none at all."""
         if not where.topic_id:
             return None
         cache = self._metadata.cache(read_uuid(where.topic_id), where.partition)
@@ -90,12 +107,21 @@ class BrokerView:
             return None
         replica = self._replicas.of(where)
         epochs = () if replica is None else replica.epochs
+        start_offset = None if replica is None else replica.log_start_offset
         lineage = trace_lineage(
-            cache,
-            epochs or derive_epochs(cache.segments.values()),
-            log_start_offset=None if replica is None else replica.log_start_offset,
+            cache, epochs or derive_epochs(cache.segments.values()), log_start_offset=start_offset
         )
-        return {format_uuid(segment.segment_id): segment for segment in lineage.segments}
+        known = [*cache.segments.values(), *cache.deleted.values()]
+        gone = merge_ranges(segment for segment in known if segment.state >= _DELETING)
+        return RemoteLog(
+            segments={format_uuid(segment.segment_id): segment for segment in lineage.segments},
+            unfinished={
+                format_uuid(segment.segment_id): segment.state
+                for segment in known
+                if segment.state is not RemoteSegmentState.COPY_SEGMENT_FINISHED
+            },
+            gone=tuple((offsets.start_offset, offsets.end_offset) for offsets in gone),
+        )
 
     def local_log(self, where: PartitionPrefix) -> LocalLog | None:
         """Return what is left of a partition in the log dirs, None if nothing is."""

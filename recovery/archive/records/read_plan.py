@@ -1,11 +1,7 @@
 """Reading records, first half: which segments are read, by which task.
 
-Each offset is read from one segment, as by a broker. In tiered storage there may be several copies with one start
-offset, and after a change of leaders segments may overlap: of equal start offsets a complete segment is preferred, then
-the largest, and a segment is read up to where the next one begins. If the metadata topic is available, the lineage of
-the partition decides instead (`recovery.archive.remote.lineage`).
-
-Batches are listed as they are stored, every copy of them.
+For records one segment is read for each offset (`segment_choice`); batches are listed as they are stored, every copy of
+them.
 """
 
 from __future__ import annotations
@@ -13,32 +9,39 @@ from __future__ import annotations
 import errno
 import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
-from recovery.archive.records.broker_view import BrokerView
+from recovery.archive.records.broker_view import BrokerView, RemoteLog
 from recovery.archive.records.incarnations import Incarnations
 from recovery.archive.records.offset_range import OffsetLookup
 from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.records.record_schema import Include
+from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.records.stable_offset import last_stable_offset
+from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
 from recovery.archive.stores.store import Store
+from recovery.archive.stores.stores import open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.errors import UsageError
+from recovery.write.quarantine import MANIFEST
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FormatError
-from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
+from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
-from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.transaction_index import encode_transaction_index
 
 MOST_FOLLOWING = 8
 """Segments after its own that a task knows, for their transaction indexes. The first that is not empty nearly always
 suffices; a task that must look further lists the partition."""
+_QUARANTINE = "a quarantine folder of this tool has what was cut from a log or replaced, not the log"
 _READ_PARTS = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
 
 
@@ -59,12 +62,13 @@ def plan_reads(
         request: what to read.
         broker: what the log dirs show, None if they are not available.
         on_seen: called for each partition that exists, requested or not.
-        on_note: called with what a user should know of what is not read.
+        on_note: called with what a user should know of what is there and not read.
 
     Raises:
         OSError: the archive, or a requested prefix, cannot be listed.
         UsageError: several topics of one name, see `Incarnations`, perhaps after all tasks were yielded; or offsets
             that the archive does not have, see `OffsetLookup`.
+        UsageError: there is nothing but a quarantine folder.
         UsageError, FormatError: see `last_stable_offset`.
     """
     selection = request.selection
@@ -97,6 +101,7 @@ def planned_partitions(
 ) -> Iterator[PlannedPartition]:
     """Yield the partitions that are requested; arguments and errors are those of `plan_reads`."""
     selection = request.selection
+    quarantined, has_others = "", False
     named = selection.topics or frozenset(topic for topic, _ in selection.assigned or ())
     incarnations = Incarnations(
         selection.topic_ids, is_listing=request.options.include is Include.BATCHES, named=named
@@ -109,45 +114,36 @@ def planned_partitions(
     for walked in walk(store, layout, is_chosen=is_wanted):
         if isinstance(walked, UnlistedPrefix):
             raise OSError(errno.EIO, f"{walked.prefix}: cannot be listed: {walked.error}")
+        if _is_quarantined(store, layout, walked):
+            quarantined = f"{store.url}/{walked.partition.where.prefix}"
+            on_note(f"{quarantined}: left out: {_QUARANTINE}")
+            continue
+        has_others = True
         where = walked.partition.where
         topic_id = where.topic_id or _topic_id_at(store, where)
         live = frozenset() if broker is None else broker.topic_ids(where.topic)
         if incarnations.takes(where, topic_id, walked.partition.segments, live):
-            yield PlannedPartition(store, layout, request, walked, broker, topic_id)
+            partition = PlannedPartition(store, layout, request, walked, broker, topic_id)
+            if partition.unread_line:
+                on_note(partition.unread_line)
+            yield partition
     for note in incarnations.check():
         on_note(note)
+    if quarantined and not has_others:
+        raise UsageError(
+            f"{quarantined}: {_QUARANTINE}. Read the log dir; `undo` puts back what was cut from it"
+        )
 
 
-def choose_segments(
-    partition: ArchivedPartition, layout: Layout, lineage: Mapping[str, RemoteSegment] | None = None
-) -> PlannedSegments:
-    """Return the segments that are read for records, each up to where the next one begins.
-
-    Args:
-        partition: as it was listed.
-        layout: its layout.
-        lineage: those that a broker reads, by id; None if not known.
-    """
-    segments, required = partition.segments, layout.required_parts
-    are_whole = [parts_in(shape) >= required for shape in segments.shapes()]
-    ranks = list(zip(are_whole, segments.part_bytes(PartKind.LOG), segments.segment_ids, strict=True))
-    chosen: dict[int, int] = {}
-    for row in _with_logs(segments):
-        if lineage is not None and segments.segment_ids[row] not in lineage:
-            continue
-        base_offset = segments.base_offsets[row]
-        if base_offset not in chosen or ranks[row] > ranks[chosen[base_offset]]:
-            chosen[base_offset] = row
-    bases = sorted(chosen)
-    rows = [chosen[base] for base in bases]
-    return PlannedSegments(
-        segments=segments.take(rows),
-        end_offsets=[*bases[1:], None][: len(bases)],
-        max_timestamps_ms=[
-            None if lineage is None else lineage[segments.segment_ids[row]].max_timestamp_ms for row in rows
-        ],
-        has_last=bool(rows) and not (layout.is_tiered and are_whole[rows[-1]]),
-    )
+def _is_quarantined(store: Store, layout: Layout, walked: Walked) -> bool:
+    """Return whether a folder is one of quarantine: parts of a log, the rest of which is in the log dir."""
+    if layout.is_tiered:
+        return False
+    siblings = walked.siblings
+    if not walked.partition.where.prefix:  # the partition's folder is all that is read
+        with suppress(OSError):
+            siblings = open_store(store.url.rstrip("/").rpartition("/")[0]).list_level("").objects
+    return any(stored.name == MANIFEST for stored in siblings)
 
 
 def _with_logs(segments: SegmentTable) -> list[int]:
@@ -179,23 +175,30 @@ class PlannedPartition:
     ) -> None:
         partition, self.where, self._request = walked.partition, walked.partition.where, request
         self.topic_id = topic_id
+        remote = None if broker is None else broker.remote_log(self.where)
         if request.options.include is Include.BATCHES:
             self.planned = _all_segments(partition, layout)
         else:
-            lineage = None if broker is None else broker.lineage(self.where)
-            self.planned = choose_segments(partition, layout, lineage)
+            self.planned = choose_segments(partition, layout, None if remote is None else remote.segments)
+        is_listing = request.options.include is Include.BATCHES
+        self.unread_line = "" if is_listing else _unread_line(partition, layout, remote)
+        self._gone = () if remote is None else remote.gone
+        self._is_compacted = not layout.is_tiered and _is_compacted(store, walked)
         self.start_offset = _log_start_offset(store, layout, walked, broker)
         local = None if broker is None else broker.local_log(self.where)
         self.last_stable_offset = None
         if request.options.is_committed and self.planned and local is not None:
             self.last_stable_offset = local.last_stable_offset(self.where.folder)
         elif request.options.is_committed and self.planned:
-            self.last_stable_offset = last_stable_offset(
-                store, layout, self.planned.segments, self.where.folder
-            )
+            planned = self.planned.segments
+            with_logs = planned.take(_with_logs(planned))
+            self.last_stable_offset = last_stable_offset(store, layout, with_logs, self.where.folder)
         self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
         segments = self.planned.segments.without_versions()
         self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
+        self._has_txn_indexes = request.needs_aborted and _has_txn_indexes(
+            self.planned, self._indexed, layout
+        )
         self._indexes = segments.take(self._indexed).only(layout.objects_of(PartKind.TXN_INDEX))
         self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
         self.offsets = OffsetRange()
@@ -247,6 +250,9 @@ class PlannedPartition:
                 following=self._indexes[first : first + MOST_FOLLOWING],
                 follows_more=len(self._indexed) > first + MOST_FOLLOWING,
                 local_aborted=self._aborted_within(segments),
+                has_txn_indexes=self._has_txn_indexes,
+                is_compacted=self._is_compacted,
+                gone=self._gone,
             )
         ]
 
@@ -268,9 +274,42 @@ def _all_segments(partition: ArchivedPartition, layout: Layout) -> PlannedSegmen
     return PlannedSegments(
         segments=segments,
         end_offsets=[following.get(base_offset) for base_offset in segments.base_offsets],
-        max_timestamps_ms=[None] * len(segments),
+        told=[None] * len(segments),
         has_last=bool(segments) and not layout.is_tiered,
     )
+
+
+def _unread_line(partition: ArchivedPartition, layout: Layout, remote: RemoteLog | None) -> str:
+    """Return how many segments no broker reads: unfinished copies and deletions, those outside the lineage; as text."""
+    segments = partition.segments
+    if remote is not None:
+        states = Counter(
+            remote.unfinished[segment_id]
+            for segment_id in segments.segment_ids
+            if segment_id in remote.unfinished
+        )
+        counts = [f"{count} {state.name}" for state, count in sorted(states.items())]
+        known = remote.segments.keys() | remote.unfinished.keys()
+        if others := sum(segment_id not in known for segment_id in segments.segment_ids):
+            counts.append(f"{others} outside the lineage")
+    elif layout.last_part is not None:
+        letter = LETTERS[layout.last_part]
+        count = sum(letter not in shape for shape in segments.shapes())
+        counts = [f"{count} without {layout.last_part.noun}"] if count else []
+    else:
+        return ""
+    if not counts:
+        return ""
+    return f"{partition.where.prefix}: no broker reads {', '.join(counts)}: these segments are left out"
+
+
+def _is_compacted(store: Store, walked: Walked) -> bool:
+    """Return whether the log of a plain copy is known to be compacted."""
+    where = walked.partition.where
+    copy = read_log_dir_copy(
+        store, [stored for stored in walked.siblings if stored.name == CLEANER_OFFSET_CHECKPOINT]
+    )
+    return not copy.facts(where, is_deep=False, is_tiered=False, now_ms=0).is_contiguous
 
 
 def _log_start_offset(store: Store, layout: Layout, walked: Walked, broker: BrokerView | None) -> int | None:
@@ -292,6 +331,19 @@ def _topic_id_at(store: Store, where: PartitionPrefix) -> str:
         return format_uuid(read_partition_metadata(metadata).topic_id)
     except (FileNotFoundError, FormatError):
         return ""
+
+
+def _has_txn_indexes(planned: PlannedSegments, indexed: Sequence[int], layout: Layout) -> bool:
+    """Return whether no transaction index can be missing unnoticed.
+
+    A description of the segment, or the metadata topic, says that it has none because nothing was aborted.
+    """
+    if PartKind.TXN_INDEX not in layout.objects_of(PartKind.TXN_INDEX):
+        return True
+    rows = set(indexed)
+    return all(
+        row in rows or (told is not None and told.has_no_aborts) for row, told in enumerate(planned.told)
+    )
 
 
 def _with_txn_indexes(segments: SegmentTable, layout: Layout) -> list[int]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Self, overload
+from typing import Final, NamedTuple, Self, overload
 
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.records.offset_limits import OffsetLimits, TopicPartition
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
 from recovery.archive.stores.segment_table import SegmentTable
+from segfmt.checkpoint import LeaderEpochEntry
+from segfmt.remote_log_metadata import RemoteSegment
 
 TASK_BYTES = 256 << 20
 """Of logs as stored in the archive; this gives a task some seconds of work."""
@@ -61,20 +63,41 @@ class Selection:
         )
 
 
+class Told(NamedTuple):
+    """What the metadata topic, or its description in the archive, says of a segment."""
+
+    end_offset: int
+    max_timestamp_ms: int
+    size_bytes: int
+    has_no_aborts: bool
+    leader_epochs: tuple[LeaderEpochEntry, ...]
+
+    @classmethod
+    def by(cls, remote: RemoteSegment) -> Self:
+        """Return what *remote* says."""
+        return cls(
+            remote.end_offset,
+            remote.max_timestamp_ms,
+            remote.size_bytes,
+            remote.has_no_transactions,
+            remote.leader_epochs,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSegment:
-    """One segment to be read.
+    """One segment to be read, or that should be there.
 
     Attributes:
         end_offset: records from here on belong to another segment; None for the last one.
         is_last: nothing follows in the archive, and a killed broker or copy may have left a torn end.
-        max_timestamp_ms: the greatest one, by the metadata topic; None if that is not known.
+        told: by the metadata topic; None if it does not know the segment.
     """
 
     segment: ArchivedSegment
     end_offset: int | None = None
     is_last: bool = False
-    max_timestamp_ms: int | None = None
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +105,13 @@ class PlannedSegments(Sequence[PlannedSegment]):
     """Segments of one partition to be read, as columns.
 
     Attributes:
-        end_offsets, max_timestamps_ms: see `PlannedSegment`.
+        end_offsets, told: see `PlannedSegment`.
         has_last: `is_last` of the last one.
     """
 
     segments: SegmentTable
     end_offsets: Sequence[int | None]
-    max_timestamps_ms: Sequence[int | None]
+    told: Sequence[Told | None]
     has_last: bool
 
     def __len__(self) -> int:
@@ -107,7 +130,7 @@ class PlannedSegments(Sequence[PlannedSegment]):
         return PlannedSegment(
             segment=self.segments[rows],
             end_offset=self.end_offsets[rows],
-            max_timestamp_ms=self.max_timestamps_ms[rows],
+            told=self.told[rows],
             is_last=self.has_last and rows == len(self) - 1,
         )
 
@@ -116,7 +139,7 @@ class PlannedSegments(Sequence[PlannedSegment]):
         return type(self)(
             segments=self.segments.take(rows),
             end_offsets=[self.end_offsets[row] for row in rows],
-            max_timestamps_ms=[self.max_timestamps_ms[row] for row in rows],
+            told=[self.told[row] for row in rows],
             has_last=self.has_last and bool(rows) and rows[-1] == len(self) - 1,
         )
 
@@ -150,7 +173,11 @@ class SegmentRun:
         following: the next segments that may have a transaction index, as many as go with a task, with the objects to
             read it from.
         follows_more: whether there are further ones.
+        has_txn_indexes: whether no transaction index can be missing: each segment of the partition has one, or a broker
+            has said that there is nothing to keep in it.
         local_aborted: entries of transaction indexes (as in a file) that the broker has itself.
+        is_compacted: whether the log is known to be compacted, so that offsets may be missing.
+        gone: first and last offsets, ascending, of what was deleted: if it is missing, that is no damage.
     """
 
     where: PartitionPrefix
@@ -161,7 +188,10 @@ class SegmentRun:
     last_stable_offset: int | None = None
     following: SegmentTable = field(default_factory=SegmentTable)
     follows_more: bool = False
+    has_txn_indexes: bool = False
     local_aborted: bytes = b""
+    is_compacted: bool = False
+    gone: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

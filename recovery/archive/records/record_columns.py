@@ -10,9 +10,9 @@ Kafka: FileRecords.batches, DefaultRecordBatch.iterator, AbstractLegacyRecordBat
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -20,30 +20,21 @@ import pyarrow as pa
 
 from native.record_rows import MIN_RECORD_BYTES
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES, BadStretch, BatchWindow, LogWindows
-from recovery.archive.records import aborted_txns
-from recovery.archive.records.aborted_txns import AbortedTxns
-from recovery.archive.records.arrow_rows import CHECKSUM_FAULT, ArrowRows
-from recovery.archive.records.batch_heads import BatchHeads, Flags
+from recovery.archive.records.aborted_txns import are_transactional
+from recovery.archive.records.arrow_rows import ArrowRows
+from recovery.archive.records.batch_faults import BatchFaults
+from recovery.archive.records.batch_heads import CHECKSUM_FAULT, BatchHeads, Fault, Flags
+from recovery.archive.records.damage import Corrupt, DamageReport, LeftOut, MissingOffsets
 from recovery.archive.records.record_schema import Include, column_called
 from recovery.archive.records.record_units import MOST_HEADERS, BadBatch, ListedRecords, open_batches
-from recovery.check.finding import REMEDIES, Rule
-from recovery.errors import DamagedSegmentError
 from recovery.read.opened_log import OpenedLog
 from segfmt import byte_layout
 
+if TYPE_CHECKING:
+    from recovery.archive.records.run_transactions import SegmentTransactions
+
 _COUNTED = frozenset({"offset", "sequence"})
 """Columns of records that follow from the header of a batch whose offsets have no gaps."""
-
-
-class Corrupt(enum.Enum):
-    """How to treat records that cannot be read, or whose batch has a wrong checksum; the value is the option's."""
-
-    FAIL = "fail"
-    """An error that names the object, the position, the rule and the remedy."""
-    SKIP = "skip"
-    """They are left out; each batch is reported to `on_left_out`."""
-    INCLUDE = "include"
-    """They are rows with `crc_valid` false and `fault` set; what cannot be read is one row with null key and value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +48,7 @@ class SegmentView:
         start_offset: records below no longer belong to the log, or belong to another segment.
         end_offset: records from here on are read from another segment; None: all of its own.
         is_last: of its partition, and never rolled: what a killed broker leaves at its end is not damage.
-        aborted: transactions that reach into it.
+        transactions: says which of its batches were aborted; None if that does not matter.
         last_stable_offset: where the first transaction that is open at the archive's end begins, None without one.
     """
 
@@ -69,7 +60,7 @@ class SegmentView:
     start_offset: int | None = None
     end_offset: int | None = None
     is_last: bool = False
-    aborted: AbortedTxns = aborted_txns.NONE
+    transactions: SegmentTransactions | None = None
     last_stable_offset: int | None = None
 
 
@@ -79,6 +70,7 @@ class ReadOptions:
 
     Attributes:
         corrupt: for records; batches are always listed, with their faults.
+        lost: for offsets that are missing; None: as `corrupt`.
         is_committed: leave out what a consumer with isolation.level=read_committed does not see.
         has_control_records: include the records of control batches, which no consumer sees.
         lowest_offset, highest_offset: records with other offsets are left out, as are batches with none of these.
@@ -89,6 +81,7 @@ class ReadOptions:
 
     include: Include = Include.RECORDS
     corrupt: Corrupt = Corrupt.FAIL
+    lost: Corrupt | None = None
     is_committed: bool = False
     has_control_records: bool = False
     lowest_offset: int | None = None
@@ -98,25 +91,15 @@ class ReadOptions:
     most_batch_bytes: int = MOST_BATCH_BYTES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """What was left out of the rows.
-
-    Attributes:
-        name: of the object.
-        size_bytes: from *position* on.
-        is_damage: False for what a killed broker leaves after its last whole batch.
-    """
-
-    name: str
-    position: int
-    size_bytes: int
-    rule: Rule
-    detail: str
-    is_damage: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.name}: byte {self.position}: {self.rule}: {self.detail}"
+def damage_report(
+    name: str, rows: ArrowRows, options: ReadOptions, on_left_out: Callable[[LeftOut], None]
+) -> DamageReport:
+    """Return what takes in the damage of the segment called *name*; batches are always listed, with their faults."""
+    if options.include is Include.BATCHES:
+        corrupt = lost = Corrupt.INCLUDE
+    else:
+        corrupt, lost = options.corrupt, options.lost or options.corrupt
+    return DamageReport(name, rows, corrupt=corrupt, lost=lost, on_left_out=on_left_out)
 
 
 def read_segment(
@@ -125,16 +108,18 @@ def read_segment(
     schema: pa.Schema,
     options: ReadOptions,
     *,
+    faults: BatchFaults | None = None,
     index_positions: Callable[[], Sequence[int]] = tuple,
     on_left_out: Callable[[LeftOut], None],
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one segment, in the order of its batches.
+) -> Generator[pa.RecordBatch, None, bool]:
+    """Yield the rows of one segment, in the order of its batches; return whether it was read to its end.
 
     Args:
         log: the segment's, opened; the caller closes it.
         view: what is known of the segment.
         schema: the requested columns, of those in `record_schema`; timestamps in ms or us.
         options: what to read.
+        faults: judges the batches by what is known of the segment; None: only their checksums are compared.
         index_positions: returns the positions in the segment's offset index; called only after damage.
         on_left_out: called with what is left out because of damage.
 
@@ -144,7 +129,9 @@ def read_segment(
         OSError: the log cannot be read.
     """
     try:
-        yield from _SegmentRows(view, schema, options, on_left_out).read(log, index_positions)
+        return (
+            yield from _SegmentRows(view, schema, options, faults, on_left_out).read(log, index_positions)
+        )
     except OSError as error:
         if error.filename is None:
             raise OSError(error.errno, error.strerror, view.name) from error
@@ -157,12 +144,14 @@ class _SegmentRows:
         view: SegmentView,
         schema: pa.Schema,
         options: ReadOptions,
+        faults: BatchFaults | None,
         on_left_out: Callable[[LeftOut], None],
     ) -> None:
         self._view = view
         self._options = options
-        self._on_left_out = on_left_out
+        self._faults = faults
         self._rows = ArrowRows(schema, view.topic, view.partition, view.topic_id)
+        self._damage = damage_report(view.name, self._rows, options, on_left_out)
         columns = [column_called(name, options.include) for name in schema.names]
         self._opened = {column.name for column in columns if not column.is_of_batch}
         ends = (options.highest_offset, None if view.end_offset is None else view.end_offset - 1)
@@ -170,9 +159,11 @@ class _SegmentRows:
             offset for offset in (options.lowest_offset, view.start_offset) if offset is not None
         ]
         self._highest_offsets = [offset for offset in ends if offset is not None]
-        self._needs_aborted = options.is_committed or "aborted" in schema.names
+        self._beyond_count = 0
 
-    def read(self, log: OpenedLog, index_positions: Callable[[], Sequence[int]]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, log: OpenedLog, index_positions: Callable[[], Sequence[int]]
+    ) -> Generator[pa.RecordBatch, None, bool]:
         windows = LogWindows(
             log,
             base_offset=self._view.base_offset,
@@ -185,20 +176,38 @@ class _SegmentRows:
                 yield from self._take_stretch(window)
                 continue
             heads = self._heads(window)
+            if self._faults is not None:
+                for missing in filter(self._is_wanted, self._faults.missing):
+                    yield from self._damage.take_missing(missing)
             if self._options.include is Include.BATCHES:
-                chosen = heads.at(self._is_listed(heads) | ~heads.is_valid)
+                chosen = heads.at(self._is_listed(heads) | heads.is_faulty)
                 if len(chosen):
                     yield self._rows.batches(chosen)
             else:
                 yield from self._take(window, heads)
             if self._is_beyond(heads):
-                return
+                return False
+        return True
 
     def _heads(self, window: BatchWindow) -> BatchHeads:
-        is_aborted = np.zeros(len(window.rows), np.bool_)
-        if self._needs_aborted:
-            is_aborted = self._view.aborted.are_in(window.rows)
-        return BatchHeads(window.rows, window.is_valid, is_aborted)
+        if self._faults is None:
+            codes, reasons = (~window.is_valid).astype(np.int32), [CHECKSUM_FAULT]
+        else:
+            codes, reasons = self._faults.judge(window.rows, window.is_valid)
+        is_aborted, transactions = np.zeros(len(window.rows), np.bool_), self._view.transactions
+        if transactions is not None and are_transactional(window.rows).any():
+            is_aborted = transactions.aborted().are_in(window.rows)
+            if codes.any():
+                transactions.skip()
+            else:
+                transactions.check(window.octets, window.rows)
+        return BatchHeads(window.rows, window.is_valid, is_aborted, codes, reasons)
+
+    def _is_wanted(self, missing: MissingOffsets) -> bool:
+        """Return whether some of the offsets that are missing are requested."""
+        return all(missing.end_offset > lowest for lowest in self._lowest_offsets) and all(
+            missing.start_offset <= highest for highest in self._highest_offsets
+        )
 
     # -- which batches ---------------------------------------------------------------------------------------
 
@@ -230,12 +239,13 @@ class _SegmentRows:
         return is_in
 
     def _is_beyond(self, heads: BatchHeads) -> bool:
-        """Return whether no batch after these can be in the requested range."""
+        """Return whether no batch after these can be in the requested range: one alone may have a wrong offset."""
         highest = self._options.highest_offset
         if highest is None:
             return False
-        sound = heads.is_valid & heads.is_v2
-        return bool((heads.rows["base_offset"][sound] > highest).any())
+        is_sound = ~heads.is_faulty & heads.is_v2
+        self._beyond_count += int((heads.rows["base_offset"][is_sound] > highest).sum())
+        return self._beyond_count > 1
 
     def _visible(self, heads: BatchHeads) -> Flags:
         """Return the batches whose records are rows, damaged or not."""
@@ -255,18 +265,17 @@ class _SegmentRows:
     # -- their records ---------------------------------------------------------------------------------------
 
     def _take(self, window: BatchWindow, heads: BatchHeads) -> Iterator[pa.RecordBatch]:
-        corrupt = self._options.corrupt
-        if not heads.is_valid.all() and corrupt is not Corrupt.INCLUDE:
-            for row in np.flatnonzero(~heads.is_valid).tolist():
-                self._leave_out_batch(heads.at(slice(row, row + 1)), "checksum", CHECKSUM_FAULT)
-        visible = self._visible(heads)
-        if corrupt is Corrupt.INCLUDE:
-            is_empty = heads.is_v2 & (heads.rows["record_count"] == 0) & ~heads.is_valid
-            for row in np.flatnonzero(is_empty).tolist():
-                yield self._placeholder(heads.at(slice(row, row + 1)), CHECKSUM_FAULT)
-            visible |= ~heads.is_valid
-        else:
-            visible &= heads.is_valid
+        visible, is_faulty = self._visible(heads), heads.is_faulty
+        if is_faulty.any():
+            if self._damage.corrupt is Corrupt.INCLUDE:
+                is_empty = heads.is_v2 & (heads.rows["record_count"] == 0) & is_faulty
+                for number in np.flatnonzero(is_empty).tolist():
+                    yield from self._damage.take_batch(heads.one(number), heads.fault(number))
+                visible |= is_faulty
+            else:
+                for number in np.flatnonzero(is_faulty).tolist():
+                    self._damage.leave_out_batch(heads.one(number), heads.fault(number))
+                visible &= ~is_faulty
         chosen = heads.at(visible)
         if not len(chosen):
             return
@@ -289,19 +298,21 @@ class _SegmentRows:
                 yield from self._rows.records(listed)
 
     def _own(self, listed: ListedRecords) -> ListedRecords:
-        """Return the records that belong to the segment and are requested."""
+        """Return the records that belong to the segment and are requested, and all of batches not to be trusted."""
         offsets = listed.rows["offset"]
         is_own = self._is_in_time(listed.rows["timestamp_ms"])
         for lowest in self._lowest_offsets:
             is_own &= offsets >= lowest
         for highest in self._highest_offsets:
             is_own &= offsets <= highest
+        if not is_own.all():
+            is_own |= listed.heads.is_faulty[listed.rows["unit"]]
         return listed if is_own.all() else ListedRecords(listed.rows[is_own], listed.heads)
 
     def _can_count(self, heads: BatchHeads) -> bool:
         """Return whether the headers of the batches hold all that is requested of their records."""
         rows, options, wanted = heads.rows, self._options, self._opened - _COUNTED
-        if wanted - {"timestamp"} or not (heads.is_v2 & heads.is_valid).all():
+        if wanted - {"timestamp"} or not (heads.is_v2 & ~heads.is_faulty).all():
             return False
         if wanted and not heads.is_stamped.all():
             return False
@@ -322,56 +333,17 @@ class _SegmentRows:
     # -- damage ----------------------------------------------------------------------------------------------
 
     def _take_stretch(self, stretch: BadStretch) -> Iterator[pa.RecordBatch]:
+        if stretch.is_damage and self._faults is not None:
+            self._faults.skip()
+        if stretch.is_damage and self._view.transactions is not None:
+            self._view.transactions.skip()
         size_bytes = stretch.end_position - stretch.position
-        left_out = self._left_out(
-            stretch.position, size_bytes, stretch.rule, stretch.detail, stretch.is_damage
-        )
-        if not stretch.is_damage:
-            self._on_left_out(left_out)
-            return
-        if self._options.include is Include.RECORDS and self._options.corrupt is not Corrupt.INCLUDE:
-            self._leave_out(left_out)
-            return
-        fault = f"{stretch.rule}: {stretch.detail}"
-        yield self._rows.placeholder(None, stretch.position, size_bytes, fault)
+        fault = Fault(stretch.rule, stretch.detail)
+        yield from self._damage.take_stretch(stretch.position, size_bytes, fault, is_damage=stretch.is_damage)
 
     def _take_bad(self, bad: BadBatch) -> Iterator[pa.RecordBatch]:
-        fault = f"{bad.rule}: {bad.detail}"
-        if not bad.heads.is_valid[0]:
-            fault = f"{CHECKSUM_FAULT}; {fault}"
-        if self._options.corrupt is not Corrupt.INCLUDE:
-            self._leave_out_batch(bad.heads, bad.rule if bad.heads.is_valid[0] else "checksum", fault)
-            return
-        yield self._placeholder(bad.heads, fault)
-
-    def _placeholder(self, head: BatchHeads, fault: str) -> pa.RecordBatch:
-        row = head.rows[0]
-        return self._rows.placeholder(head, int(row["position"]), int(row["size_bytes"]), fault)
-
-    def _leave_out_batch(self, head: BatchHeads, rule: Rule, fault: str) -> None:
-        row = head.rows[0]
-        message = f"batch at offset {row['base_offset']}: {fault.removeprefix(f'{rule}: ')}"
-        self._leave_out(self._left_out(int(row["position"]), int(row["size_bytes"]), rule, message))
-
-    def _left_out(
-        self, position: int, size_bytes: int, rule: Rule, detail: str, is_damage: bool = True
-    ) -> LeftOut:
-        return LeftOut(
-            name=self._view.name,
-            position=position,
-            size_bytes=size_bytes,
-            rule=rule,
-            detail=detail,
-            is_damage=is_damage,
-        )
-
-    def _leave_out(self, left_out: LeftOut) -> None:
-        if self._options.corrupt is Corrupt.FAIL:
-            remedy = REMEDIES[left_out.rule]
-            if left_out.rule == "too-large":
-                remedy = "allow larger batches (maxBatchBytes), if there is memory for them"
-            raise DamagedSegmentError(
-                f"{left_out}. Remedy: {remedy}. To read on: corrupt=skip leaves such batches out and counts them, "
-                "corrupt=include makes rows of them, with the reason in `fault`"
-            )
-        self._on_left_out(left_out)
+        fault = Fault(bad.rule, bad.detail)
+        if bad.heads.is_faulty[0]:
+            known = bad.heads.fault(0)
+            fault = Fault(known.rule, f"{known.detail}; {fault}")
+        yield from self._damage.take_batch(bad.heads, fault)

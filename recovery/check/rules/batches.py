@@ -6,8 +6,9 @@ check them. Pure: rows in, findings out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,89 @@ from segfmt.java_text import LONG_MIN
 
 _MAX_INT32 = 2**31 - 1
 _MOST_GAPS = 20
+
+
+class HeaderFault(NamedTuple):
+    """What some batches break.
+
+    Attributes:
+        is_bad: bool, shape (n,): which ones.
+        describe: says what is wrong with one of them.
+    """
+
+    rule: Rule
+    is_bad: npt.NDArray[np.bool_]
+    describe: Callable[[np.void], str]
+
+
+def field_faults(rows: HeaderRows) -> Iterator[HeaderFault]:
+    """Yield the rules about fields of a batch by themselves."""
+    is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
+    codec = rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK
+    delta, count = rows["last_offset_delta"], rows["record_count"]
+    yield HeaderFault("magic", rows["magic"] > byte_layout.MAGIC_V2, lambda row: f"magic {row['magic']}")
+    yield HeaderFault("codec", codec > 4, lambda row: f"compression id {int(row['attributes']) & 7}")
+    yield HeaderFault(
+        "record-count",
+        is_v2 & ((delta < 0) | (count < 0) | (count > delta.astype(np.int64) + 1)),
+        lambda row: f"{row['record_count']} records, last offset delta {row['last_offset_delta']}",
+    )
+    yield _producer_faults(rows)
+
+
+def _producer_faults(rows: HeaderRows) -> HeaderFault:
+    """Kafka: MemoryRecordsBuilder.validateProducerState, LogValidator.validateBatch."""
+    has_producer = rows["producer_id"] >= 0
+    is_control = rows["attributes"] & byte_layout.CONTROL_MASK != 0
+    is_transactional = rows["attributes"] & byte_layout.TRANSACTIONAL_MASK != 0
+    no_numbers = (rows["producer_epoch"] < 0) | ((rows["base_sequence"] < 0) & ~is_control)
+    is_bad = (rows["magic"] >= byte_layout.MAGIC_V2) & (
+        (rows["producer_id"] < byte_layout.NO_PRODUCER_ID)
+        | (has_producer & no_numbers)
+        | (has_producer & is_control & ~is_transactional)
+        | (~has_producer & is_transactional)
+    )
+    return HeaderFault(
+        "producer-fields",
+        is_bad,
+        lambda row: (
+            f"producer {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['base_sequence']}, "
+            f"attributes {int(row['attributes']) & 0xFFFF:#06x}"
+        ),
+    )
+
+
+def range_faults(
+    rows: HeaderRows, *, base_offset: int, next_base_offset: int | None
+) -> Iterator[HeaderFault]:
+    """Yield the rules about the offsets that a segment may have.
+
+    Args:
+        rows: some of its batches.
+        base_offset: of the segment.
+        next_base_offset: that of the next segment in a broker's folder; None for the last one, and in tiered storage,
+            where two leaders may have archived the same offsets.
+    """
+    first, last = rows["base_offset"], rows["last_offset"]
+    is_outside = (first < base_offset) | (last - base_offset > _MAX_INT32) | (last < first)
+    yield HeaderFault(
+        "offset-range",
+        is_outside,
+        lambda row: f"offsets {row['base_offset']} to {row['last_offset']} in the segment {base_offset}",
+    )
+    if next_base_offset is not None:
+        yield HeaderFault(
+            "segment-overlap",
+            (last >= next_base_offset) & ~is_outside,
+            lambda row: f"last offset {row['last_offset']}, the next segment begins at {next_base_offset}",
+        )
+
+
+def are_wrappers(rows: HeaderRows) -> npt.NDArray[np.bool_]:
+    """Return which of *rows* are compressed messages: their base offset is inside, the header has the last one."""
+    is_compressed = rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK != 0
+    flags: npt.NDArray[np.bool_] = (rows["magic"] < byte_layout.MAGIC_V2) & is_compressed
+    return flags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +119,40 @@ class EpochRun:
     first_offset: int
     last_offset: int
     position: int
+
+    def joined(self, after: EpochRun) -> EpochRun:
+        """Return this run and the one *after* it as one."""
+        return replace(self, last_offset=after.last_offset)
+
+
+def epoch_runs(rows: HeaderRows) -> Iterator[EpochRun]:
+    """Yield the runs of one leader epoch in *rows*; messages of magic 0 and 1 have none."""
+    is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
+    if not is_v2.all():  # copying rows takes numpy longer than all the rest
+        rows = rows[is_v2]
+    if not len(rows):
+        return
+    epochs = rows["leader_epoch"]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(epochs)) + 1))
+    ends = np.append(starts[1:], len(rows)) - 1
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        yield EpochRun(
+            epoch=int(epochs[start]),
+            first_offset=int(rows["base_offset"][start]),
+            last_offset=int(rows["base_offset"][end]),
+            position=int(rows["position"][start]),
+        )
+
+
+def has_compacted(rows: HeaderRows) -> bool:
+    """Return whether a batch holds fewer records than offsets, as only a cleaner leaves it."""
+    is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
+    return bool((is_v2 & (rows["record_count"] <= rows["last_offset_delta"])).any())
+
+
+def out_of_order(row: np.void) -> str:
+    """Return what is wrong with a batch that goes back in the log."""
+    return f"base offset {row['base_offset']} is not above the last offset of the batch before"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,67 +205,15 @@ class BatchChecks:
         self._is_behind_damage = False
 
     def _check_fields(self, rows: HeaderRows) -> None:
-        is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
-        codec = rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK
-        delta, count = rows["last_offset_delta"], rows["record_count"]
-        self._first(rows, rows["magic"] > byte_layout.MAGIC_V2, "magic", lambda row: f"magic {row['magic']}")
-        self._first(rows, codec > 4, "codec", lambda row: f"compression id {int(row['attributes']) & 7}")
-        is_bad = is_v2 & ((delta < 0) | (count < 0) | (count > delta.astype(np.int64) + 1))
-        self._first(
-            rows,
-            is_bad,
-            "record-count",
-            lambda row: f"{row['record_count']} records, last offset delta {row['last_offset_delta']}",
-        )
-        self.has_compacted |= bool((is_v2 & (count <= delta)).any())
-        self._check_producers(rows)
-
-    def _check_producers(self, rows: HeaderRows) -> None:
-        """Kafka: MemoryRecordsBuilder.validateProducerState, LogValidator.validateBatch."""
-        has_producer = rows["producer_id"] >= 0
-        is_control = rows["attributes"] & byte_layout.CONTROL_MASK != 0
-        is_transactional = rows["attributes"] & byte_layout.TRANSACTIONAL_MASK != 0
-        no_numbers = (rows["producer_epoch"] < 0) | ((rows["base_sequence"] < 0) & ~is_control)
-        is_bad = (rows["magic"] >= byte_layout.MAGIC_V2) & (
-            (rows["producer_id"] < byte_layout.NO_PRODUCER_ID)
-            | (has_producer & no_numbers)
-            | (has_producer & is_control & ~is_transactional)
-            | (~has_producer & is_transactional)
-        )
-        self._first(
-            rows,
-            is_bad,
-            "producer-fields",
-            lambda row: (
-                f"producer {row['producer_id']}, epoch {row['producer_epoch']}, sequence {row['base_sequence']}, "
-                f"attributes {int(row['attributes']) & 0xFFFF:#06x}"
-            ),
-        )
+        for fault in field_faults(rows):
+            self._first(rows, fault)
+        self.has_compacted |= has_compacted(rows)
 
     def _check_offsets(self, rows: HeaderRows) -> None:
         first, last = rows["base_offset"], rows["last_offset"]
-        # The base offset of a wrapper is inside it; its header has the last offset.
-        is_wrapper = (rows["magic"] < byte_layout.MAGIC_V2) & (
-            rows["attributes"] & byte_layout.COMPRESSION_CODEC_MASK != 0
-        )
-        relative_is_bad = (first < self.base_offset) | (last - self.base_offset > _MAX_INT32) | (last < first)
-        self._first(
-            rows,
-            relative_is_bad,
-            "offset-range",
-            lambda row: (
-                f"offsets {row['base_offset']} to {row['last_offset']} in the segment {self.base_offset}"
-            ),
-        )
-        if self.next_base_offset is not None:
-            self._first(
-                rows,
-                (last >= self.next_base_offset) & ~relative_is_bad,
-                "segment-overlap",
-                lambda row: (
-                    f"last offset {row['last_offset']}, the next segment begins at {self.next_base_offset}"
-                ),
-            )
+        is_wrapper = are_wrappers(rows)
+        for fault in range_faults(rows, base_offset=self.base_offset, next_base_offset=self.next_base_offset):
+            self._first(rows, fault)
         if self.batch_count == 0 and not self._is_behind_damage:
             self.first_offset = None if is_wrapper[0] else int(first[0])
         before = np.empty(len(rows), np.int64)
@@ -155,12 +221,7 @@ class BatchChecks:
         before[0] = max(int(first[0]) - 1, LONG_MIN)
         if self.last_offset is not None and not self._is_behind_damage:
             before[0] = self.last_offset
-        self._first(
-            rows,
-            first <= before,
-            "offset-order",
-            lambda row: f"base offset {row['base_offset']} is not above the last offset of the batch before",
-        )
+        self._first(rows, HeaderFault("offset-order", first <= before, out_of_order))
         is_gap = (first > before) & (first - 1 > before) & ~is_wrapper
         for number in np.flatnonzero(is_gap)[: _MOST_GAPS - len(self.gaps)]:
             start, end = int(before[number]) + 1, int(first[number]) - 1
@@ -174,47 +235,21 @@ class BatchChecks:
             )
 
     def _note_epochs(self, rows: HeaderRows) -> None:
-        is_v2 = rows["magic"] >= byte_layout.MAGIC_V2
-        if not is_v2.all():  # copying rows takes numpy longer than all the rest
-            rows = rows[is_v2]
-        if not len(rows):
-            return
-        epochs = rows["leader_epoch"]
-        starts = np.concatenate(([0], np.flatnonzero(np.diff(epochs)) + 1))
-        ends = np.append(starts[1:], len(rows)) - 1
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            run = EpochRun(
-                epoch=int(epochs[start]),
-                first_offset=int(rows["base_offset"][start]),
-                last_offset=int(rows["base_offset"][end]),
-                position=int(rows["position"][start]),
-            )
+        for run in epoch_runs(rows):
             if self.epoch_runs and self.epoch_runs[-1].epoch == run.epoch:
-                last_run = self.epoch_runs.pop()
-                run = EpochRun(
-                    epoch=run.epoch,
-                    first_offset=last_run.first_offset,
-                    last_offset=run.last_offset,
-                    position=last_run.position,
-                )
+                run = self.epoch_runs.pop().joined(run)
             self.epoch_runs.append(run)
 
-    def _first(
-        self,
-        rows: HeaderRows,
-        is_bad: npt.NDArray[np.bool_],
-        rule: Rule,
-        describe: Callable[[np.void], str],
-    ) -> None:
-        """Note the first row where *is_bad*, once per rule and segment."""
-        if not is_bad.any() or any(finding.rule == rule for finding in self.findings):
+    def _first(self, rows: HeaderRows, fault: HeaderFault) -> None:
+        """Note the first row with a fault, once per rule and segment."""
+        if not fault.is_bad.any() or any(finding.rule == fault.rule for finding in self.findings):
             return
-        row_number = int(np.argmax(is_bad))
+        row_number = int(np.argmax(fault.is_bad))
         self.findings.append(
             Finding(
                 file=self.file,
                 position=int(rows["position"][row_number]),
-                rule=rule,
-                detail=describe(rows[row_number]),
+                rule=fault.rule,
+                detail=fault.describe(rows[row_number]),
             )
         )

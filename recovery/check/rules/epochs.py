@@ -9,7 +9,7 @@ Kafka: LeaderEpochFileCache.assign, epochForOffset.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -89,7 +89,7 @@ def check_epochs(
             f"the file has no line, although batches have epochs up to {max(run.epoch for _, run in real)}"
         )
         return [_of_file("missing-epochs", detail)]
-    findings += _check_runs(runs, entries)
+    findings += [finding for _, finding in find_contradictions(runs, entries)]
     if (
         real
         and log_end_offset is not None
@@ -117,10 +117,17 @@ def _check_entries(entries: Sequence[LeaderEpochEntry]) -> list[Finding]:
     return []
 
 
-def _check_runs(runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry]) -> list[Finding]:
+def find_contradictions(
+    runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry]
+) -> Iterator[tuple[EpochRun, Finding]]:
+    """Yield the runs whose epoch is not that of the file, and which of the two is wrong.
+
+    Args:
+        runs: neighbours in a log, in its order.
+        entries: those of the file, ascending.
+    """
     starts = [entry.start_offset for entry in entries]
     known_epochs = {entry.epoch for entry in entries}
-    findings: list[Finding] = []
     for number, (file, run) in enumerate(runs):
         expected = {_epoch_at(starts, entries, offset) for offset in (run.first_offset, run.last_offset)}
         if run.epoch == -1 and all(earlier_run.epoch == -1 for _, earlier_run in runs[:number]):
@@ -142,11 +149,10 @@ def _check_runs(runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry]) 
         if rises and (run.epoch in known_epochs or _is_confirmed(runs, number)):
             batches = f"batches from {run.first_offset} to {run.last_offset}"
             detail = f"{batches} have epoch {run.epoch}, the file says {says}"
-            findings.append(_of_file("epoch-content", detail))
+            yield run, _of_file("epoch-content", detail)
         else:
             detail = f"leader epoch {run.epoch} at offset {run.first_offset}, {LEADER_EPOCH_CHECKPOINT} says {says}"
-            findings.append(Finding(file=file, position=run.position, rule="leader-epoch", detail=detail))
-    return findings
+            yield run, Finding(file=file, position=run.position, rule="leader-epoch", detail=detail)
 
 
 def _is_confirmed(runs: Sequence[PlacedRun], number: int) -> bool:

@@ -13,10 +13,12 @@ import pytest
 
 from recovery.archive.layouts.tiered_layout import LocalTieredLayout
 from recovery.archive.records import read_plan
-from recovery.archive.records.read_plan import choose_segments, plan_reads
+from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.read_plan import plan_reads
 from recovery.archive.records.read_request import ReadRequest, Selection
-from recovery.archive.records.record_columns import Corrupt, LeftOut, ReadOptions
+from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
+from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable
 from recovery.archive.stores.stores import open_store
@@ -143,7 +145,7 @@ class TestCopies:
             if segment.segment_id in ("small", "next")
         }
         known = choose_segments(partition, layout, lineage)
-        assert [one.max_timestamp_ms for one in known] == [0, 50]
+        assert [one.told.max_timestamp_ms for one in known if one.told is not None] == [0, 50]
         assert [(one.segment.segment_id, one.end_offset, one.is_last) for one in known] == [
             ("small", 50, False),
             ("next", None, False),
@@ -228,11 +230,18 @@ class TestWhatIsWanted:
                 cut += 1
         assert cut > 10
         times = sorted(row["timestamp"] for row in everything)
+        left_out: list[LeftOut] = []
         for lowest_ms in times[:: len(times) // 7]:
-            found = read(
-                archive, *names, options=ReadOptions(lowest_timestamp_ms=lowest_ms), metadata=metadata
-            )
+            options = ReadOptions(lowest_timestamp_ms=lowest_ms, corrupt=Corrupt.SKIP)
+            found = read(archive, *names, options=options, metadata=metadata, left_out=left_out)
             assert found == [row for row in everything if row["timestamp"] >= lowest_ms]
+        assert {(one.rule, one.name.endswith(".timeindex")) for one in left_out} == (
+            {("index-sparse", True)} if has_metadata else set()
+        )
+        latest = ReadOptions(lowest_timestamp_ms=times[-1])
+        if has_metadata:
+            with pytest.raises(DamagedSegmentError, match=r"\.timeindex: .*index-sparse: .*timeIndex=false"):
+                read(archive, *names, options=latest, metadata=metadata)
 
 
 class TestPlaces:

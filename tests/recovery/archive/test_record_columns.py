@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recovery.archive.layouts.log_windows import MOST_BATCH_BYTES
-from recovery.archive.records.record_columns import Corrupt, LeftOut, ReadOptions, SegmentView, read_segment
+from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.record_columns import ReadOptions, SegmentView, read_segment
 from recovery.archive.records.record_schema import Include
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt.compression import Codec, compress

@@ -17,7 +17,7 @@ from recovery.archive.layouts.aiven_layout import AivenLayout
 from recovery.archive.layouts.layout import Layout, part_kind
 from recovery.archive.layouts.plain_layout import PlainLayout
 from recovery.archive.layouts.tiered_layout import LocalTieredLayout
-from recovery.archive.records.read_plan import choose_segments
+from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable, parts_in
 from recovery.check.facts import PartitionFacts

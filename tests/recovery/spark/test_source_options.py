@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import datasource
 
+from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, OffsetLimits
 from recovery.archive.records.read_request import Selection
-from recovery.archive.records.record_columns import Corrupt, ReadOptions
+from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.errors import UsageError

@@ -1,0 +1,260 @@
+"""Which transactions of a run of segments were aborted: by their transaction indexes, or by the markers in their logs.
+
+An index file is missing where nothing was aborted, and where it was lost. So only if each segment has one, or a broker
+has said that it has none to keep, the indexes are taken, and compared with the markers as the logs are read. Else the
+markers are looked up in the logs before their records are rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from native.batch_headers import HeaderRows
+from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.records.aborted_txns import AbortedTxns, collect_aborted
+from recovery.archive.records.log_markers import TransactionWalk
+from recovery.archive.records.read_request import PlannedSegment, SegmentRun
+from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.check.finding import REMEDIES, Rule
+from recovery.errors import DamagedSegmentError
+from recovery.read.opened_log import OpenedLog
+from segfmt.errors import FormatError, MissingKeyError
+from segfmt.transaction_index import Entries, view_transaction_index
+
+_READ_ON = "read with isolation=read_uncommitted and without `aborted`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFiles:
+    """How to get at the files of segments.
+
+    Attributes:
+        name: returns the name of a segment's log, for messages.
+        read_index: returns its transaction index, empty without one.
+        open: opens its log.
+        indexed: yields the segments that may have a transaction index, from the first of the run on.
+        following: yields the segments after the run.
+    """
+
+    name: Callable[[ArchivedSegment], str]
+    read_index: Callable[[ArchivedSegment], bytes]
+    open: Callable[[ArchivedSegment], OpenedLog]
+    indexed: Callable[[], Iterator[ArchivedSegment]]
+    following: Callable[[], Iterator[PlannedSegment]]
+
+
+@dataclass(slots=True)
+class RunTransactions:
+    """The transactions of a run.
+
+    Attributes:
+        run: the segments.
+        files: how to get at them.
+        is_compacted: returns whether the log was ever compacted, so that markers may be gone.
+        fails_at_damage: whether the query fails at any damage, so that nothing is to be said of it here.
+    """
+
+    run: SegmentRun
+    files: TransactionFiles
+    is_compacted: Callable[[], bool]
+    fails_at_damage: bool
+    _aborted: AbortedTxns | None = None
+    _walk: TransactionWalk = field(default_factory=TransactionWalk)
+
+    def of_segment(self, number: int) -> SegmentTransactions:
+        """Return the transactions of one segment of the run."""
+        return SegmentTransactions(self, number)
+
+    def aborted(self, number: int) -> AbortedTxns:
+        """Return the aborted transactions that reach into the segments from *number* on.
+
+        Raises:
+            DamagedSegmentError: an index is malformed, or contradicts the log; or damage hides how a transaction ended.
+            MissingKeyError: a segment is encrypted with a key that was not given.
+            OSError: a segment cannot be read.
+        """
+        if self._aborted is None:
+            if self.run.has_txn_indexes:
+                self._aborted = self._indexed()
+            else:
+                entries = [view_transaction_index(self.run.local_aborted), *self._of_logs(number)]
+                self._aborted = AbortedTxns(np.concatenate(entries))
+        return self._aborted
+
+    def check(self, number: int, octets: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
+        """Compare the markers in *rows*, sound batches in order, with the indexes.
+
+        Raises:
+            DamagedSegmentError: they contradict each other.
+        """
+        if self.run.has_txn_indexes:
+            found = self._walk.take(octets, int(rows["position"][0]), rows)
+            segment = self.run.segments[number].segment
+            self._compare(segment, self.aborted(number).entries, found, rows)
+
+    def skip(self) -> None:
+        """Note that batches are passed over, among them perhaps the markers of open transactions."""
+        self._walk.begins.clear()
+
+    def pass_gap(self, number: int, offset: int) -> None:
+        """Note that segments are missing from *offset* on, and with them their indexes.
+
+        Raises:
+            DamagedSegmentError: transactions are open there.
+        """
+        self._pass_damage(self.run.segments[number].segment, self._walk, f"offset {offset}")
+
+    # -- indexes ---------------------------------------------------------------------------------------------
+
+    def _indexed(self) -> AbortedTxns:
+        planned = self.run.segments
+        current = planned[0].segment
+
+        def read(segment: ArchivedSegment) -> Callable[[], bytes]:
+            def read_it() -> bytes:
+                nonlocal current
+                current = segment
+                return self.files.read_index(segment)
+
+            return read_it
+
+        try:
+            return collect_aborted(
+                ((segment.base_offset, read(segment)) for segment in self.files.indexed()),
+                start_offset=planned[0].segment.base_offset,
+                end_offset=planned[-1].end_offset,
+                known=self.run.local_aborted,
+            )
+        except MissingKeyError:
+            raise
+        except FormatError as error:
+            raise DamagedSegmentError(
+                f"{self.files.name(current)}: the transaction index of this segment is malformed: {error}. Remedy: "
+                f"rebuild it by `archive recover`, or {_READ_ON}"
+            ) from error
+
+    # -- logs ------------------------------------------------------------------------------------------------
+
+    def _of_logs(self, number: int) -> Iterator[Entries]:
+        """Yield what was aborted in the run's segments from *number* on, and after it what was open at its end."""
+        walk = TransactionWalk()
+        for planned in self.run.segments[number:]:
+            self._pass_seam(planned.segment, walk)
+            yield from self._of_log(planned, walk)
+        if walk.begins:
+            for planned in self.files.following():
+                self._pass_seam(planned.segment, walk)
+                yield from self._of_log(planned, walk, is_inside=False)
+                if not walk.begins:
+                    return
+
+    def _pass_seam(self, segment: ArchivedSegment, walk: TransactionWalk) -> None:
+        """Judge whether a segment, and the end of the one before it, are there."""
+        is_missing = bool(walk.begins) and segment.base_offset > walk.end_offset and not self.is_compacted()
+        if is_missing or PartKind.LOG not in segment.parts:
+            self._pass_damage(segment, walk, f"offset {walk.end_offset}")
+
+    def _of_log(
+        self, planned: PlannedSegment, walk: TransactionWalk, *, is_inside: bool = True
+    ) -> Iterator[Entries]:
+        segment = planned.segment
+        if not segment.log_bytes:
+            return
+        indexed = self._index_of(segment) if is_inside else None
+        own = set(walk.begins)
+        log = self.files.open(segment)
+        try:
+            for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
+                if not isinstance(window, BatchWindow):
+                    if window.is_damage:
+                        self._pass_damage(segment, walk, f"byte {window.position}")
+                    continue
+                if not window.is_valid.all():
+                    bad = int(np.argmin(window.is_valid))
+                    self._pass_damage(segment, walk, f"byte {window.rows['position'][bad]}")
+                rows = window.rows[window.is_valid]
+                if planned.end_offset is not None:
+                    rows = rows[rows["base_offset"] < planned.end_offset]
+                if not len(rows):
+                    continue
+                found = walk.take(window.octets, int(window.rows["position"][0]), rows)
+                if indexed is not None:
+                    self._compare(segment, indexed, found, rows)
+                yield found[found["first_offset"] >= 0]
+                if not is_inside:
+                    for producer_id in walk.begins.keys() - own:
+                        del walk.begins[producer_id]
+                    if not walk.begins:
+                        return
+        finally:
+            log.close()
+
+    def _index_of(self, segment: ArchivedSegment) -> Entries | None:
+        data = self.files.read_index(segment)
+        return view_transaction_index(data) if data else None
+
+    def _pass_damage(self, segment: ArchivedSegment, walk: TransactionWalk, place: str) -> None:
+        count = len(walk.begins)
+        walk.begins.clear()
+        if count and not self.fails_at_damage:
+            raise DamagedSegmentError(
+                f"{self.files.name(segment)}: {place}: transaction-state: damage hides how the transactions of {count} "
+                "producers ended, which are open here, and no transaction index says it. Remedy: "
+                f"{REMEDIES['transaction-state']}, or {_READ_ON}"
+            )
+
+    # -- both ------------------------------------------------------------------------------------------------
+
+    def _compare(self, segment: ArchivedSegment, indexed: Entries, found: Entries, rows: HeaderRows) -> None:
+        """Compare the entries of an index with what was *found* of aborts in *rows*."""
+        lowest, highest = int(rows["base_offset"].min()), int(rows["last_offset"].max())
+        is_own = (indexed["last_offset"] >= lowest) & (indexed["last_offset"] <= highest)
+        begins = {
+            (int(entry["producer_id"]), int(entry["last_offset"])): int(entry["first_offset"])
+            for entry in indexed[is_own]
+        }
+        for entry in found:
+            producer_id, last, first = (
+                int(entry[name]) for name in ("producer_id", "last_offset", "first_offset")
+            )
+            begin = begins.pop((producer_id, last), None)
+            if begin is None and first >= 0:
+                detail = f"the abort of producer {producer_id} at offset {last} has no entry: it is read as committed"
+                self._contradict(segment, "transaction-index-missing", detail)
+            if begin is not None and begin > first >= 0:
+                detail = f"first offset {begin}, the transaction of producer {producer_id} begins at {first}"
+                self._contradict(segment, "transaction-index-entry", detail)
+        for producer_id, last in begins:
+            detail = f"no abort marker of producer {producer_id} at offset {last}"
+            self._contradict(segment, "transaction-index-entry", detail)
+
+    def _contradict(self, segment: ArchivedSegment, rule: Rule, detail: str) -> None:
+        if not self.is_compacted():
+            raise DamagedSegmentError(
+                f"{self.files.name(segment)}: {rule}: the transaction index of this segment contradicts its log: "
+                f"{detail}. Remedy: restore both from another copy, or {_READ_ON}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTransactions:
+    """The transactions of one segment of a run."""
+
+    _of_run: RunTransactions
+    _number: int
+
+    def aborted(self) -> AbortedTxns:
+        """Return the aborted transactions that reach into it; see `RunTransactions.aborted`."""
+        return self._of_run.aborted(self._number)
+
+    def check(self, octets: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
+        """Compare its markers with its index; see `RunTransactions.check`."""
+        self._of_run.check(self._number, octets, rows)
+
+    def skip(self) -> None:
+        """Note that batches are passed over."""
+        self._of_run.skip()
