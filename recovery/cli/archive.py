@@ -172,6 +172,11 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         help="tasks at a time (default: one for each CPU, or Spark's own; 8 with --remote)",
     )
+    where.add_argument(
+        "--spark-log",
+        metavar="FILE",
+        help="append what Spark prints on this machine to FILE; -: to standard output and error (default: nowhere)",
+    )
     add_watching_arguments(parser, served="progress")
 
 
@@ -225,7 +230,12 @@ def _report(arguments: argparse.Namespace, signals: Signals) -> ArchiveReport:
 
         def open_spark() -> SparkSession:
             with signals.raising():
-                spark = open_session(master=arguments.master, remote=arguments.remote, is_for_one_run=True)
+                spark = open_session(
+                    master=arguments.master,
+                    remote=arguments.remote,
+                    is_for_one_run=True,
+                    log=arguments.spark_log,
+                )
             signals.install()  # pyspark has replaced our handler with its own
             stack.callback(spark.stop)
             return spark

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from recovery.archive.check.kept_scans import kept_keys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CONNECT_CORES = 8
+_MOST_CHARACTERS = 500
+_LOG = "the log of the executors has the stack, and so has --spark-log FILE, where Spark runs on this machine"
 
 
 class ExecutorError(RecoveryError):
@@ -156,5 +159,24 @@ def _spark_errors() -> Iterator[None]:
             ) from error
         if not type(error).__module__.startswith(("pyspark", "py4j", "grpc")):
             raise
-        last = next((line for line in reversed(text.splitlines()) if "Error" in line), text[:300])
-        raise ExecutorError(f"Spark gave up the job: {last.strip()[:500]}") from error
+        raise ExecutorError(f"Spark gave up the job: {sentence_of(text)}. Remedy: {_LOG}") from error
+
+
+def sentence_of(text: str) -> str:
+    """Return the sentence that matters of what Spark says of a failed job, without the stacks of Python and the JVM.
+
+    Of a task that raised it is the text of its error, else the first line of the last cause.
+    """
+    _, traceback, rest = text.rpartition("Traceback (most recent call last):\n")
+    if traceback:
+        lines = rest.splitlines()
+        first = next((number for number, line in enumerate(lines) if line and not line[0].isspace()), 0)
+        said = list(takewhile(lambda line: line.strip() and not line.startswith("\tat "), lines[first:]))
+        kind, _, message = " ".join(said).partition(": ")
+        name = kind.rpartition(".")[2]
+        sentence = message if kind.startswith("recovery.") else f"{name}: {message}" if message else name
+    else:
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+        causes = [line for line in lines if line.startswith("Caused by: ")]
+        sentence = (causes or lines or [text])[-1 if causes else 0].removeprefix("Caused by: ")
+    return sentence.strip().rstrip(".")[:_MOST_CHARACTERS]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from urllib.parse import urlsplit
 
 from recovery.errors import RecoveryError, UsageError
@@ -17,6 +18,7 @@ from recovery.own_process import own_folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_NAME: Final = "kafka-log-recovery"
 _LOG4J: Final = Path(__file__).with_name("embedded-log4j2.properties")
 EMBEDDED_MASTER: Final = "local[*,4]"
 """All cores of this machine; a task may fail three times before the job does."""
@@ -41,6 +43,7 @@ _JAVA: Final = (
 )
 _CONNECT_PORT: Final = 15002
 _KNOCK_SECONDS: Final = 20
+_TAIL_BYTES: Final = 4096
 _PROXIES: Final = frozenset({"grpc_proxy", "https_proxy", "http_proxy"})
 """If the environment names a proxy, it is the proxy that connects."""
 _EMBEDDED: Final = {
@@ -58,6 +61,7 @@ def open_session(
     remote: str | None = None,
     is_for_one_run: bool = False,
     settings: Mapping[str, str] | None = None,
+    log: str | None = None,
 ) -> SparkSession:
     """Return the session that is active, as it is, or a new one.
 
@@ -67,9 +71,11 @@ def open_session(
         remote: URL of a Spark Connect server (`sc://host:port`).
         is_for_one_run: whether it serves this run only: its JVMs then compile quickly, with few optimizations.
         settings: further settings of Spark.
+        log: path of a file to which a JVM that is started here prints, and the Python workers below it; "-": standard
+            output and standard error; None: nothing of it is kept.
 
     Raises:
-        UsageError: a package is not installed, or no session can be opened.
+        UsageError: a package is not installed, no session can be opened, or *log* cannot be written.
         RecoveryError: raised by a signal handler meanwhile.
     """
     _load_spark(master, remote)
@@ -78,7 +84,7 @@ def open_session(
     active = SparkSession.getActiveSession()
     if active is not None and master is None and remote is None:
         return active
-    builder = SparkSession.builder.appName("kafka-log-recovery")
+    builder = SparkSession.builder.appName(_NAME)
     chosen = _SETTINGS | (_ONE_RUN if is_for_one_run else {})
     if remote is not None:
         builder = builder.remote(remote)
@@ -94,12 +100,21 @@ def open_session(
             builder = builder.master(master)
             if master.startswith("local"):
                 chosen |= _EMBEDDED
-    for key, value in (chosen | dict(settings or {})).items():
+    chosen |= dict(settings or {})
+    for key, value in chosen.items():
         builder = builder.config(key, value)
+    said = ""
     try:
         if remote is not None:
             _knock(remote)
-        return builder.getOrCreate()
+        elif master is not None and log != "-":
+            with _opened_log(log) as file:
+                try:
+                    _start_jvm(chosen | {"spark.master": master, "spark.app.name": _NAME}, file)
+                except Exception:
+                    said = _last_line(file)
+                    raise
+        spark = builder.getOrCreate()
     except RecoveryError:
         raise
     except (
@@ -107,7 +122,53 @@ def open_session(
     ) as error:  # pyspark's errors have no common class: RuntimeError, PySparkException, Py4JError
         address = remote or master or "spark-submit's master"
         remedy = _JAVA if remote is None else "start a Spark Connect server there, or leave out --remote"
-        raise UsageError(f"no Spark session at {address}: {error}. Remedy: {remedy}") from error
+        raise UsageError(f"no Spark session at {address}: {said or error}. Remedy: {remedy}") from error
+    if master is None and remote is None and not spark.conf.get("spark.log.level", ""):
+        # spark-submit's JVM goes on printing after this program has ended, and the report is to be the last.
+        spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _start_jvm(settings: Mapping[str, str], log: BinaryIO) -> None:
+    """Start the JVM of a session that prints to *log*: what it says at its start no setting of Spark's turns off.
+
+    One that runs already stays as it is.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf().setAll(list(settings.items()))
+    gateway = launch_gateway(conf, {"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]  # so it is
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def _opened_log(path: str | None) -> BinaryIO:
+    """Return the file to which a JVM prints; without a path one that has no name.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    if path is None:
+        return cast(BinaryIO, tempfile.TemporaryFile(prefix=f"{_NAME}-"))
+    try:
+        return open(path, "a+b")
+    except OSError as error:
+        raise UsageError(f"--spark-log {path}: {error.strerror}") from error
+
+
+def _last_line(log: BinaryIO) -> str:
+    """Return what a JVM that could not be started has said last, without its stack."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+    lines = [line.rstrip() for line in log.read().decode(errors="replace").splitlines()]
+    # Last of all, Spark's script stumbles over what the JVM has not said.
+    meant = (
+        line
+        for line in reversed(lines)
+        if line and not line.startswith("\t") and "CMD: bad array" not in line
+    )
+    return next(meant, "")
 
 
 def is_submitted() -> bool:

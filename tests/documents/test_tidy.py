@@ -196,6 +196,7 @@ def test_what_may_be_anything_is_opened_by_one_function() -> None:
         "recovery/logdir/work_lock.py",  # folders
         "recovery/archive/stores/local_store.py",  # new files, and folders
         "recovery/archive/stores/listed_store.py",  # what an option names
+        "recovery/spark/session.py",  # the same
         "recovery/write/journal_file.py",  # a new file
         "recovery/read/file_system.py",
     }
