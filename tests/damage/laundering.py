@@ -216,8 +216,8 @@ class Launderer:
         output = self.folder / f"output {number}"
 
         judged = self.bench.judged(archive, output, is_in_place=step == "in place", has_metadata=has_metadata)
-        if step == "copied" and (output / "recovered").exists():
-            shutil.copytree(output / "recovered", archive.root, dirs_exist_ok=True)
+        for rebuilt in (output / "recovered").glob("*") if step == "copied" else ():
+            shutil.copytree(rebuilt, archive.root, dirs_exist_ok=True)
         return sum(verdict.rebuilt is not None for verdict in judged)
 
 

@@ -74,6 +74,12 @@ class _Overheard(ProcessEngine):
             yield verdict
 
 
+def recovered_in(output: Path | str | None) -> Path:
+    """Return the folder of what the only run with an output has rebuilt."""
+    (folder,) = Path(output or "", "recovered").iterdir()
+    return folder
+
+
 def bad_objects(verdicts: list[PartitionVerdict]) -> dict[str, list[str]]:
     """Return the rules, notes aside, by the key of each object that is not sound."""
     return {

@@ -1,11 +1,13 @@
 """Where the results of a run go: one prefix, whose content does not depend on which task or attempt wrote it.
 
     scans/, heads/                              results of segments, for the fold and the next run (`kept_scans`)
-    verdicts/<run>/objects/part-<n>.parquet     one row for each object
-    verdicts/<run>/partitions/part-<n>.parquet  one row for each partition
-    verdicts/<run>/summary.json                the report of the run
-    recovered/<key>                            what was rebuilt, where the original would be
-    quarantine/<run>/<key>                     what was replaced in place
+    history/<run>/objects/part-<n>.parquet      one row for each object
+    history/<run>/partitions/part-<n>.parquet   one row for each partition
+    history/<run>/summary.json                  the report of the run, once it has ended
+    verdicts/objects.parquet                    the rows of objects of the last run that has ended
+    partitions/partitions.parquet               its rows of partitions
+    recovered/<run>/<key>                       what was rebuilt, where the original would be
+    quarantine/<run>/<key>                      what was replaced in place
 
 Objects are written whole or not at all. Two attempts of one task write the same bytes by the same names; those of the
 first one stay.
@@ -14,10 +16,15 @@ first one stay.
 from __future__ import annotations
 
 from recovery.archive.layouts.layout import Layout
+from recovery.archive.parquet import joined
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.stores.store import Store
 
-VERDICTS, RECOVERED, QUARANTINE = "verdicts/", "recovered/", "quarantine/"
+HISTORY, RECOVERED, QUARANTINE = "history/", "recovered/", "quarantine/"
+OBJECTS, PARTITIONS = "objects", "partitions"
+"""The kinds of rows: names of folders in `history/<run>/`, and of the files of the last run."""
+_LATEST = {OBJECTS: "verdicts/objects.parquet", PARTITIONS: "partitions/partitions.parquet"}
+_MOST_PART_BYTES = 1 << 31
 
 
 class RebuiltOutput:
@@ -26,17 +33,18 @@ class RebuiltOutput:
     Args:
         output: the store of the run's results.
         layout: of the archive.
+        run: name of this run.
     """
 
-    def __init__(self, output: Store, layout: Layout) -> None:
+    def __init__(self, output: Store, layout: Layout, run: str) -> None:
         self._output = output
         self._layout = layout
+        self._run = run
 
     def __call__(self, segment: ArchivedSegment, kind: PartKind, data: bytes) -> StoredObject:
         """Write a part of a segment."""
-        key = RECOVERED + key_of(segment, kind, self._layout)
-        if not self._output.create(key, data) and not holds(self._output, key, data):
-            self._output.replace(key, data)  # left by an earlier run, when the segment was another one
+        key = f"{RECOVERED}{self._run}/{key_of(segment, kind, self._layout)}"
+        self._output.create(key, data)  # an earlier attempt has written the same
         return StoredObject(key=key, size_bytes=len(data))
 
 
@@ -85,3 +93,17 @@ def holds(store: Store, key: str, data: bytes) -> bool:
         return store.read(key, most_bytes=len(data) + 1) == data
     except FileNotFoundError:
         return False
+
+
+def publish(output: Store, run: str) -> None:
+    """Put the verdicts of a run that has ended in the place of those of the run before, each kind of rows at once.
+
+    A file is replaced as a whole: a reader sees the rows of one run, whenever a run is killed, and when two end at a
+    time.
+
+    Raises:
+        OSError: the output cannot be read or written.
+    """
+    for kind, latest in _LATEST.items():
+        parts = output.list_level(f"{HISTORY}{run}/{kind}/").objects
+        output.replace(latest, joined(output.read(part.key, most_bytes=_MOST_PART_BYTES) for part in parts))

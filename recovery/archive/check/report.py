@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,9 +89,9 @@ class ArchiveReport:
                 {"place": finding.file} | finding.to_json() for finding in self.metadata_findings
             ],
             "unlisted": [{"prefix": unlisted.prefix, "error": unlisted.error} for unlisted in self.unlisted],
-            "objects": self.objects,
+            "objects": list(map(_camel_cased, self.objects)),
             "objectsLeftOut": self.left_out,
-            "noted": self.noted,
+            "noted": list(map(_camel_cased, self.noted)),
         }
         return json.dumps(fields, indent=2, ensure_ascii=False)
 
@@ -138,6 +139,11 @@ class ArchiveReport:
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")
         return "\n".join(lines)
+
+
+def _camel_cased(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of verdicts with names as in the other JSON reports; its findings have names of one word."""
+    return {re.sub("_(.)", lambda part: part[1].upper(), name): value for name, value in row.items()}
 
 
 def _counts_text(counts: Mapping[str, int]) -> str:

@@ -60,21 +60,21 @@ def object_row(partition: PartitionVerdict, judged: ObjectVerdict) -> dict[str, 
     return {
         "topic": where.topic,
         "partition": where.partition,
-        "topicId": where.topic_id,
-        "baseOffset": None if judged.base_offset < 0 else judged.base_offset,
-        "segmentId": judged.segment_id,
+        "topic_id": where.topic_id,
+        "base_offset": None if judged.base_offset < 0 else judged.base_offset,
+        "segment_id": judged.segment_id,
         "key": verdict.path,
         "kind": verdict.kind,
-        "sizeBytes": judged.size_bytes,
+        "size_bytes": judged.size_bytes,
         "version": judged.version,
         "valid": verdict.is_valid,
         "rule": None if first is None else first.rule,
-        "firstBadPosition": None if first is None else first.position,
+        "first_bad_position": None if first is None else first.position,
         "detail": None if first is None else first.detail,
         "remedy": None if first is None else remedy(judged, first),
-        "bytesChecked": verdict.checked_bytes,
+        "bytes_checked": verdict.checked_bytes,
         "rebuilt": None if judged.rebuilt is None else judged.rebuilt.key,
-        "notRebuilt": judged.obstacle or None,
+        "not_rebuilt": judged.obstacle or None,
         "findings": [
             {
                 "rule": finding.rule,
@@ -95,13 +95,13 @@ def partition_row(partition: PartitionVerdict) -> dict[str, Any]:
     return {
         "topic": where.topic,
         "partition": where.partition,
-        "topicId": where.topic_id,
+        "topic_id": where.topic_id,
         "prefix": where.prefix,
         "segments": partition.segment_count,
         "batches": partition.batch_count,
-        "logBytes": partition.log_bytes,
-        "startOffset": partition.start_offset,
-        "endOffset": partition.end_offset,
+        "log_bytes": partition.log_bytes,
+        "start_offset": partition.start_offset,
+        "end_offset": partition.end_offset,
         "chains": partition.chain_count,
         "objects": len(partition.objects) + sum(map(len, partition.sound)),
         "damaged": valid.count(False),
@@ -127,21 +127,21 @@ def object_schema() -> pa.Schema:
         [
             ("topic", pa.string()),
             ("partition", pa.int32()),
-            ("topicId", pa.string()),
-            ("baseOffset", pa.int64()),
-            ("segmentId", pa.string()),
+            ("topic_id", pa.string()),
+            ("base_offset", pa.int64()),
+            ("segment_id", pa.string()),
             ("key", pa.string()),
             ("kind", pa.string()),
-            ("sizeBytes", pa.int64()),
+            ("size_bytes", pa.int64()),
             ("version", pa.string()),
             ("valid", pa.bool_()),
             ("rule", pa.string()),
-            ("firstBadPosition", pa.int64()),
+            ("first_bad_position", pa.int64()),
             ("detail", pa.string()),
             ("remedy", pa.string()),
-            ("bytesChecked", pa.int64()),
+            ("bytes_checked", pa.int64()),
             ("rebuilt", pa.string()),
-            ("notRebuilt", pa.string()),
+            ("not_rebuilt", pa.string()),
             ("findings", pa.list_(finding)),
         ]
     )
@@ -151,17 +151,17 @@ def partition_schema() -> pa.Schema:
     """Return the Arrow schema of the rows of partitions."""
     import pyarrow as pa
 
-    texts, ints = ("topic", "topicId", "prefix"), ("partition",)
+    texts, ints = ("topic", "topic_id", "prefix"), ("partition",)
     names = (
         "topic",
         "partition",
-        "topicId",
+        "topic_id",
         "prefix",
         "segments",
         "batches",
-        "logBytes",
-        "startOffset",
-        "endOffset",
+        "log_bytes",
+        "start_offset",
+        "end_offset",
         "chains",
         "objects",
         "damaged",
@@ -174,6 +174,16 @@ def partition_schema() -> pa.Schema:
             for name in names
         ]
     )
+
+
+def run_columns(run: str, began_ms: int) -> dict[str, pa.Scalar]:
+    """Return the columns that come before those of both schemas: the name of the run, and when it began."""
+    import pyarrow as pa
+
+    return {
+        "run_id": pa.scalar(run, pa.string()),
+        "run_time": pa.scalar(began_ms, pa.timestamp("ms", "UTC")),
+    }
 
 
 def sound_table(logs_by_partition: Sequence[tuple[PartitionPrefix, SoundLogs]]) -> pa.Table:
@@ -195,17 +205,17 @@ def sound_table(logs_by_partition: Sequence[tuple[PartitionPrefix, SoundLogs]]) 
     values_by_name = {
         "topic": of_partitions([where.topic for where, _ in logs_by_partition], pa.string()),
         "partition": of_partitions([where.partition for where, _ in logs_by_partition], pa.int32()),
-        "topicId": of_partitions([where.topic_id for where, _ in logs_by_partition], pa.string()),
-        "baseOffset": joined((sound.segments.base_offsets for _, sound in logs_by_partition), pa.int64()),
-        "segmentId": joined((sound.segments.segment_ids for _, sound in logs_by_partition), pa.string()),
+        "topic_id": of_partitions([where.topic_id for where, _ in logs_by_partition], pa.string()),
+        "base_offset": joined((sound.segments.base_offsets for _, sound in logs_by_partition), pa.int64()),
+        "segment_id": joined((sound.segments.segment_ids for _, sound in logs_by_partition), pa.string()),
         "key": joined(
             ([log_table.prefix + name for name in log_table.names] for log_table in logs), pa.string()
         ),
         "kind": pa.repeat(PartKind.LOG.value, total),
-        "sizeBytes": joined((log_table.sizes_bytes for log_table in logs), pa.int64()),
+        "size_bytes": joined((log_table.sizes_bytes for log_table in logs), pa.int64()),
         "version": joined((log_table.versions for log_table in logs), pa.string()),
         "valid": pa.repeat(True, total),
-        "bytesChecked": joined((sound.log_bytes.tolist() for _, sound in logs_by_partition), pa.int64()),
+        "bytes_checked": joined((sound.log_bytes.tolist() for _, sound in logs_by_partition), pa.int64()),
         "findings": pa.ListArray.from_arrays(pa.array(np.zeros(total + 1, np.int32)), no_findings),
     }
     columns = [values_by_name.get(field.name, pa.nulls(total, field.type)) for field in schema]

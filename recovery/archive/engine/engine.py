@@ -17,10 +17,12 @@ class RunPlan:
 
     Attributes:
         run: 16 bytes that name the run.
+        began_ms: when it began, in ms since the epoch.
     """
 
     options: ScanOptions
     run: bytes
+    began_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from recovery.archive.check.kept_scans import known_digests
 from recovery.archive.check.options import CheckOptions
-from recovery.archive.check.output import QUARANTINE, VERDICTS
+from recovery.archive.check.output import HISTORY, QUARANTINE, publish
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
@@ -81,6 +81,7 @@ class ArchiveRun:
         if options.is_in_place and self._layout.in_place_obstacle:
             raise UsageError(f"--in-place: {self._layout.in_place_obstacle}")
         self._run = uuid.uuid4().bytes
+        self._began_ms = time.time_ns() // 1_000_000
 
     def run(self) -> ArchiveReport:
         """Check the archive and return the report.
@@ -111,8 +112,10 @@ class ArchiveRun:
             report.signal_number = error.signal_number
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
         if self._output is not None and not report.signal_number:
-            summary = f"{VERDICTS}{report.run}/summary.json"
-            open_store(self._output).replace(summary, report.to_json().encode())
+            output = open_store(self._output)
+            output.replace(f"{HISTORY}{report.run}/summary.json", report.to_json().encode())
+            if report.tally.partitions:
+                publish(output, report.run)
         self._progress.finish(report.exit_code)
         return report
 
@@ -148,7 +151,7 @@ class ArchiveRun:
         )
 
     def _work(self, spool: SurveySpool, report: ArchiveReport) -> None:
-        plan = RunPlan(options=self._for_tasks, run=self._run)
+        plan = RunPlan(options=self._for_tasks, run=self._run, began_ms=self._began_ms)
         size = RunSize(segment_count=spool.segment_count + report.known_segments, log_bytes=spool.log_bytes)
         engine, notes = self._open_engine(plan, size, self._stop)
         report.notes += tuple(Note(text=text) for text in notes)

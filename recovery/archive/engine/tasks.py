@@ -60,7 +60,7 @@ def take_verdicts(plan: RunPlan, partitions: Iterable[PartitionVerdict], *, task
         task: number of the task.
     """
     output = None if plan.options.output is None else open_store(plan.options.output)
-    verdicts = Verdicts(output, plan.run.hex(), task)
+    verdicts = Verdicts(output, plan.run.hex(), began_ms=plan.began_ms, task=task)
     for partition in partitions:
         verdicts.add(partition)
     verdicts.close()
@@ -72,4 +72,4 @@ def _writer(options: ScanOptions, layout: Layout, run: bytes) -> Write:
     output = open_store(options.output)
     if options.is_in_place:
         return InPlace(open_store(options.url), output, layout, run.hex())
-    return RebuiltOutput(output, layout)
+    return RebuiltOutput(output, layout, run.hex())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from recovery.archive.check.logs.sound_logs import SoundLogs
-from recovery.archive.check.output import VERDICTS
+from recovery.archive.check.output import HISTORY, OBJECTS, PARTITIONS
 from recovery.archive.check.tally import Tally
 from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.check.verdict_rows import (
@@ -15,6 +15,7 @@ from recovery.archive.check.verdict_rows import (
     object_schema,
     partition_row,
     partition_schema,
+    run_columns,
     sound_table,
 )
 from recovery.archive.parquet import to_parquet
@@ -88,12 +89,15 @@ class Verdicts:
     Args:
         output: where they are written; None: they are not.
         run: name of the run.
+        began_ms: when it began, in ms since the epoch.
         task: number of the task, the same in each attempt; its files are named by it.
     """
 
-    def __init__(self, output: Store | None, run: str, task: int) -> None:
+    def __init__(self, output: Store | None, run: str, *, began_ms: int, task: int) -> None:
         self._output = output
-        self._folder = f"{VERDICTS}{run}/"
+        self._run = run
+        self._began_ms = began_ms
+        self._folder = f"{HISTORY}{run}/"
         self._task = task
         self._files = 0
         self._objects: list[Row] = []
@@ -125,10 +129,11 @@ class Verdicts:
         if self._output is None or not self._partitions:
             return
         name = f"part-{self._task:05d}-{self._files:03d}.parquet"
-        objects = to_parquet(self._objects, object_schema(), sound_table(self._sound))
-        self._output.create(f"{self._folder}objects/{name}", objects)
-        partitions = to_parquet(self._partitions, partition_schema())
-        self._output.create(f"{self._folder}partitions/{name}", partitions)
+        run = run_columns(self._run, self._began_ms)
+        objects = to_parquet(self._objects, object_schema(), sound_table(self._sound), constants=run)
+        self._output.create(f"{self._folder}{OBJECTS}/{name}", objects)
+        partitions = to_parquet(self._partitions, partition_schema(), constants=run)
+        self._output.create(f"{self._folder}{PARTITIONS}/{name}", partitions)
         self._objects, self._sound, self._partitions = [], [], []
         self._row_count = 0
         self._files += 1

@@ -192,17 +192,17 @@ def segment_row(where: PartitionPrefix, entry: InventoryEntry) -> dict[str, Any]
     return {
         "topic": where.topic,
         "partition": where.partition,
-        "topicId": where.topic_id,
+        "topic_id": where.topic_id,
         "prefix": where.prefix,
-        "baseOffset": entry.base_offset,
-        "endOffset": entry.end_offset,
-        "segmentId": entry.segment_id,
+        "base_offset": entry.base_offset,
+        "end_offset": entry.end_offset,
+        "segment_id": entry.segment_id,
         "status": entry.status.value,
         "place": entry.place.value,
         "objects": sorted(kind.value for kind in entry.present),
-        "sizeBytes": entry.size_bytes,
-        "leaderEpochs": [
-            {"epoch": line.epoch, "startOffset": line.start_offset} for line in entry.leader_epochs
+        "size_bytes": entry.size_bytes,
+        "leader_epochs": [
+            {"epoch": line.epoch, "start_offset": line.start_offset} for line in entry.leader_epochs
         ],
     }
 
@@ -211,20 +211,20 @@ def segment_schema() -> pa.Schema:
     """Return the Arrow schema of the rows of segments."""
     import pyarrow as pa
 
-    epoch = pa.struct([("epoch", pa.int32()), ("startOffset", pa.int64())])
+    epoch = pa.struct([("epoch", pa.int32()), ("start_offset", pa.int64())])
     return pa.schema(
         [
             ("topic", pa.string()),
             ("partition", pa.int32()),
-            ("topicId", pa.string()),
+            ("topic_id", pa.string()),
             ("prefix", pa.string()),
-            ("baseOffset", pa.int64()),
-            ("endOffset", pa.int64()),
-            ("segmentId", pa.string()),
+            ("base_offset", pa.int64()),
+            ("end_offset", pa.int64()),
+            ("segment_id", pa.string()),
             ("status", pa.string()),
             ("place", pa.string()),
             ("objects", pa.list_(pa.string())),
-            ("sizeBytes", pa.int64()),
-            ("leaderEpochs", pa.list_(epoch)),
+            ("size_bytes", pa.int64()),
+            ("leader_epochs", pa.list_(epoch)),
         ]
     )

@@ -14,7 +14,7 @@ from recovery.archive.stores.stores import open_store
 from recovery.cli.main import main
 from tests.logs.archives import EPOCHS, SegmentCopy, made_copies, write_archive
 from tests.recovery.archive.flat_layout import FlatLayout
-from tests.runs.goings import bad_objects, gone_through, objects_of
+from tests.runs.goings import bad_objects, gone_through, objects_of, recovered_in
 from tests.runs.readings import read
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "aborted")
@@ -76,11 +76,11 @@ def test_what_its_logs_tell_is_rebuilt(flat: Path, tmp_path: Path, copies: list[
     rebuilt = {key: one.rebuilt for key, one in objects_of(verdicts).items() if one.rebuilt is not None}
     assert set(rebuilt) == set(removed)
     for key, one in rebuilt.items():
-        assert one.key == f"recovered/{key}"
-    sound = {key for key in removed if (tmp_path / "output/recovered" / key).read_bytes() == removed[key]}
+        assert one.key == str((recovered_in(tmp_path / "output") / key).relative_to(tmp_path / "output"))
+    sound = {key for key in removed if (recovered_in(tmp_path / "output") / key).read_bytes() == removed[key]}
     assert sound >= {key for key in removed if key.endswith(("snapshot", "epochs"))}
     for key in removed:
-        (flat / key).write_bytes((tmp_path / "output/recovered" / key).read_bytes())
+        (flat / key).write_bytes((recovered_in(tmp_path / "output") / key).read_bytes())
     assert bad_objects(gone_through(flat, is_deep=True)) == {}
 
 

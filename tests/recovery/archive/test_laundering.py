@@ -91,7 +91,12 @@ def test_what_contradicts_a_cut_log_is_not_blamed_and_the_remedy_restores(
         if finding.severity == "note"
     ]
     assert any(detail.endswith("the log is damaged, not this file") for detail in notes)
-    assert {path.name for path in (tmp_path / "output").iterdir()} == {"heads", "scans", "verdicts"}
+    assert {path.name for path in (tmp_path / "output").iterdir()} == {
+        "history",
+        "partitions",
+        "scans",
+        "verdicts",
+    }
 
 
 def test_the_last_log_cut_is_told_by_its_indexes_alone_and_they_stay(partition: Path, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_signal_ends_it_and_the_next_run_resumes(
     first = checked(stored_archive.path, tmp_path / "output", stop_soon, stop)
     assert first.exit_code == 128 + number
     assert first.to_text().startswith(f"INTERRUPTED by signal {int(number)}: nothing is judged yet")
-    assert not (tmp_path / "output" / "verdicts").exists()
+    assert not (tmp_path / "output" / "history").exists()
     second = checked(stored_archive.path, tmp_path / "output")
     assert 0 < second.known_segments < second.tally.segments
     assert second.exit_code == 2
@@ -212,4 +212,4 @@ def test_a_cluster_is_not_this_process(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def plan_of(folder: Path) -> RunPlan:
-    return RunPlan(options=ScanOptions(url=str(folder), layout="plain"), run=b"run")
+    return RunPlan(options=ScanOptions(url=str(folder), layout="plain"), run=b"run", began_ms=0)

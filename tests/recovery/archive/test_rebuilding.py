@@ -14,7 +14,7 @@ from recovery import recover
 from segfmt.checkpoint import read_leader_epoch_checkpoint
 from tests.brokers.oracle import Oracle
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
-from tests.runs.goings import bad_objects, gone_through, objects_of
+from tests.runs.goings import bad_objects, gone_through, objects_of, recovered_in
 
 _DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", ".leader_epoch_checkpoint")
 
@@ -88,11 +88,11 @@ def test_every_third_file_is_found_and_comes_back(
     else:
         assert len(keys) > 0.8 * len(paths)  # not at the start of a log that retention has cut
     for key in keys if suffix in (".txnindex", ".snapshot") else ():
-        assert (output / "recovered" / key).read_bytes() == (tiered.path / key).read_bytes(), key
+        assert (recovered_in(output) / key).read_bytes() == (tiered.path / key).read_bytes(), key
     for key in keys if suffix == ".leader_epoch_checkpoint" else ():
         base = int(Path(key).name[:20])
         known = _epochs_from(base, (tiered.path / key).read_bytes())
-        assert _epochs_from(base, (output / "recovered" / key).read_bytes()) == known, key
+        assert _epochs_from(base, (recovered_in(output) / key).read_bytes()) == known, key
 
 
 def _epochs_from(offset: int, data: bytes) -> list[tuple[int, int]]:
@@ -124,8 +124,8 @@ def test_all_that_a_log_tells_is_what_the_local_engine_makes_of_it(
     (log_dir / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
     report = recover([str(log_dir)], topic_configs=topic_configs, now_ms=0)
     assert report.exit_code == 0, report.to_text()
-    for rebuilt in sorted((output / "recovered").rglob("*")):
-        source = copied / rebuilt.relative_to(output / "recovered").parent
+    for rebuilt in sorted(recovered_in(output).rglob("*")):
+        source = copied / rebuilt.relative_to(recovered_in(output)).parent
         folder = log_dir / source.name[:-23]
         if rebuilt.is_dir() or not folder.exists():
             continue
@@ -179,7 +179,7 @@ def test_what_is_rebuilt_behind_a_snapshot_is_what_kafka_makes_of_the_same_segme
         for log, end in zip(logs, snapshots, strict=True):
             for suffix in _DERIVED[:-1]:
                 made = folder / f"{end if suffix == '.snapshot' else log.name[:20]}{suffix}"
-                rebuilt = output / "recovered" / log.relative_to(copied).with_suffix(suffix)
+                rebuilt = recovered_in(output) / log.relative_to(copied).with_suffix(suffix)
                 assert rebuilt.exists() == made.exists(), rebuilt
                 if made.exists():
                     assert rebuilt.read_bytes() == made.read_bytes(), rebuilt
@@ -210,7 +210,12 @@ def test_nothing_is_rebuilt_from_a_damaged_log(copied: Path, tmp_path: Path) -> 
     verdicts = gone_through(folder, tmp_path / "output")
     assert bad_objects(verdicts)[log.name] == ["checksum"]
     assert objects_of(verdicts)[index.name].rebuilt is None
-    assert {path.name for path in (tmp_path / "output").iterdir()} == {"heads", "scans", "verdicts"}
+    assert {path.name for path in (tmp_path / "output").iterdir()} == {
+        "history",
+        "partitions",
+        "scans",
+        "verdicts",
+    }
 
 
 def test_segments_that_are_missing_or_doubled_are_told(copied: Path) -> None:

@@ -27,7 +27,7 @@ from recovery.watch.events import BytesScanned, Event, Observer
 from recovery.watch.gauges import Gauges
 from tests.brokers.tiered_broker import TieredArchive, unpack_tiered
 from tests.recovery.spark.conftest import opened
-from tests.runs.goings import NOW_MS
+from tests.runs.goings import NOW_MS, recovered_in
 from tests.servers.spark_cluster import settings
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def run(
 
 def said(report: ArchiveReport) -> dict[str, Any]:
     """What a report says, but for what differs from run to run."""
-    fields = json.loads(report.to_json())
+    fields = json.loads(report.to_json().replace(report.run, "run"))
     for name in ("run", "durationMs", "output", "quarantine", "archive"):
         del fields[name]
     for row in (*fields["objects"], *fields["noted"]):
@@ -106,11 +106,17 @@ def said(report: ArchiveReport) -> dict[str, Any]:
 
 def verdict_rows(report: ArchiveReport) -> list[list[dict[str, Any]]]:
     """The verdicts in a report's output, on objects and on partitions."""
-    folder = Path(report.output or "") / "verdicts" / report.run
+    folder = Path(report.output or "") / "history" / report.run
     objects = pq.read_table(folder / "objects").to_pylist()
     partitions = pq.read_table(folder / "partitions").to_pylist()
-    for row in objects:
-        del row["version"]
+    for row in (*objects, *partitions):
+        assert row.pop("run_id") == report.run
+        row["run_time"] = row["version"] = None  # of a copy, or an ETag
+        row |= {
+            name: value.replace(report.run, "run") for name, value in row.items() if isinstance(value, str)
+        }
+    for finding in (finding for row in objects for finding in row["findings"]):
+        finding["remedy"] = finding["remedy"].replace(report.run, "run")
     return [sorted(objects, key=itemgetter("key")), sorted(partitions, key=itemgetter("prefix"))]
 
 
@@ -144,7 +150,7 @@ def test_spark_finds_and_rebuilds_what_one_process_does(
     report = run(spark, tiered.path, output, topic_configs)
     assert said(report) == said(expected)
     assert verdict_rows(report) == verdict_rows(expected)
-    assert tree_of(output / "recovered") == tree_of(Path(expected.output or "") / "recovered")
+    assert tree_of(recovered_in(output)) == tree_of(recovered_in(expected.output))
     assert report.exit_code == 2
     assert report.tally.rebuilt > 5
     assert report.tally.notes
@@ -175,11 +181,12 @@ def test_a_second_run_reads_what_is_new_alone_whichever_engine_made_the_first(
     changed.write_bytes(data)
     second = run(other, root, output, topic_configs)
     assert second.known_segments == first.tally.segments - 1
-    new = [row["key"] for row in second.objects if row not in first.objects]
+    known = {(row["key"], row["detail"]) for row in first.objects}
+    new = [row["key"] for row in second.objects if (row["key"], row["detail"]) not in known]
     assert new == [str(changed.relative_to(root))]
-    objects = pq.read_table(output / "verdicts" / second.run / "objects", filters=[("kind", "=", "log")])
+    objects = pq.read_table(output / "verdicts", filters=[("kind", "=", "log")])
     assert objects.num_rows == first.tally.segments
-    assert (output / "verdicts" / first.run / "summary.json").exists()
+    assert (output / "history" / first.run / "summary.json").exists()
 
 
 def test_in_place_everything_is_kept(
@@ -242,7 +249,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(
 
     first = run(local_spark, tiered.path, output, topic_configs, observers=[stop_soon], stop=stop)
     assert first.exit_code == 143
-    assert not (output / "verdicts" / first.run).exists()
+    assert not (output / "history" / first.run).exists()
     second = run(local_spark, tiered.path, output, topic_configs)
     assert second.exit_code == 2
     assert second.known_segments > 0

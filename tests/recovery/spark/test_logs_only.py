@@ -63,9 +63,9 @@ def test_spark_finds_what_one_process_does(local_spark: SparkSession, damaged: P
     whole = checked(local_spark, damaged)
     assert json.loads(whole.to_json())["logsOnly"] is False
     firsts = {
-        row["key"]: (row["rule"], row["firstBadPosition"]) for row in whole.objects if row["kind"] == "log"
+        row["key"]: (row["rule"], row["first_bad_position"]) for row in whole.objects if row["kind"] == "log"
     }
-    assert {row["key"]: (row["rule"], row["firstBadPosition"]) for row in report.objects} == firsts
+    assert {row["key"]: (row["rule"], row["first_bad_position"]) for row in report.objects} == firsts
 
 
 def test_what_was_ignored_is_noted(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +97,7 @@ def test_what_was_read_is_not_read_again(local_spark: SparkSession, damaged: Pat
     assert second.tally.batches < first.tally.batches + 1
     new = [row["key"] for row in second.objects if row not in first.objects]
     assert new == [str(changed.relative_to(damaged))]
-    rows = pq.read_table(output / "verdicts" / second.run / "objects").to_pylist()
+    rows = pq.read_table(output / "verdicts").to_pylist()
     there = {str(path.relative_to(damaged)) for path in damaged.rglob("*.log")}
     assert {row["key"] for row in rows if row["rule"] != "missing-object"} == there
     assert len(rows) == len({row["key"] for row in rows}) == len(there) + 1
