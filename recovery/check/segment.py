@@ -101,7 +101,7 @@ class _SegmentCheck:
         result.findings += self._batches.findings
         self._index.finish(self._end, is_whole=result.is_whole)
         self._time_index.finish(is_whole=result.is_whole)
-        self._note_ends()
+        self._judge_ends()
         result.findings += [*self._index.findings, *self._time_index.findings]
         result.agreements = {index.file: index.agreement for index in (self._index, self._time_index)}
         if self._records is not None:
@@ -116,7 +116,6 @@ class _SegmentCheck:
         result.first_offset, result.last_offset = self._batches.first_offset, self._batches.last_offset
         result.batch_count = self._batches.batch_count
         result.max_timestamp_ms = self._batches.max_timestamp_ms
-        self._note_sparse_index()
         return result
 
     # -- indexes ---------------------------------------------------------------------------------------------
@@ -149,37 +148,19 @@ class _SegmentCheck:
             self._find(None, "index-size", f"{size} bytes, of which only {len(data)} were read", file=name)
         return data, size
 
-    def _note_ends(self) -> None:
+    def _judge_ends(self) -> None:
         """Find indexes of a closed segment that end too early."""
         task, result = self._task, self._result
-        is_closed = task.is_tiered or (task.tail is Tail.CLOSED and task.is_flushed)
+        is_closed = task.is_tiered or task.tail is Tail.CLOSED
         if not (is_closed and task.has_indexes and result.is_whole):
             return
         if any(finding.file == task.log for finding in result.findings):
             return
         if task.is_tiered and self._index.file in result.checked_bytes:
-            self._index.note_end(task.index_interval_bytes)  # a cleaner makes an entry for many batches
-        # A broker that does not find a time index makes an empty one.
-        if self._time_index.file in result.checked_bytes and (
-            task.is_tiered or len(self._time_index.entries)
-        ):
-            self._time_index.note_end()
-
-    def _note_sparse_index(self) -> None:
-        """Note an index without entries if one would be expected."""
-        task, result = self._task, self._result
-        if not task.has_indexes or not result.is_whole or not self._batches.batch_count:
-            return
-        name = time_index_name(task.base_offset)
-        if (
-            not task.is_tiered
-            and not len(self._time_index.entries)
-            and self._batches.max_timestamp_ms >= 0
-            and task.tail is Tail.CLOSED
-            and name in result.checked_bytes
-        ):
-            detail = "the index has no entry, although batches have timestamps"
-            self._find(None, "index-sparse", detail, file=name, is_note=True)
+            self._index.judge_end(task.index_interval_bytes)  # a cleaner makes an entry for many batches
+        is_empty = not len(self._time_index.entries)
+        if self._time_index.file in result.checked_bytes and (task.is_tiered or task.is_flushed or is_empty):
+            self._time_index.judge_end(may_be_empty=not task.is_tiered)
 
     # -- the log ---------------------------------------------------------------------------------------------
 

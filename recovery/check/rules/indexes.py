@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
-from recovery.check.finding import Finding, Rule
+from recovery.check.finding import Finding, Rule, Severity
 from segfmt import byte_layout
 
 Entries = npt.NDArray[np.void]
@@ -155,9 +155,11 @@ class _IndexChecks:
         """Judge no more than the first *count* entries."""
         self._offsets, self._values = self._offsets[:count], self._values[:count]
 
-    def _add(self, entry: int, rule: Rule, detail: str) -> None:
+    def _add(self, entry: int, rule: Rule, detail: str, severity: Severity = "damage") -> None:
         position = entry * self.DTYPE.itemsize
-        self.findings.append(Finding(file=self.file, position=position, rule=rule, detail=detail))
+        self.findings.append(
+            Finding(file=self.file, position=position, rule=rule, detail=detail, severity=severity)
+        )
 
 
 @dataclass(slots=True)
@@ -231,7 +233,7 @@ class OffsetIndexChecks(_IndexChecks):
                 )
         return self._named()
 
-    def note_end(self, interval_bytes: int | None) -> None:
+    def judge_end(self, interval_bytes: int | None) -> None:
         """Find that entries are missing at the end of the index of a closed segment, which was read whole.
 
         A broker makes an entry with the first append after so many bytes without one. Brokers before 4.1.1 make one
@@ -252,15 +254,7 @@ class OffsetIndexChecks(_IndexChecks):
             return
         is_sure = interval_bytes is not None or left_bytes > _FETCH_BYTES
         detail = f"no entry for the last {left_bytes} bytes, at most {bound_bytes} are expected: it was cut"
-        self.findings.append(
-            Finding(
-                file=self.file,
-                position=len(self._values) * self.DTYPE.itemsize,
-                rule="index-sparse",
-                detail=detail,
-                severity="damage" if is_sure else "note",
-            )
-        )
+        self._add(len(self._values), "index-sparse", detail, "damage" if is_sure else "note")
 
     def _close(self, lasts: npt.NDArray[np.int64], rows: HeaderRows) -> None:
         """Look for the batches at which the open appends end."""
@@ -328,13 +322,20 @@ class TimeIndexChecks(_IndexChecks):
                 f"{greatest[row_numbers[wrong[0]]]}",
             )
 
-    def note_end(self) -> None:
+    def judge_end(self, *, may_be_empty: bool) -> None:
         """Find that the last entry is not of the greatest timestamp, in the index of a closed segment, read whole.
+
+        Args:
+            may_be_empty: in a folder a broker makes an empty index in place of one that it does not find.
 
         Kafka: LogSegment.onBecomeInactiveSegment.
         """
         last_ms = int(self._values[-1]) if len(self._values) else byte_layout.NO_TIMESTAMP_MS
-        if not self.findings and last_ms < self._max_ms:
+        if self.findings or last_ms >= self._max_ms:
+            return
+        if may_be_empty and not len(self._values):
+            self._add(0, "index-sparse", "the index has no entry, although batches have timestamps", "note")
+        else:
             detail = f"its last entry is of timestamp {last_ms}, the greatest of the log is {self._max_ms}: it was cut"
             self._add(len(self._values), "index-sparse", detail)
 
