@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import archive, archive_survey
+from benchmarks import archive, archive_engines, archive_survey
 from benchmarks.small_segments import make_small_segments
 from tests.runs.goings import bad_objects, gone_through
 
@@ -74,3 +74,19 @@ def test_logs_alone_are_measured_stage_by_stage(tmp_path, capsys):
         assert found[f"{stage}_cpu_us_a_segment"] == only["spark"][f"{stage}_cpu_s"] / 30 * 1e6 >= 0
     with pytest.raises(SystemExit):
         archive.main(["--scratch", str(tmp_path), "--logs-only"])
+
+
+@pytest.mark.spark
+def test_the_engines_are_measured_beside_a_plain_read(tmp_path, capsys):
+    options = ["--scratch", str(tmp_path), "--bytes", "", "--small-segments", "30", "--rounds", "1"]
+    archive_engines.main([*options, "--json", str(tmp_path / "out.json")])
+    (found,) = json.loads((tmp_path / "out.json").read_text())["archives"]
+    (only,) = found["rounds"]
+    assert only["process"]["damaged"] == only["spark"]["damaged"]
+    assert found["process_of_spark"] == only["process"]["wall_s"] / only["spark"]["wall_s"] < 1
+    assert 0 < found["plain_s"] < found["process_wall_s"]
+    assert found["process_cpu_s"] < found["spark_cpu_s"]
+    heading, _, row = capsys.readouterr().out.splitlines()
+    assert heading.count("|") == row.count("|") == 7
+    assert row.startswith("| 30 segments of 4 KiB | ")
+    assert [path.name for path in Path(tmp_path).iterdir()] == ["out.json"]
