@@ -78,7 +78,8 @@ class OffsetLookup:
         """Return the offset that is meant, or EARLIEST or LATEST."""
         value = limits.of(self._where, self._topic_id)
         if not limits.are_times:
-            if value >= 0:
+            options = self._request.options
+            if value >= 0 and (options.lost or options.corrupt) is Corrupt.FAIL:
                 self._check(limits, value)
             return value
         offset = self._first_since(value)
@@ -104,14 +105,14 @@ class OffsetLookup:
         if offset < first:
             raise UsageError(
                 f"{limits.option}: {self._name} begins at offset {first} in the archive, {offset} is requested: "
-                "-2 takes what is there"
+                "-2, or failOnDataLoss=false, takes what is there"
             )
         stable = self._last_stable_offset
         if (stable is not None and offset > stable) or not self._reaches(offset):
             until = "" if stable is None else f" (read_committed: at its last stable offset, {stable})"
             raise UsageError(
-                f"{limits.option}: {self._name} ends before offset {offset} in the archive{until}: -1 takes what is "
-                "there"
+                f"{limits.option}: {self._name} ends before offset {offset} in the archive{until}: -1, or "
+                "failOnDataLoss=false, takes what is there"
             )
 
     def _check_stream(self, limits: OffsetLimits, offset: int) -> None:
@@ -120,7 +121,7 @@ class OffsetLookup:
         if limits is self._request.selection.starts and first is not None and offset < first:
             raise UsageError(
                 f"{self._name}: offsets {offset} to {first - 1} were deleted from the archive before the stream read "
-                "them. Remedy: begin anew with another checkpoint, or bring the segments back"
+                "them. Remedy: bring the segments back, or go on without them by failOnDataLoss=false"
             )
 
     @property

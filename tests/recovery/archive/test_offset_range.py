@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, LATEST, OffsetLimits
 from recovery.archive.records.read_request import Selection
 from recovery.archive.records.record_columns import ReadOptions
@@ -17,11 +18,11 @@ TRANSACTIONS = frozenset({"transactions"})
 
 
 def offsets_of(archive: TieredArchive, topic: str = "plain", **given: Any) -> list[tuple[int, int]]:
-    committed = ReadOptions(is_committed=given.pop("is_committed", False))
+    options = given.pop("options", ReadOptions(is_committed=given.pop("is_committed", False)))
     selection = Selection(
         topics=frozenset({topic}), partitions=frozenset({0}), task_bytes=SMALL_TASK, **given
     )
-    rows = read(archive.path, "offset", "timestamp", options=committed, selection=selection)
+    rows = read(archive.path, "offset", "timestamp", options=options, selection=selection)
     return [(row["offset"], row["timestamp"]) for row in rows]
 
 
@@ -51,6 +52,9 @@ def test_offsets_bound_and_the_archive_must_have_them(stored_archive: TieredArch
     ):
         found = offsets_of(stored_archive, starts=limits(start), ends=limits(stop))
         assert found == [row for row in rows if row[0] >= start and (stop == LATEST or row[0] < stop)]
+    lossy = ReadOptions(lost=Corrupt.SKIP)
+    assert offsets_of(stored_archive, options=lossy, ends=limits(end + 1)) == rows
+    assert offsets_of(stored_archive, options=lossy, starts=limits(end + 1)) == []
     for given in ({"starts": limits(end + 1)}, {"ends": limits(end + 1)}):
         with pytest.raises(UsageError, match=rf"it: plain-0 ends before offset {end + 1} in the archive"):
             offsets_of(stored_archive, **given)

@@ -150,6 +150,12 @@ def test_segments_that_vanish_before_they_are_read_end_the_query(growing: Growin
                 path.unlink()
     with pytest.raises(Exception, match=r"plain-0: offsets \d+ to \d+ were deleted from the archive"):
         growing.start().awaitTermination()
+    before = growing.taken
+    growing.start(failOnDataLoss="false").awaitTermination()
+    expected, taken = growing.rows(), growing.taken
+    assert len(before) < len(taken) < len(expected)
+    assert set(taken) < set(expected)
+    assert taken[-1] == expected[-1]
 
 
 def test_what_a_stream_cannot_do_is_said(growing: Growing) -> None:
