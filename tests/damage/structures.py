@@ -437,6 +437,23 @@ def two_histories(archive: WrittenArchive) -> Expected | None:
     return Expected(noted("overlap", "duplicate"), noted("overlap", "duplicate", "outside-lineage"))
 
 
+def another_layout_beside(archive: WrittenArchive) -> Expected:
+    """Both are gone through; in the other one a segment is missing."""
+    layout = "plain" if archive.is_tiered else "local-tiered"
+    again = write_archive(archive.root / "other", layout, made_copies(topic="beside"))
+    _remove(again, _of(again, "beside")[2])
+    return Expected(damaged(*_GAP))
+
+
+def another_layout_beneath(archive: WrittenArchive) -> Expected:
+    """The same, sound, below a folder that has the name of a partition."""
+    layout = "plain" if archive.is_tiered else "local-tiered"
+    again = write_archive(archive.root / "backup-2024", layout, made_copies(topic="beside"))
+    if not archive.is_tiered:
+        archive.metadata = again.metadata
+    return Expected(SOUND)
+
+
 STRUCTURES: dict[str, Structure] = {
     function.__name__.replace("_", " "): function
     for function in (
@@ -446,7 +463,7 @@ STRUCTURES: dict[str, Structure] = {
         foreign_object, upload_in_flight, upload_all_but_reported, upload_begun_without_objects, delete_begun,
         delete_reported_and_not_done, deleted, orphan, incomplete_orphan, newer_than_the_topic, unknown_partition,
         all_but_the_topic_gone, empty_partition, another_incarnation, another_incarnation_unknown, renamed_partition,
-        two_histories,
+        two_histories, another_layout_beside, another_layout_beneath,
     )
 }  # fmt: skip
 """All structures by name."""

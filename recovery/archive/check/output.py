@@ -15,7 +15,7 @@ first one stay.
 
 from __future__ import annotations
 
-from recovery.archive.layouts.layout import Layout
+from recovery.archive.layouts.layout import PartitionLayouts
 from recovery.archive.parquet import joined
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
 from recovery.archive.stores.store import Store
@@ -32,18 +32,18 @@ class RebuiltOutput:
 
     Args:
         output: the store of the run's results.
-        layout: of the archive.
+        layouts: of the archive's partitions.
         run: name of this run.
     """
 
-    def __init__(self, output: Store, layout: Layout, run: str) -> None:
+    def __init__(self, output: Store, layouts: PartitionLayouts, run: str) -> None:
         self._output = output
-        self._layout = layout
+        self._layouts = layouts
         self._run = run
 
     def __call__(self, segment: ArchivedSegment, kind: PartKind, data: bytes) -> StoredObject:
         """Write a part of a segment."""
-        key = f"{RECOVERED}{self._run}/{key_of(segment, kind, self._layout)}"
+        key = f"{RECOVERED}{self._run}/{key_of(segment, kind, self._layouts)}"
         self._output.create(key, data)  # an earlier attempt has written the same
         return StoredObject(key=key, size_bytes=len(data))
 
@@ -54,19 +54,19 @@ class InPlace:
     Args:
         archive: the store of the archive.
         output: the store of the run's results, with the quarantine.
-        layout: of the archive.
+        layouts: of the archive's partitions.
         run: name of this run.
     """
 
-    def __init__(self, archive: Store, output: Store, layout: Layout, run: str) -> None:
+    def __init__(self, archive: Store, output: Store, layouts: PartitionLayouts, run: str) -> None:
         self._archive = archive
         self._output = output
-        self._layout = layout
+        self._layouts = layouts
         self._run = run
 
     def __call__(self, segment: ArchivedSegment, kind: PartKind, data: bytes) -> StoredObject:
         """Write a part of a segment."""
-        key = key_of(segment, kind, self._layout)
+        key = key_of(segment, kind, self._layouts)
         if holds(self._archive, key, data):
             return StoredObject(key=key, size_bytes=len(data))  # an earlier attempt got this far
         if not self._archive.create(key, data):
@@ -77,13 +77,13 @@ class InPlace:
         return StoredObject(key=key, size_bytes=len(data))
 
 
-def key_of(segment: ArchivedSegment, kind: PartKind, layout: Layout) -> str:
+def key_of(segment: ArchivedSegment, kind: PartKind, layouts: PartitionLayouts) -> str:
     """Return the key of a part, whether it exists or not."""
     stored = segment.parts.get(kind)
     if stored is not None:
         return stored.key
     folder = next(iter(segment.parts.values())).key.rpartition("/")[0]
-    name = layout.name_of(segment, kind)
+    name = layouts.at(f"{folder}/").name_of(segment, kind)
     return f"{folder}/{name}" if folder else name
 
 

@@ -21,12 +21,12 @@ from recovery.archive.check.logs.sound_logs import SoundLogs
 from recovery.archive.check.packing import PackedTask
 from recovery.archive.check.partition_fold import PartitionFold
 from recovery.archive.check.rebuild import Rebuilding, RebuiltIndexes, Write
-from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, ScannedSegment
+from recovery.archive.check.scanned import DIGEST_BYTES, PartitionHead, PartitionWork, ScannedSegment
 from recovery.archive.check.segment_map import SegmentMap
 from recovery.archive.check.stored_folder import scan_folder
 from recovery.archive.check.survey_spool import head_of
 from recovery.archive.check.verdict import PartitionVerdict
-from recovery.archive.layouts.layout import Layout
+from recovery.archive.layouts.layout import Layout, PartitionLayouts
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding
 from recovery.check.folder_files import FolderFiles
@@ -79,7 +79,7 @@ def rebuilt_row(prefix: str, indexes: RebuiltIndexes, *, run: bytes) -> ScanRow:
 def scan_task(
     task: PackedTask,
     store: Store,
-    layout: Layout,
+    layouts: PartitionLayouts,
     *,
     run: bytes,
     is_logs_only: bool = False,
@@ -87,25 +87,28 @@ def scan_task(
     """Do one task of the map: yield the rows of its heads and segments."""
     for spooled in task.heads:
         head = head_of(spooled)
-        folder = None if layout.is_tiered or is_logs_only else scan_folder(store, head)
+        is_tiered = layouts.at(head.where.prefix).is_tiered
+        folder = None if is_tiered or is_logs_only else scan_folder(store, head)
         yield head_row(head, folder, run=run)
-    if is_logs_only:
-        yield from _log_rows(task, LogScan(store, layout))
-        return
-    segments = SegmentMap(store, layout)
+    logs: dict[str, LogScan] = {}
+    segment_maps: dict[str, SegmentMap] = {}
     for works in task.works:
+        layout = layouts.at(works.prefix)
+        if is_logs_only:
+            yield from _log_rows(works, logs.setdefault(layout.name, LogScan(store, layout)))
+            continue
+        segments = segment_maps.setdefault(layout.name, SegmentMap(store, layout))
         for work in works:
             yield segment_row(works.prefix, _needed(segments.scan(work)), work.digest)
 
 
-def _log_rows(task: PackedTask, logs: LogScan) -> Iterator[ScanRow]:
-    """Yield the rows of a task that reads only logs."""
-    for works in task.works:
-        for scanned in logs.scan(works):
-            if isinstance(scanned, SoundLogs):
-                yield logs_row(works.prefix, scanned)
-            else:
-                yield segment_row(works.prefix, *scanned)
+def _log_rows(works: PartitionWork, logs: LogScan) -> Iterator[ScanRow]:
+    """Yield the rows of neighbouring segments of which only the logs are read."""
+    for scanned in logs.scan(works):
+        if isinstance(scanned, SoundLogs):
+            yield logs_row(works.prefix, scanned)
+        else:
+            yield segment_row(works.prefix, *scanned)
 
 
 def _needed(scanned: ScannedSegment) -> ScannedSegment:
@@ -122,7 +125,7 @@ def _is_needed(piece: Piece) -> bool:
 
 def fold_rows(
     rows: Iterable[ScanRow],
-    layout: Layout,
+    layouts: PartitionLayouts,
     *,
     run: bytes,
     write: Write | None = None,
@@ -134,7 +137,7 @@ def fold_rows(
 
     Args:
         rows: sorted by prefix and offset; their values are changed.
-        layout: of the archive.
+        layouts: of the archive's partitions.
         run: the run whose heads count.
         write: writes what is rebuilt; None: nothing is.
         is_logs_only: whether only logs were checked.
@@ -144,7 +147,7 @@ def fold_rows(
         if current is None or row.prefix != current.prefix:
             if current is not None:
                 yield from current.finish()
-            current = _Folding(row.prefix, layout, run, write, is_logs_only=is_logs_only)
+            current = _Folding(row.prefix, layouts.at(row.prefix), run, write, is_logs_only=is_logs_only)
         current.take(row)
     if current is not None:
         yield from current.finish()

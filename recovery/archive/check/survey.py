@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOptions
@@ -10,7 +10,7 @@ from recovery.archive.inventory.entry import SegmentStatus
 from recovery.archive.inventory.expectations import Expectations
 from recovery.archive.inventory.inventory import RULES_OF_READING
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
+from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable
@@ -50,8 +50,9 @@ def survey(
     expected: Expectations | None = None,
     is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
     topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
-) -> Iterator[SurveyedPartition | UnlistedPrefix]:
-    """Yield the partitions in *store* in the order of prefixes; then those that are missing.
+    others: Sequence[Layout] = (),
+) -> Iterator[SurveyedPartition | UnlistedPrefix | OtherLayout]:
+    """Yield the partitions in *store* in the order of prefixes.
 
     Args:
         store: the archive.
@@ -60,6 +61,7 @@ def survey(
         expected: what brokers know of it; None: nothing.
         is_chosen: whether a partition is to be read.
         topic_configs: settings of topics.
+        others: layouts whose partitions are named.
 
     Raises:
         OSError: the archive itself cannot be listed.
@@ -67,8 +69,8 @@ def survey(
     expected = Expectations() if expected is None else expected
     parent, copy = "", LogDirCopy()
     is_first = True
-    for walked in walk(store, layout, is_chosen=is_chosen):
-        if isinstance(walked, UnlistedPrefix):
+    for walked in walk(store, layout, is_chosen=is_chosen, others=others):
+        if not isinstance(walked, Walked):
             yield walked
             continue
         if is_first or walked.parent != parent:
@@ -80,6 +82,17 @@ def survey(
             surveyed = replace(surveyed, head=replace(head, findings=(*copy.findings, *head.findings)))
             copy = replace(copy, findings=())  # said with the first partition of the log dir
         yield surveyed
+
+
+def missing_partitions(
+    layout: Layout,
+    options: ScanOptions,
+    *,
+    expected: Expectations,
+    is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+    topic_configs: TopicConfigs = NO_TOPIC_CONFIGS,
+) -> Iterator[SurveyedPartition]:
+    """Yield the partitions that are *expected* and that no survey has come by; the arguments are those of `survey`."""
     for where, inventory in expected.unlisted(layout, is_chosen=is_chosen):
         facts = LogDirCopy().facts(where, is_deep=False, is_tiered=True, now_ms=options.now_ms)
         head = PartitionHead(

@@ -23,14 +23,21 @@ from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask,
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.scanned import DIGEST_BYTES
-from recovery.archive.check.survey import SurveyedPartition, survey
+from recovery.archive.check.survey import SurveyedPartition, missing_partitions, survey
 from recovery.archive.check.survey_spool import SurveySpool
 from recovery.archive.engine.engine import Engine, OpenEngine, RunPlan, RunSize
 from recovery.archive.engine.verdicts import FoldResult
-from recovery.archive.inventory.expectations import open_expectations
+from recovery.archive.inventory.expectations import Expectations, open_expectations
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.layouts import layout_of, refuse_nothing
-from recovery.archive.layouts.walk import UnlistedPrefix
+from recovery.archive.layouts.layouts import (
+    AUTO,
+    OtherLayouts,
+    all_but,
+    layout_of,
+    make_layout,
+    refuse_nothing,
+)
+from recovery.archive.layouts.walk import OtherLayout
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
 from recovery.errors import InterruptedRecoveryError, UsageError
@@ -78,8 +85,7 @@ class ArchiveRun:
             "archive recover" if options.command == "recover" else "archive verify",
         )
         self._stop = StopRequest() if stop is None else stop
-        if options.is_in_place and self._layout.in_place_obstacle:
-            raise UsageError(f"--in-place: {self._layout.in_place_obstacle}")
+        self._refuse_in_place(self._layout)
         self._run = uuid.uuid4().bytes
         self._began_ms = time.time_ns() // 1_000_000
 
@@ -123,22 +129,11 @@ class ArchiveRun:
         known = self._known_digests(report)
         with ExitStack() as stack:
             expected = open_expectations(self._options.metadata, stack)
-            partitions = survey(
-                self._store,
-                self._layout,
-                self._for_tasks,
-                expected=expected,
-                is_chosen=self._choice,
-                topic_configs=self._topic_configs,
-            )
-            for partition in partitions:
+            for partition in self._partitions(expected, report):
                 self._stop.check()
-                if isinstance(partition, UnlistedPrefix):
-                    report.unlisted.append(partition)
-                else:
-                    unknown = _without(partition, known)
-                    report.known_segments += len(partition.works) - len(unknown.works)
-                    spool.add(unknown)
+                unknown = _without(partition, known)
+                report.known_segments += len(partition.works) - len(unknown.works)
+                spool.add(unknown)
             if not report.unlisted:
                 self._choice.refuse_missing(self._store.url)
                 if not spool.partition_count:
@@ -149,6 +144,48 @@ class ArchiveRun:
             segment_count=spool.segment_count,
             log_bytes=spool.log_bytes,
         )
+
+    def _partitions(self, expected: Expectations, report: ArchiveReport) -> Iterator[SurveyedPartition]:
+        """Yield the partitions in all layouts that are asked for; then those that are missing."""
+        others = OtherLayouts()
+        layouts = [self._layout]
+        for layout in layouts:
+            self._refuse_in_place(layout)
+            options = replace(self._for_tasks, layout=layout.name)
+            for found in survey(
+                self._store,
+                layout,
+                options,
+                expected=expected,
+                is_chosen=self._choice,
+                topic_configs=self._topic_configs,
+                others=all_but(layout),
+            ):
+                if isinstance(found, SurveyedPartition):
+                    yield found
+                elif isinstance(found, OtherLayout):
+                    others.note(found)
+                elif found not in report.unlisted:
+                    report.unlisted.append(found)
+            further = others.next_name([one.name for one in layouts])
+            if self._options.layout == AUTO and further is not None:
+                layouts.append(make_layout(further, self._options.keys))
+        names = [layout.name for layout in layouts]
+        report.layout = ", ".join(names)
+        report.notes += tuple(Note(text=text) for text in others.notes(names))
+        self._for_tasks = replace(self._for_tasks, layout=",".join(names))
+        tiered = next((layout for layout in layouts if layout.is_tiered), self._layout)
+        yield from missing_partitions(
+            tiered,
+            self._for_tasks,
+            expected=expected,
+            is_chosen=self._choice,
+            topic_configs=self._topic_configs,
+        )
+
+    def _refuse_in_place(self, layout: Layout) -> None:
+        if self._options.is_in_place and layout.in_place_obstacle:
+            raise UsageError(f"--in-place: {layout.in_place_obstacle}")
 
     def _work(self, spool: SurveySpool, report: ArchiveReport) -> None:
         plan = RunPlan(options=self._for_tasks, run=self._run, began_ms=self._began_ms)

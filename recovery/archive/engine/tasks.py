@@ -13,23 +13,23 @@ from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.engine.engine import RunPlan
 from recovery.archive.engine.verdicts import FoldResult, Verdicts
-from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.layouts import make_layout
+from recovery.archive.layouts.layout import PartitionLayouts
+from recovery.archive.layouts.layouts import make_layouts
 from recovery.archive.stores.stores import open_store
 
 
 def scan_segments(plan: RunPlan, pickled: bytes) -> Iterator[ScanRow]:
     """Scan the segments of a pickled `PackedTask`; yield their rows."""
     options = plan.options
-    store, layout = open_store(options.url), make_layout(options.layout, options.keys)
+    store, layouts = open_store(options.url), make_layouts(options.layout, options.keys)
     task: PackedTask = pickle.loads(pickled)
-    yield from scan_task(task, store, layout, run=plan.run, is_logs_only=options.is_logs_only)
+    yield from scan_task(task, store, layouts, run=plan.run, is_logs_only=options.is_logs_only)
 
 
 def find_rebuilds(plan: RunPlan, rows: Iterable[ScanRow]) -> Iterator[tuple[str, RebuildWork]]:
     """Fold sorted *rows*; yield what can be rebuilt of each segment, with the prefix of its partition."""
-    layout = make_layout(plan.options.layout, plan.options.keys)
-    for partition in fold_rows(rows, layout, run=plan.run):
+    layouts = make_layouts(plan.options.layout, plan.options.keys)
+    for partition in fold_rows(rows, layouts, run=plan.run):
         for work in partition.rebuilds:
             yield partition.head.where.prefix, work
 
@@ -37,18 +37,18 @@ def find_rebuilds(plan: RunPlan, rows: Iterable[ScanRow]) -> Iterator[tuple[str,
 def rebuild_segments(plan: RunPlan, works: Iterable[tuple[str, RebuildWork]]) -> Iterator[ScanRow]:
     """Rebuild the indexes of segments; yield the rows that tell the fold of it."""
     options = plan.options
-    store, layout = open_store(options.url), make_layout(options.layout, options.keys)
-    write = _writer(options, layout, plan.run)
+    store, layouts = open_store(options.url), make_layouts(options.layout, options.keys)
+    write = _writer(options, layouts, plan.run)
     for prefix, work in works:
-        yield rebuilt_row(prefix, rebuild_indexes(work, store, layout, write), run=plan.run)
+        yield rebuilt_row(prefix, rebuild_indexes(work, store, layouts.at(prefix), write), run=plan.run)
 
 
 def judge_partitions(plan: RunPlan, rows: Iterable[ScanRow]) -> Iterator[PartitionVerdict]:
     """Fold sorted *rows*; yield the verdict of each partition, after what is to be rebuilt is written."""
     options = plan.options
-    layout = make_layout(options.layout, options.keys)
-    write = _writer(options, layout, plan.run) if options.rebuilds else None
-    yield from fold_rows(rows, layout, run=plan.run, write=write, is_logs_only=options.is_logs_only)
+    layouts = make_layouts(options.layout, options.keys)
+    write = _writer(options, layouts, plan.run) if options.rebuilds else None
+    yield from fold_rows(rows, layouts, run=plan.run, write=write, is_logs_only=options.is_logs_only)
 
 
 def take_verdicts(plan: RunPlan, partitions: Iterable[PartitionVerdict], *, task: int) -> FoldResult:
@@ -67,9 +67,9 @@ def take_verdicts(plan: RunPlan, partitions: Iterable[PartitionVerdict], *, task
     return verdicts.result
 
 
-def _writer(options: ScanOptions, layout: Layout, run: bytes) -> Write:
+def _writer(options: ScanOptions, layouts: PartitionLayouts, run: bytes) -> Write:
     assert options.output is not None
     output = open_store(options.output)
     if options.is_in_place:
-        return InPlace(open_store(options.url), output, layout, run.hex())
-    return RebuiltOutput(output, layout, run.hex())
+        return InPlace(open_store(options.url), output, layouts, run.hex())
+    return RebuiltOutput(output, layouts, run.hex())

@@ -68,6 +68,7 @@ class InventoryReport:
         findings: prefix and finding; not all if there are very many.
         left_out: how many findings are not among them.
         rules: findings by rule and severity.
+        notes: on what was not looked at.
         output: where the rows of segments are; None if they were not kept.
     """
 
@@ -79,6 +80,7 @@ class InventoryReport:
     left_out: int = 0
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
     unlisted: list[UnlistedPrefix] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
     output: str | None = None
     duration_ms: int = 0
 
@@ -113,6 +115,7 @@ class InventoryReport:
             "exitCode": self.exit_code,
             "durationMs": self.duration_ms,
             "metadata": self.has_metadata,
+            "notes": [{"level": "info", "text": text} for text in self.notes],
             "output": self.output,
             "topics": [
                 {"topic": topic, "topicId": topic_id} | topic_inventory.to_json()
@@ -171,6 +174,7 @@ class InventoryReport:
                 f"{name}: {inventory.partitions} partitions, {inventory.segments} segments ({statuses or 'none'}), "
                 f"{bytes_text(inventory.size_bytes)}"
             )
+        lines += [f"note: {printable(text)}" for text in self.notes]
         total = sum(inventory.segments for inventory in self.topics.values())
         size = sum(inventory.size_bytes for inventory in self.topics.values())
         basis = (

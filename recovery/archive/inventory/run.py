@@ -14,8 +14,15 @@ from typing import Any
 from recovery.archive.inventory.entry import PartitionInventory
 from recovery.archive.inventory.expectations import open_expectations
 from recovery.archive.inventory.report import InventoryReport, segment_row, segment_schema
-from recovery.archive.layouts.layouts import layout_of, refuse_nothing
-from recovery.archive.layouts.walk import UnlistedPrefix, walk
+from recovery.archive.layouts.layouts import (
+    AUTO,
+    OtherLayouts,
+    all_but,
+    layout_of,
+    make_layout,
+    refuse_nothing,
+)
+from recovery.archive.layouts.walk import OtherLayout, Walked, walk
 from recovery.archive.options import ArchiveOptions
 from recovery.archive.parquet import to_parquet
 from recovery.archive.stores.archived import PartitionPrefix
@@ -85,14 +92,27 @@ def inventory(options: ArchiveOptions, *, stop: StopRequest | None = None) -> In
     with ExitStack() as stack:
         expectations = open_expectations(options.metadata, stack)
         report.has_metadata = bool(options.metadata)
-        for walked in walk(store, layout, is_chosen=is_chosen):
-            if stop is not None:
-                stop.check()
-            if isinstance(walked, UnlistedPrefix):
-                report.unlisted.append(walked)
-                continue
-            _take(report, rows, walked.partition.where, expectations.judge(walked.partition, layout))
-        for where, missing in expectations.unlisted(layout, is_chosen=is_chosen):
+        layouts = [layout]
+        others = OtherLayouts()
+        for layout in layouts:
+            for walked in walk(store, layout, is_chosen=is_chosen, others=all_but(layout)):
+                if stop is not None:
+                    stop.check()
+                if isinstance(walked, Walked):
+                    inventory = expectations.judge(walked.partition, layout)
+                    _take(report, rows, walked.partition.where, inventory)
+                elif isinstance(walked, OtherLayout):
+                    others.note(walked)
+                elif walked not in report.unlisted:
+                    report.unlisted.append(walked)
+            further = others.next_name([one.name for one in layouts])
+            if options.layout == AUTO and further is not None:
+                layouts.append(make_layout(further))
+        names = [one.name for one in layouts]
+        report.layout = ", ".join(names)
+        report.notes = tuple(others.notes(names))
+        tiered = next((one for one in layouts if one.is_tiered), layout)
+        for where, missing in expectations.unlisted(tiered, is_chosen=is_chosen):
             _take(report, rows, where, missing)
         if not report.unlisted:
             is_chosen.refuse_missing(store.url)

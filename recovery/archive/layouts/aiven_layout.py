@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import Self
 from uuid import UUID
 
 import numpy as np
@@ -59,6 +60,10 @@ class AivenLayout:
 
     def __init__(self, keys: AivenKeys = NO_KEYS) -> None:
         self._keys = keys
+
+    def at(self, _prefix: str) -> Self:
+        """Return this layout, which all partitions have."""
+        return self
 
     def partition_at(self, path: str) -> PartitionPrefix | None:
         """Return the partition whose objects are below *path*."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, Self
 from uuid import UUID
 
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
@@ -103,7 +103,15 @@ class ArchivedFiles(Protocol):
         ...
 
 
-class Layout(Protocol):
+class PartitionLayouts(Protocol):
+    """The layouts of an archive's partitions: one for all, as a rule."""
+
+    def at(self, prefix: str) -> Layout:
+        """Return the layout of the partition at *prefix*."""
+        ...
+
+
+class Layout(PartitionLayouts, Protocol):
     """One way to lay out an archive."""
 
     @property
@@ -187,6 +195,10 @@ class CopyLayout:
     last_part: PartKind | None = None
     has_plain_logs = True
     in_place_obstacle = ""
+
+    def at(self, _prefix: str) -> Self:
+        """Return this layout, which all partitions have."""
+        return self
 
     def files(self, store: Store, segment: ArchivedSegment) -> PlainFiles:
         """Return the files of a segment."""

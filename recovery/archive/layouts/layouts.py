@@ -5,14 +5,15 @@ The modules of the layouts are imported when one is made: the command line needs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from recovery.errors import UsageError
 
 if TYPE_CHECKING:
     from recovery.archive.layouts.aiven_cipher import AivenKeys
-    from recovery.archive.layouts.layout import Layout
+    from recovery.archive.layouts.layout import Layout, PartitionLayouts
+    from recovery.archive.layouts.walk import OtherLayout
     from recovery.archive.stores.store import Store
 
 AUTO: Final = "auto"
@@ -44,12 +45,58 @@ LAYOUTS: Final[dict[str, Callable[[AivenKeys | None], Layout]]] = {
     "local-tiered": _local_tiered,
     "aiven": _aiven,
 }
-"""The makers of layouts by name; `auto` takes the first layout that recognises a partition in the archive."""
+"""The makers of layouts by name; `auto` begins with the first layout that recognises a partition in the archive."""
 
 
 def make_layout(name: str, keys: AivenKeys | None = None) -> Layout:
     """Return the layout called *name*, one of `LAYOUTS`; *keys* are for encrypted segments."""
     return LAYOUTS[name](keys)
+
+
+class MixedLayouts:
+    """The layouts of an archive that has several: that of a partition follows from its prefix."""
+
+    def __init__(self, layouts: Sequence[Layout]) -> None:
+        self._layouts = layouts
+
+    def at(self, prefix: str) -> Layout:
+        """Return the layout of the partition at *prefix*."""
+        return next(one for one in self._layouts if one.partition_at(prefix.rstrip("/")) is not None)
+
+
+def make_layouts(names: str, keys: AivenKeys | None = None) -> PartitionLayouts:
+    """Return the layouts called *names*: one, or several separated by commas; *keys* are for encrypted segments."""
+    layouts = [make_layout(name, keys) for name in names.split(",")]
+    return layouts[0] if len(layouts) == 1 else MixedLayouts(layouts)
+
+
+class OtherLayouts:
+    """Partitions that a walk in one layout came by in other ones."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[str]] = {}
+
+    def note(self, other: OtherLayout) -> None:
+        """Note a partition in another layout."""
+        self._found.setdefault(other.layout, []).append(other.prefix)
+
+    def next_name(self, surveyed: Collection[str]) -> str | None:
+        """Return the name of a layout that is not among those *surveyed*, None if there is none."""
+        return next((name for name in self._found if name not in surveyed), None)
+
+    def notes(self, surveyed: Collection[str]) -> list[str]:
+        """Return a note on each layout that is not among those *surveyed*."""
+        return [
+            f"{len(prefixes)} partitions in the layout {name} were not looked at, the first is {prefixes[0]}: "
+            f"choose the layout {name} for these"
+            for name, prefixes in self._found.items()
+            if name not in surveyed
+        ]
+
+
+def all_but(layout: Layout, keys: AivenKeys | None = None) -> list[Layout]:
+    """Return the other layouts."""
+    return [make_layout(name, keys) for name in LAYOUTS if name != layout.name]
 
 
 def layout_of(store: Store, name: str = AUTO, keys: AivenKeys | None = None) -> Layout:

@@ -42,10 +42,24 @@ class UnlistedPrefix:
     error: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLayout:
+    """A partition in another layout, which is not looked at."""
+
+    prefix: str
+    layout: str
+
+
 def walk(
-    store: Store, layout: Layout, *, is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True
-) -> Iterator[Walked | UnlistedPrefix]:
-    """Yield the partitions in *store* in the order of their prefixes.
+    store: Store,
+    layout: Layout,
+    *,
+    is_chosen: Callable[[PartitionPrefix], bool] = lambda _: True,
+    others: Sequence[Layout] = (),
+) -> Iterator[Walked | UnlistedPrefix | OtherLayout]:
+    """Yield the partitions in *store* in the order of their prefixes, and those that one of the *others* recognises.
+
+    A folder that has the name of a partition, but no objects and further folders, is looked into.
 
     Raises:
         OSError: the archive itself cannot be listed.
@@ -60,7 +74,7 @@ def walk(
         yield Walked(partition=layout.partition(where, level.objects))
         return
     with PoolAhead(LISTED_AHEAD, thread_name_prefix="archive-list") as pool:
-        yield from _below(_Walk(store, layout, pool, is_chosen), "", store.list_level(""))
+        yield from _below(_Walk(store, layout, pool, is_chosen, others), "", store.list_level(""))
 
 
 class _Walk:
@@ -70,14 +84,24 @@ class _Walk:
         layout: Layout,
         pool: PoolAhead,
         is_chosen: Callable[[PartitionPrefix], bool],
+        others: Sequence[Layout],
     ) -> None:
         self.layout = layout
         self.is_chosen = is_chosen
+        self._others = others
         self._store = store
         self._pool = pool
 
     def list(self, prefix: str) -> Future[Level]:
         return self._pool.submit(self._store.list_level, prefix)
+
+    def other_at(self, prefix: str) -> OtherLayout | None:
+        """Return the partition at *prefix* in another layout, None if there is none that is chosen."""
+        for other in self._others:
+            where = other.partition_at(prefix.rstrip("/"))
+            if where is not None and self.is_chosen(where):
+                return OtherLayout(prefix=prefix, layout=other.name)
+        return None
 
 
 def _unread(level: Level) -> Iterator[UnlistedPrefix]:
@@ -85,7 +109,7 @@ def _unread(level: Level) -> Iterator[UnlistedPrefix]:
         yield UnlistedPrefix(prefix=key, error=reason)
 
 
-def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | UnlistedPrefix]:
+def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | UnlistedPrefix | OtherLayout]:
     yield from _unread(level)
     pending: deque[tuple[str, Future[Level]]] = deque()
     prefixes = iter(level.prefixes)
@@ -103,7 +127,10 @@ def _below(walk: _Walk, parent: str, level: Level) -> Iterator[Walked | Unlisted
             yield UnlistedPrefix(prefix=prefix, error=str(error))
             continue
         where = walk.layout.partition_at(prefix.rstrip("/"))
-        if where is None:
+        if where is None or (below.prefixes and not below.objects):
+            other = walk.other_at(prefix) if below.objects else None
+            if other is not None:
+                yield other
             yield from _below(walk, prefix, below)
         else:
             yield from _unread(below)

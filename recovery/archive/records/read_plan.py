@@ -15,7 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.walk import UnlistedPrefix, Walked, walk
+from recovery.archive.layouts.layouts import OtherLayouts, all_but
+from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView, RemoteLog
 from recovery.archive.records.incarnations import Incarnations
 from recovery.archive.records.offset_range import OffsetLookup
@@ -111,9 +112,13 @@ def planned_partitions(
         on_seen(where)
         return selection.has(where)
 
-    for walked in walk(store, layout, is_chosen=is_wanted):
+    others = OtherLayouts()
+    for walked in walk(store, layout, is_chosen=is_wanted, others=all_but(layout)):
         if isinstance(walked, UnlistedPrefix):
             raise OSError(errno.EIO, f"{walked.prefix}: cannot be listed: {walked.error}")
+        if isinstance(walked, OtherLayout):
+            others.note(walked)
+            continue
         if _is_quarantined(store, layout, walked):
             quarantined = f"{store.url}/{walked.partition.where.prefix}"
             on_note(f"{quarantined}: left out: {_QUARANTINE}")
@@ -127,7 +132,7 @@ def planned_partitions(
             if partition.unread_line:
                 on_note(partition.unread_line)
             yield partition
-    for note in incarnations.check():
+    for note in (*incarnations.check(), *others.notes([layout.name])):
         on_note(note)
     if quarantined and not has_others:
         raise UsageError(
