@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import operator
 import random
+import shutil
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import datasource
 
 from recovery.archive.records.read_request import Selection
 from recovery.archive.records.record_columns import ReadOptions
+from recovery.errors import DamagedSegmentError
 from recovery.spark.pushed_filters import narrowed
 from tests.brokers.tiered_broker import TieredArchive
 from tests.runs.readings import SMALL_TASK, read
@@ -74,3 +78,21 @@ def test_no_row_is_lost_by_random_filters(stored_archive: TieredArchive) -> None
             filters,
         )
     assert skipped > 25
+
+
+def test_damage_of_what_is_filtered_out_fails_no_query(stored_archive: TieredArchive, tmp_path: Path) -> None:
+    for folder in (*stored_archive.path.glob("plain-0-*"), *stored_archive.path.glob("codecs-0-*")):
+        shutil.copytree(folder, tmp_path / folder.name)
+    log = min(tmp_path.glob("codecs-*/*.log"))
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    end = int(sorted(tmp_path.glob("codecs-*/*.log"))[1].name.partition("-")[0])
+    with pytest.raises(DamagedSegmentError, match="checksum"):
+        read(tmp_path, *NAMES)
+    for filters in (
+        [datasource.EqualTo(("topic",), "plain")],
+        [datasource.EqualTo(("topic",), "codecs"), datasource.GreaterThanOrEqual(("offset",), end)],
+    ):
+        options, selection = narrowed(ReadOptions(), Selection(task_bytes=SMALL_TASK), filters)
+        assert len(read(tmp_path, *NAMES, options=options, selection=selection)) > 100
