@@ -99,7 +99,12 @@ class ArchiveReport:
         """Return the report for a person."""
         if self.signal_number:
             resumes = "; the next run with this --output resumes" if self.output else ""
-            return f"INTERRUPTED by signal {self.signal_number}: nothing is judged yet{resumes}"
+            replaced = (
+                f"; what it had replaced by then is in {printable(self.quarantine)}"
+                if self.quarantine
+                else ""
+            )
+            return f"INTERRUPTED by signal {self.signal_number}: nothing is judged yet{resumes}{replaced}"
         tally = self.tally
         lines = [line for row in self.objects for line in lines_of(row)]
         lines += [

@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import chain
 from typing import TypeVar
 
@@ -52,11 +52,13 @@ class ProcessEngine:
         self._plan = plan
         self._stop = stop
         self._kept = self._kept_before()
-        self._rows = RowSpool()
+        self._open = ExitStack()
+        self._open.enter_context(quick_switches())
+        self._rows = self._open.enter_context(RowSpool())
 
     def close(self) -> None:
         """Forget the rows."""
-        self._rows.close()
+        self._open.close()
 
     def scan(self, tasks: Sequence[bytes], on_finished: Callable[[int], None]) -> None:
         """Scan the segments of *tasks*, and keep their rows."""
@@ -130,7 +132,7 @@ class ProcessEngine:
         Raises:
             InterruptedRecoveryError: the run is to stop.
         """
-        with quick_switches(), ThreadPool(self.cores, thread_name_prefix="archive-check") as pool:
+        with ThreadPool(self.cores, thread_name_prefix="archive-check") as pool:
             pending: deque[Future[_Result]] = deque()
             try:
                 for job in jobs:

@@ -33,10 +33,6 @@ class RowSpool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Forget all rows."""
         self._file.close()
 
     def prefixes(self) -> list[str]:

@@ -43,3 +43,8 @@ def test_the_place_of_what_was_replaced_is_named() -> None:
     report.tally.rebuilt = 1
     assert "objects that were replaced: a.quarantine/quarantine/1" in report.to_text()
     assert json.loads(report.to_json())["quarantine"] == "a.quarantine/quarantine/1"
+
+
+def test_an_interrupted_recover_in_place_names_where_the_replaced_objects_are() -> None:
+    report = ArchiveReport(command="recover", url="a", layout="plain", signal_number=2, quarantine="q/1")
+    assert report.to_text().endswith("; what it had replaced by then is in q/1")
