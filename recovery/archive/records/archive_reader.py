@@ -180,7 +180,7 @@ class _RunReader:
             told_epochs=None if told is None else told.leader_epochs,
             read_epochs=lambda: self._leader_epochs(segment, files),
             is_compacted=self._is_compacted,
-            epoch=self._epoch,
+            epoch=self._epoch if told is None else None,  # what was told is compared in each segment
         )
         log = files.open(log_name(segment.base_offset))
         try:

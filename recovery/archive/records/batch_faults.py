@@ -116,9 +116,9 @@ class BatchFaults:
 
     def _mark(self, rows: HeaderRows, codes: Codes, fault: HeaderFault) -> None:
         """Mark the batches with a fault, but for those that have one; neighbours share a text."""
-        is_bad = fault.is_bad & (codes == 0)
-        if not is_bad.any():
+        if not fault.is_bad.any():
             return
+        is_bad = fault.is_bad & (codes == 0)
         edges = np.flatnonzero(np.diff(is_bad, prepend=False, append=False)).reshape(-1, 2)
         for start, end in edges.tolist():
             self._reasons.append(Fault(fault.rule, fault.describe(rows[start])))

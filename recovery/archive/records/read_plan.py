@@ -296,7 +296,7 @@ def _unread_line(partition: ArchivedPartition, layout: Layout, remote: RemoteLog
         counts = [f"{count} {state.name}" for state, count in sorted(states.items())]
         known = remote.segments.keys() | remote.unfinished.keys()
         if others := sum(segment_id not in known for segment_id in segments.segment_ids):
-            counts.append(f"{others} outside the lineage")
+            counts.append(f"{others} below the log start or outside the lineage")
     elif layout.last_part is not None:
         letter = LETTERS[layout.last_part]
         count = sum(letter not in shape for shape in segments.shapes())

@@ -152,6 +152,16 @@ def test_nothing_is_wrong_with_the_logs_of_real_brokers(name: str, tmp_path: Pat
     assert read_count > 100
 
 
+def test_uploads_and_deletions_that_are_not_finished_are_counted(stored_archive: TieredArchive) -> None:
+    """A broker reads none of these segments; the rows are those that a consumer read (`test_archive_reader`)."""
+    notes: list[str] = []
+    read(stored_archive.path, "offset", metadata=stored_archive.log_dirs, notes=notes)
+    said = {note.partition("-0-")[0]: note.partition(": ")[2] for note in notes}
+    assert said.keys() == {"failing-delete", "lost-delete", "stuck-copy"}
+    assert said["stuck-copy"] == "no broker reads 1 COPY_SEGMENT_STARTED: these segments are left out"
+    assert "3 DELETE_SEGMENT_STARTED, 10 below the log start or outside the lineage" in said["failing-delete"]
+
+
 class TestTransactions:
     COMMITTED = ReadOptions(is_committed=True)
 

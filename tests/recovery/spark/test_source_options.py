@@ -25,6 +25,11 @@ class TestOptions:
         assert options.read == ReadOptions(include=Include.RECORDS, corrupt=Corrupt.FAIL)
         assert options.selection == Selection()
 
+    def test_missing_offsets_are_treated_as_damage_unless_told_otherwise(self) -> None:
+        for value, lost in (("", None), ("true", Corrupt.FAIL), ("false", Corrupt.SKIP)):
+            options = SourceOptions.read_from({"path": "a", "failOnDataLoss": value})
+            assert (options.read.corrupt, options.read.lost) == (Corrupt.FAIL, lost)
+
     def test_are_read_in_any_case(self) -> None:
         options = SourceOptions.read_from(
             {
