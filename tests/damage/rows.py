@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import shutil
 import struct
 import sys
@@ -60,6 +61,7 @@ _COLUMNS = (
     "producer_epoch", "sequence", "is_transactional", "aborted", "crc_valid", "fault",
 )  # fmt: skip
 _FEWEST_BATCHES = 3
+_MISSING = re.compile(r"offsets (\d+) to (\d+) are missing")
 _EPOCH_POSITION, _MAGIC_POSITION = 12, 16
 
 
@@ -298,10 +300,23 @@ class RowBench:
             announced = {(row["topic"], row["partition"]) for row in faulty}
             silent = [key for key in missing if key[:2] not in announced]
         else:
-            names = {one.name.removeprefix(f"{archive.root}/") for one in left_out if one.is_damage}
-            prefixes = tuple(note.partition(": ")[0] for note in notes)
-            silent = [key for key in missing if not _names(self._about(archive, key), names, prefixes)]
+            silent = [key for key in missing if not self._is_announced(archive, key, left_out, notes)]
         return f"{len(silent)} rows are missing in silence, {silent[0]} first: {left_out}" if silent else None
+
+    def _is_announced(
+        self, archive: WrittenArchive, key: tuple[str, int, int], left_out: list[LeftOut], notes: list[str]
+    ) -> bool:
+        """Return whether a missing row is, by an object near it, a range of offsets or a note on its partition."""
+        about_row = self._about(archive, key)
+        folders = {name.rpartition("/")[0] for name in about_row}
+        for one in left_out:
+            name = one.name.removeprefix(f"{archive.root}/")
+            found = _MISSING.search(one.detail)
+            is_within = found is not None and int(found[1]) <= key[2] <= int(found[2])
+            if one.is_damage and (name in about_row or (is_within and name.rpartition("/")[0] in folders)):
+                return True
+        prefixes = tuple(note.partition(": ")[0] for note in notes)
+        return any(name.startswith(prefixes) for name in about_row)
 
     def _about(self, archive: WrittenArchive, key: tuple[str, int, int]) -> set[str]:
         """Return the keys of the objects that tell of a row's segment."""
@@ -313,11 +328,6 @@ class RowBench:
             and copy.remote.start_offset <= offset <= copy.remote.end_offset
             for name in about(archive, copy)
         }
-
-
-def _names(about_row: set[str], names: set[str], prefixes: tuple[str, ...]) -> bool:
-    """Return whether a row is announced, by the name of an object, or by a note on its partition."""
-    return bool(names & about_row) or any(name.startswith(prefixes) for name in about_row)
 
 
 def by_offset(rows: list[Row]) -> Rows:

@@ -249,7 +249,7 @@ def test_rows_of_damaged_archives_are_right_or_say_that_they_are_not(
     """Some cases of `python -m tests.damage.rows`."""
     bench = RowBench(ArchiveBench(tmp_path, stored_archive), tmp_path / "case")
     assert [failure for seed in range(CASES) if (failure := bench.run(seed))] == []
-    assert bench.counts["fail: failed"] > CASES / 4
+    assert bench.counts["fail: failed"] >= CASES / 8
 
 
 @pytest.mark.long
