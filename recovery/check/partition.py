@@ -185,12 +185,16 @@ class PartitionCheck:
     # -- what follows from all segments ----------------------------------------------------------------------
 
     def _judge_epochs(self, end_offset: int | None) -> None:
-        if self.files.epochs is not None:
-            runs = [(result.task.log, run) for result in self._results for run in result.epoch_runs]
-            is_clean = self.facts.had_clean_shutdown
-            self.findings += check_epochs(
-                runs, self.files.epochs, log_end_offset=end_offset, is_clean=is_clean
-            )
+        if self.files.epochs is None:
+            return
+        is_complete = self.facts.is_contiguous and not self.facts.is_live and not self._is_compacted
+        self.findings += check_epochs(
+            [(result.task.log, run) for result in self._results for run in result.epoch_runs],
+            self.files.epochs,
+            log_end_offset=end_offset,
+            is_clean=self.facts.had_clean_shutdown,
+            has_all_batches=is_complete and all(result.has_all_batches for result in self._results),
+        )
 
     def _judge_producers(self, end_offset: int | None) -> None:
         if self._is_compacted:

@@ -255,7 +255,10 @@ def _later_epoch_start(archive: WrittenArchive, rng: random.Random) -> MustFind 
     for _ in range(_TRIES):
         copy = _inner(archive, rng, part=EPOCHS)
         path = archive.place(copy, EPOCHS)
-        *before, last = read_leader_epoch_checkpoint(path.read_bytes())
+        entries = read_leader_epoch_checkpoint(path.read_bytes())
+        if not entries:
+            continue
+        *before, last = entries
         if copy.remote.start_offset < last.start_offset <= copy.remote.end_offset:
             later = LeaderEpochEntry(last.epoch, last.start_offset + 1)
             path.write_bytes(encode_leader_epoch_checkpoint([*before, later]))
@@ -437,12 +440,15 @@ def _index_places(archive: WrittenArchive, copy: SegmentCopy) -> list[Path]:
 
 
 def _manifest(
-    change: Callable[[bytes, random.Random], bytes], *rules: str, severity: str = "damage"
+    change: Callable[[bytes, random.Random], bytes],
+    *rules: str,
+    severity: str = "damage",
+    part: str = LOG,
 ) -> ArchiveDamage:
     def damage(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
         if not archive.is_aiven:
             return None
-        copy = _inner(archive, rng)
+        copy = _inner(archive, rng, part=part)
         path = archive.place(copy, MANIFEST)
         path.write_bytes(change(path.read_bytes(), rng))
         places = [path, archive.place(copy, LOG), *_index_places(archive, copy)]
@@ -468,6 +474,12 @@ def _without_a_member(data: bytes, rng: random.Random) -> bytes:
 def _of_nobody(data: bytes, _rng: random.Random) -> bytes:
     members = json.loads(data)
     del members["remoteLogSegmentMetadata"]
+    return json.dumps(members).encode()
+
+
+def _without_aborts(data: bytes, _rng: random.Random) -> bytes:
+    members = json.loads(data)
+    members["remoteLogSegmentMetadata"]["txnIdxEmpty"] = True
     return json.dumps(members).encode()
 
 
@@ -581,6 +593,7 @@ ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
     "manifest: another topic id": _manifest(_of_another(*_OWNER, "topicId"), "manifest"),
     "manifest: another segment id": _manifest(_of_another("remoteLogSegmentId", "id"), "manifest"),
     "manifest: another start": _manifest(_of_another("startOffset"), "manifest"),
+    "manifest: no aborted transactions": _manifest(_without_aborts, "manifest", part=TXN_INDEX),
     "manifest: of nobody": _manifest(_of_nobody, "manifest", severity="unchecked"),
     "manifest: of Iceberg": _manifest(_of_iceberg, "manifest"),
     "manifest: hostile sizes": _manifest(_hostile_sizes, "manifest", "object-size", "chunk", "metadata"),

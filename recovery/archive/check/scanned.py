@@ -20,7 +20,7 @@ from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 
 DIGEST_BYTES = 16
-VERSION = 10
+VERSION = 11
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 

@@ -249,26 +249,27 @@ def _check_own_epochs(scanned: ScannedSegment, remotes: Sequence[RemoteSegment])
     Args:
         remotes: what the metadata topic and the manifest say of the segment.
     """
-    data = scanned.small.get(PartKind.LEADER_EPOCHS)
-    if data is None or scanned.result is None:
+    data, result = scanned.small.get(PartKind.LEADER_EPOCHS), scanned.result
+    if data is None or result is None:
         return
     entries = read_leader_epoch_checkpoint(data)
-    runs = [(scanned.result.task.log, run) for run in scanned.result.epoch_runs]
     end_offset = scanned.end_offset
     if end_offset is not None:
         end_offset = max(end_offset, *(remote.end_offset + 1 for remote in remotes), 0)
-    found = check_epochs(runs, entries, log_end_offset=end_offset, is_clean=True)
+    found = check_epochs(
+        [(result.task.log, run) for run in result.epoch_runs],
+        entries,
+        log_end_offset=end_offset,
+        is_clean=True,
+        has_all_batches=result.has_all_batches and not result.has_compacted,
+    )
     scanned.findings += found
     if found or not entries:
         return
-    begun = {run.first_offset for _, run in runs}
-    if scanned.result.has_all_batches and not scanned.result.has_compacted:
-        for entry in entries[1:]:
-            if entry.start_offset >= scanned.segment.base_offset and entry.start_offset not in begun:
-                detail = f"epoch {entry.epoch} starts at {entry.start_offset}, where no batch of it begins"
-                _find(scanned, LEADER_EPOCH_CHECKPOINT, "epoch-content", detail)
-                return
-    start_offset = entries[0].start_offset
+    last, start_offset = entries[-1], entries[0].start_offset
+    if len(entries) > 1 and last.start_offset == end_offset:
+        detail = f"epoch {last.epoch} starts at {end_offset}, where the segment has ended"
+        _find(scanned, LEADER_EPOCH_CHECKPOINT, "epoch-content", detail)
     known_from = min((remote.leader_epochs[0].start_offset for remote in remotes), default=start_offset)
     if scanned.segment.base_offset <= known_from < start_offset:
         detail = f"it knows of offsets from {start_offset} on, the metadata of those from {known_from} on"
@@ -310,6 +311,13 @@ def _check_description(
     scanned.is_confirmed |= len(scanned.findings) == finding_count
     if not has_epochs:
         return
+    if remote.has_no_transactions and scanned.small.get(PartKind.TXN_INDEX):
+        # Brokers would not read its transaction index, and consumers would get aborted records.
+        detail = f"its transaction index has entries, and has none according to the {source}"
+        if source == "manifest":
+            _find(scanned, PartKind.MANIFEST.value, "manifest", detail)
+        else:
+            _find(scanned, log, "metadata", detail)
     epoch_starts = [(entry.epoch, entry.start_offset) for entry in remote.leader_epochs]
     for run in result.epoch_runs:
         at = [epoch for epoch, start in epoch_starts if start <= run.first_offset]

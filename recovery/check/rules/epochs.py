@@ -71,6 +71,7 @@ def check_epochs(
     *,
     log_end_offset: int | None,
     is_clean: bool,
+    has_all_batches: bool = False,
 ) -> list[Finding]:
     """Return the contradictions between batches and file, and within each.
 
@@ -79,6 +80,7 @@ def check_epochs(
         entries: those of the file, in its order.
         log_end_offset: None if it is unknown (damage, a live broker).
         is_clean: whether the log dir was shut down cleanly.
+        has_all_batches: whether *runs* are of all batches that were ever written from the first of them on.
     """
     findings = _check_entries(entries)
     if findings:
@@ -90,6 +92,8 @@ def check_epochs(
         )
         return [_of_file("missing-epochs", detail)]
     findings += [finding for _, finding in find_contradictions(runs, entries)]
+    if has_all_batches and not findings:
+        findings += _check_starts(runs, entries, log_end_offset)
     if (
         real
         and log_end_offset is not None
@@ -153,6 +157,22 @@ def find_contradictions(
         else:
             detail = f"leader epoch {run.epoch} at offset {run.first_offset}, {LEADER_EPOCH_CHECKPOINT} says {says}"
             yield run, Finding(file=file, position=run.position, rule="leader-epoch", detail=detail)
+
+
+def _check_starts(
+    runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry], log_end_offset: int | None
+) -> list[Finding]:
+    """Find a line but the first that begins within a batch: a broker writes it before the first batch of its epoch."""
+    begun = {run.first_offset for _, run in runs}
+    if not runs or any(run.epoch == -1 for _, run in runs):
+        return []
+    first = runs[0][1].first_offset
+    end = runs[-1][1].last_offset if log_end_offset is None else log_end_offset
+    for entry in entries[1:]:
+        if first <= entry.start_offset < end and entry.start_offset not in begun:
+            detail = f"epoch {entry.epoch} starts at {entry.start_offset}, where no batch of it begins"
+            return [_of_file("epoch-content", detail)]
+    return []
 
 
 def _is_confirmed(runs: Sequence[PlacedRun], number: int) -> bool:

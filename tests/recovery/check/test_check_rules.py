@@ -304,6 +304,18 @@ class TestEpochs:
         assert self.check([], [(1, 0)]) == []
         assert self.check(runs, [(1, 0), (2, 150), (4, 200), (5, 300)]) == [], "a leader that wrote nothing"
 
+    def test_a_line_that_begins_within_a_batch(self) -> None:
+        runs = [(1, 0, 90), (2, 100, 140), (4, 200, 290)]
+        for entries in (
+            [(1, 0), (2, 95), (4, 200)],
+            [(1, 0), (2, 100), (3, 150), (4, 200)],
+            [(1, 0), (2, 100), (4, 200), (5, 295)],
+        ):
+            assert self.check(runs, entries, has_all_batches=True) == [("epoch-content", "damage")]
+            assert self.check(runs, entries) == [], "a cleaner may have removed batches"
+        whole = [(1, 20), (2, 100), (4, 200), (5, 300)]
+        assert self.check(runs, whole, has_all_batches=True) == [], "retention has moved the first one"
+
     @pytest.mark.parametrize(
         ("runs", "entries", "rule"),
         [

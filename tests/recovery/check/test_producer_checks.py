@@ -71,4 +71,4 @@ def test_producers_that_differ() -> None:
 
 def test_a_batch_behind_it_that_the_log_has_too() -> None:
     """The bytes are those of the log, and cannot be: of two producers the one with the lower id is named."""
-    assert said(snapshot(), offset=1) == ["producer 3: last offset 1"]
+    assert said(snapshot(), offset=1) == ["producer 3: last offset 1, transaction from offset -1"]
