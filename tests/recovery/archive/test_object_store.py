@@ -14,7 +14,7 @@ from recovery.archive.stores import object_store
 from recovery.archive.stores.store import Level
 from recovery.archive.stores.stores import open_store
 from tests.brokers.tiered_broker import unpack_tiered
-from tests.runs.goings import bad_objects, gone_through, objects_of
+from tests.runs.goings import bad_objects, gone_through, objects_of, recovered_in
 from tests.servers.s3_faults import BROKEN_OFF, FORBIDDEN, THROTTLED, Fault, FaultyProxy, Request
 from tests.servers.s3_server import S3Server, in_environment
 
@@ -65,7 +65,7 @@ def test_a_bucket_is_judged_as_a_folder(served: S3Server, archive: Path, tmp_pat
     output = open_store(served.url("output"))
     for key, one in objects_of(found).items():
         if one.rebuilt is not None:
-            kept = tmp_path / "output" / one.rebuilt.key
+            kept = recovered_in(tmp_path / "output") / key
             assert output.read(one.rebuilt.key, most_bytes=1 << 20) == kept.read_bytes(), key
 
 
