@@ -162,14 +162,32 @@ def _looks_compacted(case: Case) -> bool:
     return bool((rows["record_count"] <= rows["last_offset_delta"]).any())
 
 
-def _is_of_producers_that_expired(case: Case) -> bool:
-    """A batch is another producer's whom the snapshot may lack, as it expired before the verify."""
+def _has_no_leader_epoch(case: Case) -> bool:
+    """Batches have no leader epoch any more, so there is none to compare."""
     if case.part != LOG or case.after is None or len(case.after) != len(case.before):
         return False
     before, after = _headers(case.before), _headers(case.after)
     names = {name for name in before.dtype.names or () if (before[name] != after[name]).any()}
-    is_old = case.now_ms - int(after["max_timestamp_ms"].max()) > _DAY_MS
-    return names == {"crc", "producer_id"} and is_old and _has_right_checksums(case.after)
+    is_other = before["partition_leader_epoch"] != after["partition_leader_epoch"]
+    return names <= {"crc", "partition_leader_epoch"} and bool(
+        (after["partition_leader_epoch"][is_other] == -1).all()
+    )
+
+
+def _is_of_producers_that_expired(case: Case) -> bool:
+    """A batch is of another producer, whom a snapshot may lack: he has expired, or has written markers alone."""
+    if case.part != LOG or case.after is None or len(case.after) != len(case.before):
+        return False
+    before, after = _headers(case.before), _headers(case.after)
+    names = {name for name in before.dtype.names or () if (before[name] != after[name]).any()}
+    is_other = before["producer_id"] != after["producer_id"]
+    is_old = case.now_ms - after["max_timestamp_ms"][is_other] > _DAY_MS
+    is_marker = after["attributes"][is_other] & byte_layout.CONTROL_MASK != 0
+    return (
+        names == {"crc", "producer_id"}
+        and bool((is_old | is_marker).all())
+        and _has_right_checksums(case.after)
+    )
 
 
 # -- indexes ----------------------------------------------------------------------------------------------------
@@ -282,7 +300,21 @@ def _lacks_or_has_old_producers(case: Case) -> bool:
     pairs = np.frombuffer(b"".join(changed), byte_layout.PRODUCER_ENTRY_DTYPE)
     has_expired = (case.now_ms - rows["timestamp_ms"] > _DAY_MS) & (rows["current_txn_first_offset"] < 0)
     start = case.copy.remote.start_offset
-    return bool((has_expired | (rows["last_offset"] < start)).all() and (pairs["last_offset"] < start).all())
+    is_earlier = (pairs["last_offset"] < start) | _begin_earlier(pairs, start)
+    return bool((has_expired | (rows["last_offset"] < start)).all() and is_earlier.all())
+
+
+def _begin_earlier(pairs: npt.NDArray[np.void], start: int) -> npt.NDArray[np.bool_]:
+    """Where two entries of a producer differ in a transaction alone that began before the segment."""
+    earlier = np.zeros(len(pairs), np.bool_)
+    for at in range(0, len(pairs), 2):
+        one, other = pairs[at : at + 2]
+        names = {name for name in pairs.dtype.names or () if one[name] != other[name]}
+        first = pairs["current_txn_first_offset"][at : at + 2]
+        earlier[at : at + 2] = names == {"current_txn_first_offset"} and bool(
+            ((first >= 0) & (first < start)).all()
+        )
+    return earlier
 
 
 def _has_another_coordinator_epoch(case: Case) -> bool:
@@ -361,10 +393,16 @@ def _says_the_same_of_the_segment(case: Case) -> bool:
         return False
     ends = {path for path in before if path[-1] == "endOffset"}
     if "metadata" in case.notes and all(int(before[path]) < int(after.get(path, "-1")) for path in ends):
-        before, after = (
-            {path: one for path, one in of.items() if path not in ends} for of in (before, after)
-        )
-    return before == after
+        before = {path: one for path, one in before.items() if path not in ends}
+    # The plugin passes over members that it does not know.
+    return all(_is_the_same(path, one, after.get(path), case) for path, one in before.items())
+
+
+def _is_the_same(path: tuple[str, ...], one: str, other: str | None, case: Case) -> bool:
+    start = case.copy.remote.start_offset
+    if path[-2:-1] == ("segmentLeaderEpochs",) and other is not None:
+        return max(int(one), start) == max(int(other), start)  # it began before the segment
+    return one == other
 
 
 def _members(value: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], str]:
@@ -406,7 +444,8 @@ REASONS: dict[str, Callable[[Case], bool]] = {
     "a batch with a right checksum says what no other file repeats": _is_said_by_the_batch_alone,
     "a producer's sequences or epochs do not follow: a note": _is_noted_of_producers,
     "the log looks compacted": _looks_compacted,
-    "of a producer that had expired": _is_of_producers_that_expired,
+    "a batch without a leader epoch": _has_no_leader_epoch,
+    "of a producer that had expired, or has written markers alone": _is_of_producers_that_expired,
     "an offset index with fewer entries, which are right": _has_fewer_entries,
     "a time index with fewer entries, which are right": _points_not_too_late,
     "a snapshot that is loaded as the same producers": _loads_alike,
