@@ -5,7 +5,7 @@
     data_source.register(spark)
     spark.read.format("kafka-log-segments").option("topic", "orders").load("s3://bucket/archive")
 
-docs/archive.md has the options and the columns. Spark has no column pruning for such sources: the user's schema selects
+docs/dataframes.md has the options and the columns. Spark has no column pruning for such sources: the user's schema selects
 the columns to make, and options say what to leave unread.
 
 Spark can also push down the filters of a query, but 4.1 to 4.3 keep those of one scan for all later scans of the same
@@ -65,7 +65,7 @@ class KafkaLogSegments(DataSource):
     """The data source.
 
     Args:
-        options: see docs/archive.md.
+        options: see docs/dataframes.md.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -66,7 +66,7 @@ ELSEWHERE = {
 }
 """Commands that are not run here, and why."""
 
-SCRIPTS = {"README.md": PLAIN, "docs/progress.md": PLAIN, "docs/archive.md": BOTH}
+SCRIPTS = {"README.md": PLAIN, "docs/progress.md": PLAIN, "docs/archive.md": BOTH, "docs/dataframes.md": BOTH}
 """The extras with which the Python of a document is run."""
 
 _SHELL = re.compile(r"^ *(?:\$ )?((?:kafka-log-recovery|pip|python3?|\S*/python) .*)$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The notebook in docs/archive.md runs as it stands, but for the names of bucket, topic and output."""
+"""The notebook in docs/dataframes.md runs as it stands, but for the names of bucket, topic and output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-DOCUMENT = ROOT / "docs/archive.md"
+DOCUMENT = ROOT / "docs/dataframes.md"
 
 
 def test_it_finds_rebuilds_and_counts(
@@ -31,7 +31,7 @@ def test_it_finds_rebuilds_and_counts(
     data = bytearray(log.read_bytes())
     data[200] ^= 1
     log.write_bytes(data)
-    notebook = DOCUMENT.read_text().partition("### A notebook")[2]
+    notebook = DOCUMENT.read_text().partition("## A notebook")[2]
     code = re.search(r"```python\n(.*?)```", notebook, re.DOTALL)
     assert code is not None
     text = code[1].replace("s3://backups/kafka", str(root)).replace("s3://backups/checked", str(output))
