@@ -18,33 +18,14 @@ from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
 from recovery.archive.records.aborted_txns import AbortedTxns, collect_aborted
 from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.read_request import PlannedSegment, SegmentRun
+from recovery.archive.records.run_files import RunFiles
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.finding import REMEDIES, Rule
 from recovery.errors import DamagedSegmentError
-from recovery.read.opened_log import OpenedLog
 from segfmt.errors import FormatError, MissingKeyError
 from segfmt.transaction_index import Entries, view_transaction_index
 
 _READ_ON = "read with isolation=read_uncommitted and without `aborted`"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionFiles:
-    """How to get at the files of segments.
-
-    Attributes:
-        name: returns the name of a segment's log, for messages.
-        read_index: returns its transaction index, empty without one.
-        open: opens its log.
-        indexed: yields the segments that may have a transaction index, from the first of the run on.
-        following: yields the segments after the run.
-    """
-
-    name: Callable[[ArchivedSegment], str]
-    read_index: Callable[[ArchivedSegment], bytes]
-    open: Callable[[ArchivedSegment], OpenedLog]
-    indexed: Callable[[], Iterator[ArchivedSegment]]
-    following: Callable[[], Iterator[PlannedSegment]]
 
 
 @dataclass(slots=True)
@@ -53,14 +34,12 @@ class RunTransactions:
 
     Attributes:
         run: the segments.
-        files: how to get at them.
-        is_compacted: returns whether the log was ever compacted, so that markers may be gone.
+        files: of the run.
         fails_at_damage: whether the query fails at any damage, so that nothing is to be said of it here.
     """
 
     run: SegmentRun
-    files: TransactionFiles
-    is_compacted: Callable[[], bool]
+    files: RunFiles
     fails_at_damage: bool
     _aborted: AbortedTxns | None = None
     _walk: TransactionWalk = field(default_factory=TransactionWalk)
@@ -118,7 +97,7 @@ class RunTransactions:
             def read_it() -> bytes:
                 nonlocal current
                 current = segment
-                return self.files.read_index(segment)
+                return self.files.txn_index(segment)
 
             return read_it
 
@@ -133,7 +112,7 @@ class RunTransactions:
             raise
         except FormatError as error:
             raise DamagedSegmentError(
-                f"{self.files.name(current)}: the transaction index of this segment is malformed: {error}. Remedy: "
+                f"{self.files.name_of(current)}: the transaction index of this segment is malformed: {error}. Remedy: "
                 f"rebuild it by `archive recover`, or {_READ_ON}"
             ) from error
 
@@ -154,7 +133,9 @@ class RunTransactions:
 
     def _pass_seam(self, segment: ArchivedSegment, walk: TransactionWalk) -> None:
         """Judge whether a segment, and the end of the one before it, are there."""
-        is_missing = bool(walk.begins) and segment.base_offset > walk.end_offset and not self.is_compacted()
+        is_missing = (
+            bool(walk.begins) and segment.base_offset > walk.end_offset and not self.files.is_compacted()
+        )
         if is_missing or PartKind.LOG not in segment.parts:
             self._pass_damage(segment, walk, f"offset {walk.end_offset}")
 
@@ -166,7 +147,7 @@ class RunTransactions:
             return
         indexed = self._index_of(segment) if is_inside else None
         own = set(walk.begins)
-        log = self.files.open(segment)
+        log = self.files.open_log(segment)
         try:
             for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
                 if not isinstance(window, BatchWindow):
@@ -194,7 +175,7 @@ class RunTransactions:
             log.close()
 
     def _index_of(self, segment: ArchivedSegment) -> Entries | None:
-        data = self.files.read_index(segment)
+        data = self.files.txn_index(segment)
         return view_transaction_index(data) if data else None
 
     def _pass_damage(self, segment: ArchivedSegment, walk: TransactionWalk, place: str) -> None:
@@ -202,8 +183,8 @@ class RunTransactions:
         walk.begins.clear()
         if count and not self.fails_at_damage:
             raise DamagedSegmentError(
-                f"{self.files.name(segment)}: {place}: transaction-state: damage hides how the transactions of {count} "
-                "producers ended, which are open here, and no transaction index says it. Remedy: "
+                f"{self.files.name_of(segment)}: {place}: transaction-state: damage hides how the transactions of "
+                f"{count} producers ended, which are open here, and no transaction index says it. Remedy: "
                 f"{REMEDIES['transaction-state']}, or {_READ_ON}"
             )
 
@@ -233,9 +214,9 @@ class RunTransactions:
             self._contradict(segment, "transaction-index-entry", detail)
 
     def _contradict(self, segment: ArchivedSegment, rule: Rule, detail: str) -> None:
-        if not self.is_compacted():
+        if not self.files.is_compacted():
             raise DamagedSegmentError(
-                f"{self.files.name(segment)}: {rule}: the transaction index of this segment contradicts its log: "
+                f"{self.files.name_of(segment)}: {rule}: the transaction index of this segment contradicts its log: "
                 f"{detail}. Remedy: restore both from another copy, or {_READ_ON}"
             )
 

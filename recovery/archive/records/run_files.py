@@ -1,0 +1,162 @@
+"""The objects of a run's partition, and what is read of them besides the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from recovery.archive.layouts.layout import ArchivedFiles, Layout
+from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.records.read_request import PlannedSegment, SegmentRun, Told
+from recovery.archive.records.segment_choice import choose_segments
+from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.archive.stores.segment_table import ArchivedPartition
+from recovery.archive.stores.store import Store
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from recovery.check.rules.batches import has_compacted
+from recovery.check.rules.epochs import check_epochs
+from recovery.errors import DamagedSegmentError
+from recovery.read.opened_log import OpenedLog
+from segfmt.checkpoint import LeaderEpochEntry, read_leader_epoch_checkpoint
+from segfmt.errors import FormatError
+from segfmt.filenames import log_name, offset_index_name
+from segfmt.offset_index import view_offset_index
+
+
+class RunFiles:
+    """Finds and reads the objects of the segments of a run, and of those after it.
+
+    Args:
+        store: the archive.
+        layout: of its partitions.
+        run: the segments.
+    """
+
+    def __init__(self, store: Store, layout: Layout, run: SegmentRun) -> None:
+        self._store = store
+        self._layout = layout
+        self._run = run
+        self._has_compacted: bool | None = True if run.is_compacted else None
+
+    def url_of(self, key: str) -> str:
+        """Return the URL of an object."""
+        return f"{self._store.url}/{key}"
+
+    def name_of(self, segment: ArchivedSegment) -> str:
+        """Return the URL of a segment's log; for a segment with indexes only, of its last object."""
+        if not segment.parts:
+            return self.part_name_of(segment, PartKind.LOG)
+        log = segment.parts.get(PartKind.LOG) or [*segment.parts.values()][-1]
+        return self.url_of(log.key)
+
+    def part_name_of(self, segment: ArchivedSegment, kind: PartKind) -> str:
+        """Return the URL of a part of a segment, whether it exists or not."""
+        return self.url_of(self._run.where.prefix + self._layout.name_of(segment, kind))
+
+    def of(self, segment: ArchivedSegment) -> ArchivedFiles:
+        """Return the files of a segment.
+
+        Raises:
+            DamagedSegmentError: its manifest is malformed.
+            MissingKeyError: it is encrypted with a key that was not given.
+        """
+        try:
+            return self._layout.files(self._store, segment)
+        except FormatError as error:
+            name = self.name_of(segment)
+            raise DamagedSegmentError(f"{name}: its description is malformed: {error}") from error
+
+    def open_log(self, segment: ArchivedSegment) -> OpenedLog:
+        """Open the log of a segment.
+
+        Raises:
+            FileNotFoundError: it has none.
+        """
+        return self.of(segment).open(log_name(segment.base_offset))
+
+    def txn_index(self, segment: ArchivedSegment) -> bytes:
+        """Return the transaction index of a segment, empty without one."""
+        if not segment.parts.keys() >= self._layout.objects_of(PartKind.TXN_INDEX):
+            return b""
+        try:
+            return self.of(segment).read_part(PartKind.TXN_INDEX)
+        except FileNotFoundError:
+            return b""
+
+    def leader_epochs(
+        self, segment: ArchivedSegment, files: ArchivedFiles
+    ) -> tuple[LeaderEpochEntry, ...] | None:
+        """Return the lines of the checkpoint that goes with a segment; None if it is missing or malformed."""
+        try:
+            if self._layout.has_plain_logs:
+                key = self._run.where.prefix + self._layout.name_of(segment, PartKind.LEADER_EPOCHS)
+                data = self._store.read(key, most_bytes=MOST_SMALL_FILE_BYTES)
+            else:
+                data = files.read_part(PartKind.LEADER_EPOCHS)
+            entries = read_leader_epoch_checkpoint(data)
+        except (FileNotFoundError, FormatError):
+            return None
+        return entries if not check_epochs((), entries, log_end_offset=None, is_clean=False) else None
+
+    # -- further segments ------------------------------------------------------------------------------------
+
+    def indexed(self) -> Iterator[ArchivedSegment]:
+        """Yield the segments that may have a transaction index, from the first of the run on."""
+        for planned in self._run.segments:
+            yield planned.segment
+        yield from self._run.following
+        if not self._run.follows_more:
+            return
+        last = self._run.following[-1].base_offset
+        for segment in self._partition().segments:
+            if segment.base_offset > last:
+                yield segment
+
+    def following(self) -> Iterator[PlannedSegment]:
+        """Yield the segments after the run, as they would be read."""
+        last = self._run.segments[-1].segment.base_offset
+        for planned in choose_segments(self._partition(), self._layout):
+            if planned.segment.base_offset > last:
+                yield planned
+
+    def is_compacted(self) -> bool:
+        """Return whether the log was ever compacted: a batch has fewer records than offsets. Looked for once."""
+        if self._has_compacted is None:
+            self._has_compacted = any(map(self._has_compacted_batch, self._partition().segments))
+        return self._has_compacted
+
+    def _has_compacted_batch(self, segment: ArchivedSegment) -> bool:
+        if not segment.log_bytes:
+            return False
+        try:
+            log = self.open_log(segment)
+        except FileNotFoundError:
+            return False
+        try:
+            for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
+                if isinstance(window, BatchWindow) and has_compacted(window.rows[window.is_valid]):
+                    return True
+        finally:
+            log.close()
+        return False
+
+    def _partition(self) -> ArchivedPartition:
+        objects = self._store.list_level(self._run.where.prefix).objects
+        return self._layout.partition(self._run.where, objects)
+
+
+def told_of(planned: PlannedSegment, files: ArchivedFiles) -> Told | None:
+    """Return what is said of a segment: by the metadata topic, or else by the archive itself; None if nothing is."""
+    described = files.described()
+    return planned.told or (None if described is None else Told.by(described))
+
+
+def index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:
+    """Return the positions in the offset index, as hints that must be checked."""
+    try:
+        data, _ = files.read_index(offset_index_name(base_offset), lambda _: None)
+    except FileNotFoundError:
+        return []
+    positions: list[int] = view_offset_index(data)["position"].astype(np.int64).tolist()
+    return positions
