@@ -15,6 +15,8 @@ first one stay.
 
 from __future__ import annotations
 
+import errno
+
 from recovery.archive.layouts.layout import PartitionLayouts
 from recovery.archive.parquet import joined
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
@@ -25,25 +27,38 @@ OBJECTS, PARTITIONS = "objects", "partitions"
 """The kinds of rows: names of folders in `history/<run>/`, and of the files of the last run."""
 _LATEST = {OBJECTS: "verdicts/objects.parquet", PARTITIONS: "partitions/partitions.parquet"}
 _MOST_PART_BYTES = 1 << 31
+_UNLISTED = (
+    "the object exists, but the list or listing of the archive does not have it. "
+    "Remedy: run `archive recover` with a list that does"
+)
+_CHANGED = "the object is not the one that was listed and judged. Remedy: run `archive recover` again"
 
 
 class RebuiltOutput:
     """Writes rebuilt parts into the output.
 
     Args:
+        archive: the store of the archive.
         output: the store of the run's results.
         layouts: of the archive's partitions.
         run: name of this run.
     """
 
-    def __init__(self, output: Store, layouts: PartitionLayouts, run: str) -> None:
+    def __init__(self, archive: Store, output: Store, layouts: PartitionLayouts, run: str) -> None:
+        self._archive = archive
         self._output = output
         self._layouts = layouts
         self._run = run
 
     def __call__(self, segment: ArchivedSegment, kind: PartKind, data: bytes) -> StoredObject:
-        """Write a part of a segment."""
-        key = f"{RECOVERED}{self._run}/{key_of(segment, kind, self._layouts)}"
+        """Write a part of a segment.
+
+        Raises:
+            OSError: it cannot be written, or the archive has another object there than the one that was listed.
+        """
+        part_key = key_of(segment, kind, self._layouts)
+        _refuse_unlisted(self._archive, part_key, segment.parts.get(kind))
+        key = f"{RECOVERED}{self._run}/{part_key}"
         self._output.create(key, data)  # an earlier attempt has written the same
         return StoredObject(key=key, size_bytes=len(data))
 
@@ -65,16 +80,45 @@ class InPlace:
         self._run = run
 
     def __call__(self, segment: ArchivedSegment, kind: PartKind, data: bytes) -> StoredObject:
-        """Write a part of a segment."""
+        """Write a part of a segment.
+
+        Raises:
+            OSError: it cannot be written, or the archive has another object there than the one that was listed.
+        """
         key = key_of(segment, kind, self._layouts)
         if holds(self._archive, key, data):
             return StoredObject(key=key, size_bytes=len(data))  # an earlier attempt got this far
-        if not self._archive.create(key, data):
-            size = self._archive.stat(key).size_bytes
-            before = self._archive.read(key, most_bytes=size)
-            self._output.create(f"{QUARANTINE}{self._run}/{key}", before)
+        before = _refuse_unlisted(self._archive, key, segment.parts.get(kind))
+        if before is not None:
+            replaced = self._archive.read(key, most_bytes=before.size_bytes)
+            self._output.create(f"{QUARANTINE}{self._run}/{key}", replaced)
             self._archive.replace(key, data)
+        elif not self._archive.create(key, data):
+            raise FileExistsError(errno.EEXIST, _UNLISTED, key)
         return StoredObject(key=key, size_bytes=len(data))
+
+
+def _refuse_unlisted(archive: Store, key: str, listed: StoredObject | None) -> StoredObject | None:
+    """Return what the archive has under *key*, None if there is nothing.
+
+    Args:
+        archive: the store of the archive.
+        key: of a part that is to be rebuilt.
+        listed: what was judged; None: the part was not listed.
+
+    Raises:
+        OSError: another object than the one that was judged is there: it was not read, and may be evidence.
+    """
+    try:
+        present = archive.stat(key)
+    except FileNotFoundError:
+        return None
+    if listed is None:
+        raise FileExistsError(errno.EEXIST, _UNLISTED, key)
+    known = (listed.size_bytes, listed.version or present.version)
+    if (present.size_bytes, present.version) != known:
+        raise OSError(errno.ESTALE, _CHANGED, key)
+    return present
 
 
 def key_of(segment: ArchivedSegment, kind: PartKind, layouts: PartitionLayouts) -> str:

@@ -55,13 +55,13 @@ class RebuiltIndexes:
         key: of the segment in its partition.
         kinds: what is to be rebuilt of it, the other parts as well.
         parts: what was written.
-        failure: why nothing was, empty if that did not fail.
+        failures: why others were not.
     """
 
     key: SegmentKey
     kinds: frozenset[PartKind]
     parts: Mapping[PartKind, StoredObject] = field(default_factory=dict)
-    failure: str = ""
+    failures: Mapping[PartKind, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,9 +94,16 @@ def rebuild_indexes(work: RebuildWork, store: Store, layout: Layout, write: Writ
             index_interval_bytes=work.index_interval_bytes,
             segment_index_bytes=work.segment_index_bytes,
         )
-        return done(parts={kind: write(segment, kind, made[kind]) for kind in wanted})
     except (OSError, FormatError) as error:
-        return done(failure=str(error))
+        return done(failures=dict.fromkeys(work.kinds, str(error)))
+    parts: dict[PartKind, StoredObject] = {}
+    failures: dict[PartKind, str] = {}
+    for kind in wanted:
+        try:
+            parts[kind] = write(segment, kind, made[kind])
+        except OSError as error:
+            failures[kind] = str(error)
+    return done(parts=parts, failures=failures)
 
 
 def indexes_of(

@@ -173,7 +173,11 @@ class RebuildDecisions:
         indexes = self._rebuilding.indexes.get(key)
         if indexes is None:
             return "it was found only with what was rebuilt now: run `archive recover` again"
-        return self._rebuilding.failures.get((key, kind)) or indexes.failure or _UNKNOWN_BEFORE.get(kind, "")
+        return (
+            self._rebuilding.failures.get((key, kind))
+            or indexes.failures.get(kind)
+            or _UNKNOWN_BEFORE.get(kind, "")
+        )
 
 
 def _is_valid(parts: _Parts, kind: PartKind) -> bool:

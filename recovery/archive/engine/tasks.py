@@ -69,7 +69,6 @@ def take_verdicts(plan: RunPlan, partitions: Iterable[PartitionVerdict], *, task
 
 def _writer(options: ScanOptions, layouts: PartitionLayouts, run: bytes) -> Write:
     assert options.output is not None
-    output = open_store(options.output)
-    if options.is_in_place:
-        return InPlace(open_store(options.url), output, layouts, run.hex())
-    return RebuiltOutput(output, layouts, run.hex())
+    archive, output = open_store(options.url), open_store(options.output)
+    writer = InPlace if options.is_in_place else RebuiltOutput
+    return writer(archive, output, layouts, run.hex())
