@@ -51,14 +51,16 @@ def gone_through(
     return run_through(options)[1]
 
 
-def run_through(options: CheckOptions) -> tuple[ArchiveReport, list[PartitionVerdict]]:
+def run_through(
+    options: CheckOptions, *, stop: StopRequest | None = None
+) -> tuple[ArchiveReport, list[PartitionVerdict]]:
     """Return the report of a run in this process, and the verdict of each partition."""
     verdicts: list[PartitionVerdict] = []
 
     def open_engine(plan: RunPlan, size: RunSize, stop: StopRequest) -> tuple[ProcessEngine, Sequence[str]]:
         return _Overheard(plan, stop, verdicts), ()
 
-    return ArchiveRun(options, open_engine).run(), verdicts
+    return ArchiveRun(options, open_engine, stop=stop).run(), verdicts
 
 
 class _Overheard(ProcessEngine):

@@ -23,6 +23,8 @@ from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredOb
 from recovery.archive.stores.store import Store
 
 HISTORY, RECOVERED, QUARANTINE = "history/", "recovered/", "quarantine/"
+SUMMARY = "summary.json"
+"""The report of a run, in its folder in `history/`."""
 OBJECTS, PARTITIONS = "objects", "partitions"
 """The kinds of rows: names of folders in `history/<run>/`, and of the files of the last run."""
 _LATEST = {OBJECTS: "verdicts/objects.parquet", PARTITIONS: "partitions/partitions.parquet"}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recovery.archive.check.tally import Tally
+from recovery.archive.check.unended_runs import UnendedRun
 from recovery.archive.check.verdict_rows import lines_of
 from recovery.archive.layouts.walk import UnlistedPrefix
 from recovery.check.finding import Finding
@@ -34,6 +35,8 @@ class ArchiveReport:
         unlisted: prefixes that could not be listed.
         output: where the results are; None if they were not kept.
         quarantine: where the objects are that were replaced in place; None if nothing is replaced.
+        saved_objects: how many objects an interrupted run has copied to `quarantine` before it replaced them.
+        unended_runs: earlier runs with this output that replaced objects and did not end.
         signal_number: of the signal that ended the run early, 0 without one.
         is_logs_only: whether only the logs were checked.
         notes: on settings that were ignored or replaced.
@@ -51,6 +54,8 @@ class ArchiveReport:
     unlisted: list[UnlistedPrefix] = field(default_factory=list)
     output: str | None = None
     quarantine: str | None = None
+    saved_objects: int = 0
+    unended_runs: tuple[UnendedRun, ...] = ()
     run: str = ""
     duration_ms: int = 0
     signal_number: int = 0
@@ -81,6 +86,8 @@ class ArchiveReport:
             "run": self.run,
             "output": self.output,
             "quarantine": self.quarantine,
+            "savedObjects": self.saved_objects,
+            "unendedRuns": [unended.to_json() for unended in self.unended_runs],
             "logsOnly": self.is_logs_only,
             "knownSegments": self.known_segments,
             "summary": self.tally.to_json(),
@@ -98,13 +105,7 @@ class ArchiveReport:
     def to_text(self) -> str:
         """Return the report for a person."""
         if self.signal_number:
-            resumes = "; the next run with this --output resumes" if self.output else ""
-            replaced = (
-                f"; what it had replaced by then is in {printable(self.quarantine)}"
-                if self.quarantine
-                else ""
-            )
-            return f"INTERRUPTED by signal {self.signal_number}: nothing is judged yet{resumes}{replaced}"
+            return "\n".join([self._interrupted_line(), *self._unended_lines()])
         tally = self.tally
         lines = [line for row in self.objects for line in lines_of(row)]
         lines += [
@@ -139,11 +140,28 @@ class ArchiveReport:
         if len(self.noted) > _MOST_NOTED_LINES:
             lines.append("... and more (--format json has them, and --output keeps them all)")
         lines += [f"note: {printable(note.text)}" for note in self.notes]
+        lines += self._unended_lines()
         if self.quarantine is not None and tally.rebuilt:
             lines.append(f"objects that were replaced: {printable(self.quarantine)}")
         if self.output is not None:
             lines.append(f"results: {printable(self.output)} (run {self.run})")
         return "\n".join(lines)
+
+    def _interrupted_line(self) -> str:
+        line = f"INTERRUPTED by signal {self.signal_number}: nothing is judged yet"
+        if self.output is not None:
+            line += f"; the same command resumes from {printable(self.output)}"
+        if self.quarantine is not None and self.saved_objects:
+            line += (
+                f"; objects that it copied to {printable(self.quarantine)} before replacing them in the archive: "
+                f"{self.saved_objects}; it may also have added objects that were missing"
+            )
+        elif self.quarantine is not None:
+            line += "; no object was replaced, but some that were missing may have been added"
+        return line
+
+    def _unended_lines(self) -> list[str]:
+        return [f"note: {printable(unended.text)}" for unended in self.unended_runs]
 
 
 def _camel_cased(row: Mapping[str, Any]) -> dict[str, Any]:

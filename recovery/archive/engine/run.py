@@ -18,13 +18,14 @@ import numpy as np
 
 from recovery.archive.check.kept_scans import known_digests
 from recovery.archive.check.options import CheckOptions
-from recovery.archive.check.output import HISTORY, QUARANTINE, publish
+from recovery.archive.check.output import HISTORY, QUARANTINE, SUMMARY, publish
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.scanned import DIGEST_BYTES
 from recovery.archive.check.survey import SurveyedPartition, missing_partitions, survey
 from recovery.archive.check.survey_spool import SurveySpool
+from recovery.archive.check.unended_runs import saved_by, unended_runs
 from recovery.archive.engine.engine import Engine, OpenEngine, RunPlan, RunSize
 from recovery.archive.engine.verdicts import FoldResult
 from recovery.archive.inventory.expectations import Expectations, open_expectations
@@ -108,6 +109,8 @@ class ArchiveRun:
             is_logs_only=self._options.is_logs_only,
             notes=tuple(Note(text=text) for text in self._options.notes),
         )
+        if self._output is not None:
+            report.unended_runs = unended_runs(open_store(self._output))
         self._progress.start()
         try:
             with SurveySpool() as spool:
@@ -116,10 +119,12 @@ class ArchiveRun:
                     self._work(spool, report)
         except InterruptedRecoveryError as error:
             report.signal_number = error.signal_number
+            if self._output is not None:
+                report.saved_objects = saved_by(open_store(self._output), report.run)
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
         if self._output is not None and not report.signal_number:
             output = open_store(self._output)
-            output.replace(f"{HISTORY}{report.run}/summary.json", report.to_json().encode())
+            output.replace(f"{HISTORY}{report.run}/{SUMMARY}", report.to_json().encode())
             if report.tally.partitions:
                 publish(output, report.run)
         self._progress.finish(report.exit_code)

@@ -32,7 +32,7 @@ def test_an_interrupted_run_counts_nothing() -> None:
         command="verify", url="a", layout="plain", signal_number=signal.SIGINT, output="o", run="1"
     )
     assert report.to_text() == (
-        "INTERRUPTED by signal 2: nothing is judged yet; the next run with this --output resumes"
+        "INTERRUPTED by signal 2: nothing is judged yet; the same command resumes from o"
     )
     assert report.exit_code == 130
 
@@ -47,4 +47,7 @@ def test_the_place_of_what_was_replaced_is_named() -> None:
 
 def test_an_interrupted_recover_in_place_names_where_the_replaced_objects_are() -> None:
     report = ArchiveReport(command="recover", url="a", layout="plain", signal_number=2, quarantine="q/1")
-    assert report.to_text().endswith("; what it had replaced by then is in q/1")
+    assert "; no object was replaced" in report.to_text()
+    report.saved_objects = 52
+    assert "; objects that it copied to q/1 before replacing them in the archive: 52" in report.to_text()
+    assert json.loads(report.to_json())["savedObjects"] == 52
