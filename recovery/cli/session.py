@@ -27,7 +27,8 @@ _NO_FILE_ERRNOS = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EROFS})
 def print_result(text: str, signals: Signals | None = None) -> bool:
     """Print the result, and return whether all of it was taken: by a reader, or by the disk if it goes to a file.
 
-    The work is done: a reader that has gone (`| head`), or never existed (`>&-`), changes nothing about it.
+    Only a caller that has closed standard output (`>&-`) wants no report; a reader that has gone (`| head`) has not
+    taken all of it, which is an error as a full disk is.
 
     Args:
         signals: end the wait for a slow reader at once.
@@ -39,9 +40,6 @@ def print_result(text: str, signals: Signals | None = None) -> bool:
     try:
         with nullcontext() if signals is None else signals.raising():
             _write(text)
-    except BrokenPipeError:
-        _discard_output()
-        return False
     except OSError as error:
         _discard_output()
         if error.errno == errno.EBADF:

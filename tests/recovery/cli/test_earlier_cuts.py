@@ -208,8 +208,9 @@ def test_a_reader_who_has_gone(sample: Sample, expected: dict[str, Cuts]) -> Non
     os.close(read)
     process = start(*arguments_of(sample), stdout=write)
     os.close(write)
-    process.communicate()
-    assert process.returncode == 2
+    _, stderr = process.communicate()
+    assert process.returncode == 1
+    assert "the report could not be written: Broken pipe" in stderr
     assert_told_once(sample, expected)
 
 
