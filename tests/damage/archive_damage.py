@@ -405,6 +405,11 @@ def _told(change: Callable[[RemoteSegment], RemoteSegment]) -> ArchiveDamage:
     return damage
 
 
+def _one_epoch_at_the_end(one: RemoteSegment) -> RemoteSegment:
+    last = LeaderEpochEntry(one.leader_epochs[-1].epoch + 1, one.end_offset)
+    return replace(one, leader_epochs=(*one.leader_epochs, last))
+
+
 # -- the Aiven plugin's objects ---------------------------------------------------------------------------------
 
 
@@ -580,6 +585,7 @@ ARCHIVE_DAMAGES: dict[str, ArchiveDamage] = {
     "metadata: other epochs": _told(
         lambda one: replace(one, leader_epochs=(LeaderEpochEntry(99, one.start_offset),))
     ),
+    "metadata: an epoch that begins within a batch": _told(_one_epoch_at_the_end),
     "flipped bit in the indexes": _flipped_indexes,
     "indexes cut": _cut_indexes,
     "missing indexes": _missing_object(INDEXES),

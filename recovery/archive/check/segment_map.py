@@ -16,7 +16,7 @@ from recovery.archive.layouts.layout import ArchivedFiles, Layout, kafka_name
 from recovery.archive.stores.archived import PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding, Rule, Severity
-from recovery.check.rules.epochs import check_epochs
+from recovery.check.rules.epochs import check_epochs, start_within_batch
 from recovery.check.segment import check_segment
 from recovery.check.task import Reading
 from recovery.read.opened_log import OpenedLog
@@ -325,6 +325,11 @@ def _check_description(
             detail = f"offset {run.first_offset} is of epoch {run.epoch}, {at[-1] if at else 'none'}"
             differs(detail, position=run.position)
             return
+    if result.has_all_batches and not result.has_compacted:
+        within = start_within_batch(result.epoch_runs, remote.leader_epochs, remote.end_offset + 1)
+        if within is not None:
+            own = [run.epoch for run in result.epoch_runs if run.first_offset <= within.start_offset]
+            differs(f"offset {within.start_offset} is of epoch {own[-1]}, {within.epoch}")
 
 
 def _find(

@@ -92,8 +92,12 @@ def check_epochs(
         )
         return [_of_file("missing-epochs", detail)]
     findings += [finding for _, finding in find_contradictions(runs, entries)]
-    if has_all_batches and not findings:
-        findings += _check_starts(runs, entries, log_end_offset)
+    within = (
+        start_within_batch([run for _, run in runs], entries, log_end_offset) if has_all_batches else None
+    )
+    if within is not None and not findings:
+        detail = f"epoch {within.epoch} starts at {within.start_offset}, where no batch of it begins"
+        findings.append(_of_file("epoch-content", detail))
     if (
         real
         and log_end_offset is not None
@@ -159,20 +163,24 @@ def find_contradictions(
             yield run, Finding(file=file, position=run.position, rule="leader-epoch", detail=detail)
 
 
-def _check_starts(
-    runs: Sequence[PlacedRun], entries: Sequence[LeaderEpochEntry], log_end_offset: int | None
-) -> list[Finding]:
-    """Find a line but the first that begins within a batch: a broker writes it before the first batch of its epoch."""
-    begun = {run.first_offset for _, run in runs}
-    if not runs or any(run.epoch == -1 for _, run in runs):
-        return []
-    first = runs[0][1].first_offset
-    end = runs[-1][1].last_offset if log_end_offset is None else log_end_offset
-    for entry in entries[1:]:
-        if first <= entry.start_offset < end and entry.start_offset not in begun:
-            detail = f"epoch {entry.epoch} starts at {entry.start_offset}, where no batch of it begins"
-            return [_of_file("epoch-content", detail)]
-    return []
+def start_within_batch(
+    runs: Sequence[EpochRun], entries: Sequence[LeaderEpochEntry], log_end_offset: int | None
+) -> LeaderEpochEntry | None:
+    """Return the first line, but the very first, that begins where no batch of its epoch does; None without one.
+
+    A broker writes a line before the first batch of its epoch.
+
+    Args:
+        runs: of all batches that were ever written from the first of them on.
+        entries: the lines.
+        log_end_offset: None if it is unknown.
+    """
+    if not runs or any(run.epoch == -1 for run in runs):
+        return None
+    begun = {run.first_offset for run in runs}
+    end = runs[-1].last_offset if log_end_offset is None else log_end_offset
+    known = (entry for entry in entries[1:] if runs[0].first_offset <= entry.start_offset < end)
+    return next((entry for entry in known if entry.start_offset not in begun), None)
 
 
 def _is_confirmed(runs: Sequence[PlacedRun], number: int) -> bool:
