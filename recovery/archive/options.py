@@ -40,7 +40,9 @@ class ArchiveOptions:
         if self.layout not in names:
             raise UsageError(f"--layout {self.layout}: expected one of {', '.join(names)}")
         if self.output is not None and is_within(self.output, self.url):
-            raise UsageError(f"--output {self.output}: it is in the archive, to which only --in-place writes")
+            raise UsageError(
+                f"--output {self.output}: it is in the archive, perhaps by a link, and only --in-place writes there"
+            )
 
     def open(self) -> Store:
         """Return the archive.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from recovery.archive.check.scanned import ScanOptions
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
 from recovery.archive.options import ArchiveOptions
-from recovery.archive.stores.stores import absolute_url, beside
+from recovery.archive.stores.stores import absolute_url, beside, is_within
 from recovery.broker.config import BrokerConfig, misspelled
 from recovery.broker.settings import Layer
 from recovery.broker.topic_configs import TopicConfigs
@@ -34,7 +34,7 @@ class CheckOptions(ArchiveOptions):
         now_ms: time by which producers expire in plain copies.
 
     Raises:
-        UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together; no place for what is rebuilt.
+        UsageError: as `ArchiveOptions`; *is_deep* and *is_logs_only* together; no place for what is rebuilt; no core.
     """
 
     rebuilds: bool = False
@@ -57,6 +57,12 @@ class CheckOptions(ArchiveOptions):
             )
         if self.rebuilds and not self.is_in_place and self.output is None:
             raise UsageError("archive recover needs --output URL for what is rebuilt, or --in-place")
+        if self.output is None and self.result_url is not None and is_within(self.result_url, self.url):
+            raise UsageError(
+                f"{self.result_url} leads into the archive: give another place with --output URL"
+            )
+        if self.cores is not None and self.cores < 1:
+            raise UsageError(f"--cores {self.cores}: expected at least 1")
 
     @property
     def command(self) -> str:

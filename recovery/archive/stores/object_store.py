@@ -67,8 +67,7 @@ class ObjectStore:
     """
 
     def __init__(self, url: str) -> None:
-        scheme, _, rest = url.partition("://")
-        self._url = f"{_S3_NAMES.get(scheme, scheme)}://{rest.rstrip('/')}"
+        self._url = usual_url(url)
         self._client = _client(self._url)
 
     def __reduce__(self) -> tuple[type[ObjectStore], tuple[str]]:
@@ -155,6 +154,12 @@ class ObjectStore:
 
         with _errors(self._url, key):
             return obstore.get_range(self._client, key, start=start, end=end)
+
+
+def usual_url(url: str) -> str:
+    """Return *url* with the usual name of its scheme, and without a slash at its end."""
+    scheme, _, rest = url.partition("://")
+    return f"{_S3_NAMES.get(scheme, scheme)}://{rest.rstrip('/')}"
 
 
 class RangedObject:

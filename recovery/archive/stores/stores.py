@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from recovery.archive.stores.store import Store
 from recovery.errors import UsageError
 from recovery.read.file_system import absolute
@@ -15,11 +17,27 @@ def absolute_url(url: str) -> str:
 
 
 def is_within(url: str, outer: str) -> bool:
-    """Return whether *url* is *outer*, or below it, by their names."""
-    inner_url, outer_url = (
-        absolute_url(each).removeprefix("file://").rstrip("/") + "/" for each in (url, outer)
-    )
-    return inner_url.startswith(outer_url)
+    """Return whether *url* is *outer*, or below it: of paths by where they lead, links and all, of URLs by name."""
+    inner_place, outer_place = (_place_of(each).rstrip("/") + "/" for each in (url, outer))
+    return inner_place.startswith(outer_place)
+
+
+def _place_of(url: str) -> str:
+    """Return what is the same for all names of one place: a path without links, or a URL with its usual scheme."""
+    path = _local_path(url)
+    if path is not None:
+        return os.path.realpath(path)
+    from recovery.archive.stores.object_store import usual_url
+
+    return usual_url(url)
+
+
+def _local_path(url: str) -> str | None:
+    """Return the path that *url* is, or names by `file://`; None if it names no folder."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    return "/" + rest.partition("/")[2] if scheme == "file" else None
 
 
 def beside(url: str, suffix: str) -> str:
@@ -40,15 +58,12 @@ def open_store(url: str) -> Store:
     Raises:
         UsageError: this kind of store is not supported.
     """
-    scheme, separator, rest = url.partition("://")
-    if not separator:
+    path = _local_path(url)
+    if path is not None:
         from recovery.archive.stores.local_store import LocalStore
 
-        return LocalStore(url)
-    if scheme == "file":
-        from recovery.archive.stores.local_store import LocalStore
-
-        return LocalStore("/" + rest.partition("/")[2])
+        return LocalStore(path)
+    scheme = url.partition("://")[0]
     if scheme in _OBJECT_SCHEMES:
         from recovery.archive.stores.object_store import ObjectStore
 

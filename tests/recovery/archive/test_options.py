@@ -105,3 +105,41 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         archive.verify(str(tmp_path), deep=True, logs_only=True)
     with pytest.raises(UsageError, match="expected TOPIC-N"):
         ArchiveOptions(url="x", partitions=("orders",)).choice()
+
+
+def test_an_output_in_the_archive_is_refused_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "archive/topic").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("archive")
+    (tmp_path / "deep").symlink_to("archive/topic")
+    outputs = (
+        "archive/o",
+        "link",
+        "link/o",
+        "deep/o/p",
+        f"file://{tmp_path}/link/o",
+        f"file://localhost{tmp_path}/link",
+    )
+    for archive_url in ("archive", "link", "topic/../link/", f"file://{tmp_path}/archive"):
+        for output in outputs:
+            with pytest.raises(UsageError, match="in the archive"):
+                ArchiveOptions(url=archive_url, output=output)
+        ArchiveOptions(url=archive_url, output="archive.quarantine")
+    with pytest.raises(UsageError, match="in the archive"):
+        ArchiveOptions(url="s3://b/k", output="s3a://b/k/o")
+    ArchiveOptions(url="s3://b/k", output="s3a://b/ko")
+
+
+def test_a_quarantine_beside_the_archive_that_leads_into_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive.quarantine").symlink_to("archive")
+    with pytest.raises(UsageError, match="leads into the archive"):
+        CheckOptions(url=str(tmp_path / "archive"), rebuilds=True, is_in_place=True)
+
+
+@pytest.mark.parametrize("cores", [0, -1])
+def test_there_is_at_least_one_core(cores: int) -> None:
+    with pytest.raises(UsageError, match=f"--cores {cores}: expected at least 1"):
+        options_of("verify", "x", "--cores", str(cores))
