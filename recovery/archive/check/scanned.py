@@ -19,8 +19,10 @@ from recovery.load.model import LogSettings
 from segfmt.filenames import log_name, read_offset
 from segfmt.remote_log_metadata import RemoteSegment
 
-DIGEST_BYTES = 16
-VERSION = 11
+SEGMENT_DIGEST_BYTES = 16
+DIGEST_BYTES = 2 * SEGMENT_DIGEST_BYTES
+"""The first half changes with the segment and its objects, the other one with all else that its scan depends on."""
+VERSION = 12
 """Version of the checks and of kept scans; a segment whose kept scan has another version is scanned again."""
 
 
@@ -224,13 +226,12 @@ class ScanOptions:
         """
         depth = "logs" if self.is_logs_only else self.is_deep
         facts_used = facts.expiration_ms, facts.is_preallocated, facts.index_interval_bytes
-        shared = f"{VERSION} {self.layout} {depth} {facts_used}\0{segments.objects.prefix}\0"
-        start = hashlib.blake2b(shared.encode("utf-8", "surrogateescape"), digest_size=DIGEST_BYTES)
+        shared = f"{VERSION} {self.layout} {depth} {facts_used}".encode()
+        start = hashlib.blake2b(shared, digest_size=DIGEST_BYTES - SEGMENT_DIGEST_BYTES)
         digests = []
         ids = zip(segments.base_offsets, segments.segment_ids, segments.next_base_offsets, strict=True)
-        for text, (base_offset, segment_id, following) in zip(segments.identities(), ids, strict=True):
+        for own, (base_offset, segment_id, following) in zip(segment_digests(segments), ids, strict=True):
             digest = start.copy()
-            digest.update(text.encode("utf-8", "surrogateescape"))
             if unflushed_from is not None:
                 tail, is_flushed, log_start_offset = standing_of(
                     facts, base_offset, is_last=following is None, unflushed_from=unflushed_from
@@ -238,5 +239,15 @@ class ScanOptions:
                 digest.update(f"\0{tail.value} {is_flushed} {log_start_offset}".encode())
             if segment_id in remote:
                 digest.update(f"\0{remote[segment_id]}".encode("utf-8", "surrogateescape"))
-            digests.append(digest.digest())
+            digests += [own, digest.digest()]
         return b"".join(digests)
+
+
+def segment_digests(segments: SegmentTable) -> Iterator[bytes]:
+    """Yield SEGMENT_DIGEST_BYTES for each of *segments*, which change with its keys and all its objects."""
+    start = hashlib.blake2b(digest_size=SEGMENT_DIGEST_BYTES)
+    start.update(segments.objects.prefix.encode("utf-8", "surrogateescape") + b"\0")
+    for text in segments.identities():
+        digest = start.copy()
+        digest.update(text.encode("utf-8", "surrogateescape"))
+        yield digest.digest()

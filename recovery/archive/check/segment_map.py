@@ -152,12 +152,13 @@ class SegmentMap:
             last_offset = work.task.base_offset - 1 if result.last_offset is None else result.last_offset
             scanned.end_offset = min(last_offset + 1, LONG_MAX)  # of a damaged header
         is_empty = not result.batch_count and self._layout.is_tiered
-        if result.findings or is_empty:
-            self._look_again(log, scanned)
+        has_listed_size = result.checked_bytes[task.log] == scanned.log_bytes
+        if result.findings or is_empty or not has_listed_size:
+            self._look_again(log, scanned, has_listed_size=has_listed_size)
         if is_empty and scanned.result is not None:
             _find(scanned, work.task.log, "empty-log", "it holds no batch: no broker archives such a segment")
 
-    def _look_again(self, log: StoredObject, scanned: ScannedSegment) -> None:
+    def _look_again(self, log: StoredObject, scanned: ScannedSegment, *, has_listed_size: bool) -> None:
         """Drop the result of a log that was replaced while it was read."""
         try:
             now = self._store.stat(log.key)
@@ -165,11 +166,12 @@ class SegmentMap:
             _find(
                 scanned, log_name(scanned.segment.base_offset), "unreadable", str(error), severity="unchecked"
             )
+            if not has_listed_size:
+                scanned.result = scanned.end_offset = None
             return
-        if log.version and now.version != log.version:
+        if not has_listed_size or (log.version and now.version != log.version):
             detail = f"the object was replaced after it was listed ({log.size_bytes} bytes then, {now.size_bytes} now)"
-            scanned.result = None
-            scanned.end_offset = None
+            scanned.result = scanned.end_offset = None
             _find(scanned, log_name(scanned.segment.base_offset), "changing", detail, severity="unchecked")
 
     # -- what tiered storage keeps of each segment -----------------------------------------------------------

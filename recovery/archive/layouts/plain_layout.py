@@ -81,6 +81,7 @@ class PlainLayout(CopyLayout):
                 if following is not None
                 else (own_offsets[-1] if own_offsets and own_offsets[-1] > base else None)
             )
+            own_offsets.sort(key=lambda offset: offset != end)
             kinds += [_SNAPSHOT if offset == end else FURTHER_SNAPSHOT for offset in own_offsets]
             taken += [rows_by_offset[offset][_SNAPSHOT] for offset in own_offsets]
             ends.append(len(taken))

@@ -98,7 +98,7 @@ class SegmentTable(Sequence[ArchivedSegment]):
         other_files: see there; empty if all are segments.
         ends: for each segment, how many objects it and those before it have.
         kinds: a letter for each object, of `LETTERS` or FURTHER_SNAPSHOT.
-        objects: of the segments, in their order.
+        objects: of the segments, in their order; of each, the parts before further snapshots.
     """
 
     base_offsets: Sequence[int] = ()
@@ -231,20 +231,24 @@ class SegmentTable(Sequence[ArchivedSegment]):
         return [0 if at < 0 else sizes_bytes[at] for at in positions]
 
     def identities(self) -> list[str]:
-        """Return for each segment a text that changes with any of its objects."""
+        """Return for each segment a text that changes with its offsets, its id and any of its objects."""
         kinds, objects = self.kinds, self.objects
         names, versions, sizes = objects.names, objects.versions, list(map(str, objects.sizes_bytes))
-        ids = zip(self.base_offsets, self.segment_ids, self.next_base_offsets, self.spans(), strict=True)
+        others = self.other_files or [""] * len(self)
+        ids = zip(
+            self.base_offsets, self.segment_ids, self.next_base_offsets, others, self.spans(), strict=True
+        )
         return [
             "\0".join(
                 (
                     f"{base} {segment_id} {following} {kinds[start:end]}",
+                    other_file,
                     *names[start:end],
                     *sizes[start:end],
                     *versions[start:end],
                 )
             )
-            for base, segment_id, following, (start, end) in ids
+            for base, segment_id, following, other_file, (start, end) in ids
         ]
 
     def _neighbours(self, start: int, stop: int) -> Self:

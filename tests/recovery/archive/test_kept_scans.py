@@ -35,7 +35,7 @@ from recovery.archive.check.survey_spool import spooled_head
 from recovery.archive.check.verdict_rows import object_row, partition_row
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.stores.local_store import LocalStore
-from recovery.archive.stores.stores import open_store
+from recovery.archive.stores.stores import open_archive
 from tests.brokers.tiered_broker import unpack_tiered
 from tests.logs.archives import made_copies, write_archive
 
@@ -46,10 +46,12 @@ RUN = b"0123456789abcdef"
 class Runs:
     """An archive that is verified again and again with one output."""
 
-    def __init__(self, root: Path, output: Path, *, is_logs_only: bool = False) -> None:
+    def __init__(
+        self, root: Path, output: Path, *, is_logs_only: bool = False, files_from: Path | None = None
+    ) -> None:
         self.output = output
         self._is_logs_only = is_logs_only
-        self._store = open_store(str(root))
+        self._store = open_archive(str(root), None if files_from is None else str(files_from))
         self._layout = layout_of(self._store)
         self._kept = LocalStore(str(output))
         self.read_count = 0
@@ -201,7 +203,8 @@ def _leaves(kind: pa.DataType, name: str) -> Iterator[tuple[str, str]]:
 def test_the_document_has_every_column() -> None:
     """A column that is added, removed or renamed needs a line there, and a new VERSION."""
     text = DOCUMENT.read_text()
-    assert f"version {VERSION}" in text
+    stated = re.findall(r"version (\d+),|version` is\s`(\d+)`", text)
+    assert [one or other for one, other in stated] == [str(VERSION)] * 2
     for kind, title in ((KeptSegment, "Segments"), (KeptLogs, "Logs alone")):
         section = text.partition(f"\n## {title}")[2].partition("\n## ")[0]
         documented = re.findall(r"^\| `([^`]+)` \| (\w+) \|", section, re.M)
@@ -312,6 +315,107 @@ def test_hostile_values_end_no_run(kind: type, archive: Path, tmp_path: Path) ->
         assert (name, None) in refused
     wrong_key = "scanned.segment.parts[].value.key" if kind is KeptSegment else "logs.segments.objects.prefix"
     assert (wrong_key, "../../etc/passwd") in refused
+
+
+def _of_results(**values: Any) -> Any:
+    """Return a change of all rows: *values* in their results."""
+    return lambda scanned: {**scanned, "result": {**scanned["result"], **values}}
+
+
+_FORGED = {
+    "not read": (lambda scanned: {**scanned, "result": None}, "a log that was not read"),
+    "not whole": (_of_results(is_whole=False), "a log not read to its end"),
+    "no bytes read": (_of_results(checked_bytes=[]), "of which other bytes were read"),
+    "no batches": (_of_results(batch_count=0), "batches without a last offset"),
+    "nothing in it": (
+        _of_results(batch_count=0, first_offset=None, last_offset=None, epoch_runs=[]),
+        "a log without a batch",
+    ),
+    "many batches": (_of_results(batch_count=10**18), "a count of 1000000000000000000"),
+    "no agreements": (_of_results(agreements=[]), "agreements of other files"),
+    "an early offset": (_of_results(first_offset=-7), "offsets from -7"),
+    "another last offset": (_of_results(last_offset=2**62), "the end "),
+    "another end": (lambda scanned: {**scanned, "end_offset": -5}, "the end -5"),
+    "no end": (lambda scanned: {**scanned, "end_offset": None}, "the end None"),
+    "a large log": (lambda scanned: {**scanned, "log_bytes": 2**62}, "a log of 4611686018427387904 bytes"),
+    "a small log": (lambda scanned: {**scanned, "log_bytes": 3}, "of which other bytes were read"),
+    "no objects": (
+        lambda scanned: {**scanned, "segment": {**scanned["segment"], "parts": []}},
+        "another segment than",
+    ),
+    "without an index": (
+        lambda scanned: {
+            **scanned,
+            "segment": {**scanned["segment"], "parts": scanned["segment"]["parts"][:-1]},
+        },
+        "another segment than",
+    ),
+    "another id": (
+        lambda scanned: {**scanned, "segment": {**scanned["segment"], "segment_id": "../../PWNED"}},
+        "another segment than",
+    ),
+}
+
+
+@pytest.mark.parametrize("forged", _FORGED)
+def test_a_row_that_no_scan_results_in_is_refused(forged: str, archive: Path, tmp_path: Path) -> None:
+    """One of a sound segment, so that no finding explains it."""
+    runs = Runs(archive, tmp_path)
+    verdicts = runs.verdicts()
+    change, reason = _FORGED[forged]
+    table = pq.read_table(runs.kept())
+    rows = table.to_pylist()
+    assert not rows[0]["scanned"]["result"]["findings"]
+    rows[0]["scanned"] = change(rows[0]["scanned"])
+    rewritten(runs.kept(), pa.Table.from_pylist(rows, schema=table.schema))
+    assert runs.verdicts() == verdicts
+    assert runs.read_count == 4
+    (note,) = runs.notes
+    assert reason in note
+
+
+_FORGED_LOGS = {
+    "many batches": ("batch_counts", 10**18, "counts that do not fit"),
+    "no batches": ("batch_counts", 0, "a sound log without a batch"),
+    "a large log": ("log_bytes", 2**62, "counts that do not fit"),
+    "an early offset": ("first_offsets", -7, "offsets that do not fit"),
+    "no last offset": ("last_offsets", -1, "offsets that do not fit"),
+    "another segment": ("base_offsets", 5, "another segment than"),
+}
+
+
+@pytest.mark.parametrize("forged", _FORGED_LOGS)
+def test_a_row_of_logs_that_no_check_results_in_is_refused(
+    forged: str, archive: Path, tmp_path: Path
+) -> None:
+    runs = Runs(archive, tmp_path, is_logs_only=True)
+    verdicts = runs.verdicts()
+    name, value, reason = _FORGED_LOGS[forged]
+    (kept,) = tmp_path.glob("scans/*.logs.parquet")
+    table = pq.read_table(kept)
+    rows = table.to_pylist()
+    logs = rows[0]["logs"]
+    owner = logs["segments"] if name in logs["segments"] else logs
+    owner[name][0] = value
+    rewritten(kept, pa.Table.from_pylist(rows, schema=table.schema))
+    assert runs.verdicts() == verdicts
+    (note,) = runs.notes
+    assert reason in note
+
+
+def test_a_log_that_has_not_its_listed_size_is_not_kept_as_read(archive: Path, tmp_path: Path) -> None:
+    """A list may have sizes of another day: what was read is not what the row would stand for."""
+    listed = tmp_path / "list"
+    keys = sorted(str(path.relative_to(archive)) for path in archive.rglob("*") if path.is_file())
+    short = next(key for key in keys if key.endswith(".log"))
+    stored = [LocalStore(str(archive)).stat(key) for key in keys]
+    listed.write_text(
+        "".join(f"{one.key}\t{one.size_bytes - (one.key == short)}\t{one.version}\n" for one in stored)
+    )
+    runs = Runs(archive, tmp_path / "output", files_from=listed)
+    rows = runs.verdicts()
+    assert [row["key"] for row in rows if row.get("rule") == "changing"] == [short]
+    assert (runs.verdicts(), runs.read_count, runs.notes) == (rows, 0, [])
 
 
 def test_enormous_counts_are_refused_before_they_are_read(archive: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from recovery.archive.check.logs import log_scan
+from recovery.archive.check.scanned import DIGEST_BYTES
 from recovery.archive.check.verdict import ObjectVerdict, PartitionVerdict
 from recovery.archive.check.verdict_rows import object_row, object_schema, sound_table
 from recovery.archive.stores.archived import PartKind
@@ -233,7 +234,10 @@ def test_an_object_that_changes_while_it_is_read_is_not_judged(
 
 def test_a_kept_scan_of_logs_is_none_of_a_whole_verify(sample: Sample) -> None:
     digests = [
-        {verdict.head.digests[at : at + 16] for at in range(0, len(verdict.head.digests), 16)}
+        {
+                verdict.head.digests[at : at + DIGEST_BYTES]
+                for at in range(0, len(verdict.head.digests), DIGEST_BYTES)
+            }
         for is_logs_only in (False, True)
         for verdict in gone_through(sample.root, is_logs_only=is_logs_only)
     ]
