@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -218,6 +219,9 @@ class ScanOptions:
     ) -> bytes:
         """Return DIGEST_BYTES for each of *segments*, which change with its objects and with all its scan depends on.
 
+        Those of a segment with an object of unknown version are of this survey alone: by its size an object that was
+        replaced is the same.
+
         Args:
             segments: of one partition.
             facts: of the partition.
@@ -229,8 +233,14 @@ class ScanOptions:
         shared = f"{VERSION} {self.layout} {depth} {facts_used}".encode()
         start = hashlib.blake2b(shared, digest_size=DIGEST_BYTES - SEGMENT_DIGEST_BYTES)
         digests = []
+        unversioned = segments.unversioned()
         ids = zip(segments.base_offsets, segments.segment_ids, segments.next_base_offsets, strict=True)
-        for own, (base_offset, segment_id, following) in zip(segment_digests(segments), ids, strict=True):
+        for row, (own, (base_offset, segment_id, following)) in enumerate(
+            zip(segment_digests(segments), ids, strict=True)
+        ):
+            if row in unversioned:
+                digests += [own, secrets.token_bytes(DIGEST_BYTES - SEGMENT_DIGEST_BYTES)]
+                continue
             digest = start.copy()
             if unflushed_from is not None:
                 tail, is_flushed, log_start_offset = standing_of(

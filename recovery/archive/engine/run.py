@@ -134,11 +134,16 @@ class ArchiveRun:
         known = self._known_digests(report)
         with ExitStack() as stack:
             expected = open_expectations(self._options.metadata, stack)
+            unversioned = 0
             for partition in self._partitions(expected, report):
                 self._stop.check()
                 unknown = _without(partition, known)
                 report.known_segments += len(partition.works) - len(unknown.works)
+                unversioned += len(partition.works.segments.unversioned())
                 spool.add(unknown)
+            if unversioned and self._output is not None:
+                text = f"{unversioned} segments are read in each run: neither list nor store has ETags of their objects"
+                report.notes += (Note(text=f"{text}, and by its size alone no object is known again"),)
             if not report.unlisted:
                 self._choice.refuse_missing(self._store.url)
                 if not spool.partition_count:

@@ -32,6 +32,7 @@ from recovery.read.opened_log import OpenedLog
 _ROWS_AT_A_TIME = 10_000
 _GZIP_MAGIC = b"\x1f\x8b"
 _SIZE_UNKNOWN = -1
+_MOST_OBJECT_BYTES = 1 << 50
 
 
 class ListedStore:
@@ -183,6 +184,8 @@ def _listed(lines: Iterable[str]) -> Iterator[_Entry]:
         if len(fields) > 3 or (len(fields) > 1 and not fields[1].isdecimal()):
             raise ValueError(f"line {number}: expected a key, or key, size and ETag with tabs between them")
         size_bytes = int(fields[1]) if len(fields) > 1 else _SIZE_UNKNOWN
+        if size_bytes > _MOST_OBJECT_BYTES:
+            raise ValueError(f"line {number}: a size of {size_bytes} bytes, which no store holds")
         yield _Entry(fields[0], size_bytes, fields[2].strip('"') if len(fields) > 2 else "")
 
 

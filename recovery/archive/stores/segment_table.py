@@ -210,6 +210,13 @@ class SegmentTable(Sequence[ArchivedSegment]):
         """Return the same segments for readers that take the objects in whatever version they find."""
         return replace(self, objects=replace(self.objects, versions=[""] * len(self.objects)))
 
+    def unversioned(self) -> frozenset[int]:
+        """Return the rows of the segments with an object whose version is not known."""
+        versions = self.objects.versions
+        if all(versions):
+            return frozenset()
+        return frozenset(row for row, span in enumerate(self.spans()) if not all(versions[slice(*span)]))
+
     def spans(self) -> list[tuple[int, int]]:
         """Return where the objects of each segment begin and end."""
         return list(pairwise((0, *self.ends)))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from recovery.archive.check.options import CheckOptions
 from recovery.archive.inventory.run import inventory
 from recovery.archive.options import ArchiveOptions
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.stores import open_archive
 from recovery.errors import UsageError
+from recovery.spark import archive
 from tests.brokers.tiered_broker import TieredArchive
 
 
@@ -49,6 +52,25 @@ def test_a_list_stands_for_a_listing(form: str, stored_archive: TieredArchive, t
     assert named.findings == listed.findings
 
 
+def test_what_has_a_size_alone_is_read_again(stored_archive: TieredArchive, tmp_path: Path) -> None:
+    """A byte that has flipped since the run before changes no size."""
+    root, output, listed = tmp_path / "archive", tmp_path / "output", tmp_path / "list"
+    shutil.copytree(stored_archive.path, root)
+    keys = keys_of(root)
+    listed.write_text("".join(f"{key}\t{(root / key).stat().st_size}\n" for key in keys))
+    options = CheckOptions(url=str(root), output=str(output), files_from=str(listed), cores=2)
+    sound = archive.check(options, engine="process")
+    log = root / next(key for key in keys if key.endswith(".log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    damaged = archive.check(options, engine="process")
+    assert ("checksum" in sound.tally.rules, sound.known_segments) == (False, 0)
+    assert (damaged.tally.rules["checksum"], damaged.known_segments) == (1, 0)
+    (note,) = [note.text for note in damaged.notes if "ETags" in note.text]
+    assert f"{damaged.tally.segments} segments are read in each run" in note
+
+
 def test_what_a_list_does_not_name_is_missing(stored_archive: TieredArchive, tmp_path: Path) -> None:
     keys = keys_of(stored_archive.path)
     left_out = next(key for key in keys if "plain-0" in key and key.endswith(".index"))
@@ -83,6 +105,7 @@ def test_of_what_is_named_twice_the_last_line_counts(tmp_path: Path) -> None:
     [
         ("list", "key\tmany\n", "line 1: expected a key"),
         ("list", "a\tb\tc\td\n", "line 1: expected a key"),
+        ("list", f"a\t1\nb\t{2**62}\n", "line 2: a size of 4611686018427387904 bytes"),
         ("manifest.json", "{}", "fileSchema"),
         ("manifest.json", "no JSON", "Expecting value"),
         ("manifest.json", '{"fileSchema": "Key", "files": [{"key": "nowhere"}]}', "No such file"),

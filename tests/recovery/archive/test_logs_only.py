@@ -235,9 +235,9 @@ def test_an_object_that_changes_while_it_is_read_is_not_judged(
 def test_a_kept_scan_of_logs_is_none_of_a_whole_verify(sample: Sample) -> None:
     digests = [
         {
-                verdict.head.digests[at : at + DIGEST_BYTES]
-                for at in range(0, len(verdict.head.digests), DIGEST_BYTES)
-            }
+            verdict.head.digests[at : at + DIGEST_BYTES]
+            for at in range(0, len(verdict.head.digests), DIGEST_BYTES)
+        }
         for is_logs_only in (False, True)
         for verdict in gone_through(sample.root, is_logs_only=is_logs_only)
     ]
