@@ -10,7 +10,7 @@ import pickle
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from recovery.archive.check.kept_scans import known_digests
 from recovery.archive.check.options import CheckOptions
-from recovery.archive.check.output import HISTORY, QUARANTINE, SUMMARY, publish
+from recovery.archive.check.output import HISTORY, QUARANTINE, RECOVERED, SUMMARY, publish
 from recovery.archive.check.packing import LOG_BYTES, SEGMENT_BYTES, PackedTask, pack
 from recovery.archive.check.progress import ArchiveProgress, TaskShare
 from recovery.archive.check.report import ArchiveReport
@@ -41,7 +41,7 @@ from recovery.archive.layouts.layouts import (
 from recovery.archive.layouts.walk import OtherLayout
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
-from recovery.errors import InterruptedRecoveryError, UsageError
+from recovery.errors import InterruptedRecoveryError, RecoveryError, UsageError
 from recovery.problem import Note
 from recovery.stop_request import StopRequest
 from recovery.watch.events import Observer
@@ -52,6 +52,15 @@ _WAVE_BYTES = 16 << 20
 _LEAST_WAVE_TASKS = 256
 _WAVES = 20
 """About how many waves a large run is divided into; a small one is a single wave."""
+_NOT_JUDGED = "the archive was not judged to the end, and no verdict of this run was put into verdicts/"
+_NOT_PUBLISHED = "all was judged, but not all verdicts were put in the place of the last run's"
+_OUTPUT_REMEDY = (
+    "make space, or give another --output, and start again; segments kept in this one are not read again"
+)
+
+
+class OutputError(RecoveryError):
+    """The output cannot be read or written; the run has ended without a report."""
 
 
 class ArchiveRun:
@@ -96,6 +105,7 @@ class ArchiveRun:
         Raises:
             UsageError: the archive, or what was chosen of it, does not exist.
             OSError: the archive itself cannot be listed.
+            OutputError: the output cannot be read or written.
             ExecutorError: Spark gave up a task.
         """
         started_s = time.monotonic()
@@ -113,7 +123,7 @@ class ArchiveRun:
             report.unended_runs = unended_runs(open_store(self._output))
         self._progress.start()
         try:
-            with SurveySpool() as spool:
+            with SurveySpool() as spool, self._explained(report, _NOT_JUDGED):
                 self._survey(spool, report)
                 if spool.partition_count:
                     self._work(spool, report)
@@ -124,11 +134,34 @@ class ArchiveRun:
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
         if self._output is not None and not report.signal_number:
             output = open_store(self._output)
-            output.replace(f"{HISTORY}{report.run}/{SUMMARY}", report.to_json().encode())
-            if report.tally.partitions:
-                publish(output, report.run)
+            with self._explained(report, _NOT_PUBLISHED):
+                output.replace(f"{HISTORY}{report.run}/{SUMMARY}", report.to_json().encode())
+                if report.tally.partitions:
+                    publish(output, report.run)
         self._progress.finish(report.exit_code)
         return report
+
+    @contextmanager
+    def _explained(self, report: ArchiveReport, undone: str) -> Iterator[None]:
+        """Turn an error of the output in the block into one that says what is *undone*, and what to do.
+
+        Raises:
+            OutputError: the output cannot be read or written.
+        """
+        try:
+            yield
+        except OSError as error:
+            url = "" if self._output is None else open_store(self._output).url
+            if not url or not f"{error.filename}/".startswith(f"{url}/"):
+                raise
+            text = f"{error.filename}: {error.strerror}: {undone}"
+            if report.quarantine is not None:
+                with suppress(OSError):
+                    count = saved_by(open_store(url), report.run)
+                    text += f"; objects copied to {report.quarantine} before they were replaced: {count}"
+            elif self._options.rebuilds:
+                text += f"; what it rebuilt, if anything, is in {url}/{RECOVERED}{report.run}"
+            raise OutputError(f"{text}. Remedy: {_OUTPUT_REMEDY}") from error
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
         known = self._known_digests(report)

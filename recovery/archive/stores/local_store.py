@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from contextlib import suppress
 
 from recovery.archive.stores.archived import StoredObject
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level
-from recovery.read.file_system import absolute, fill, open_file
+from recovery.read.file_system import absolute, fill, naming, open_file
 from recovery.read.opened_log import OpenedFile
 
 
@@ -123,10 +124,15 @@ class LocalStore:
             )
         os.makedirs(folder, exist_ok=True)
         temporary = f"{path}.{secrets.token_hex(8)}.tmp"
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with naming(path), open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
         return temporary
 
     def _path(self, key: str) -> str:
