@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork, ScanOptions
@@ -12,7 +13,13 @@ from recovery.archive.inventory.inventory import RULES_OF_READING
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.remote.log_dir_copy import LogDirCopy, read_log_dir_copy
-from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.archived import (
+    ArchivedSegment,
+    PartitionPrefix,
+    PartKind,
+    StoredObject,
+    is_temporary,
+)
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable, SegmentTable
 from recovery.archive.stores.store import Store
 from recovery.broker.config import BrokerConfig
@@ -36,10 +43,15 @@ _UNREAD = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedPartition:
-    """One partition: what is known of it beforehand, and what is to be read."""
+    """One partition: what is known of it beforehand, and what is to be read.
+
+    Attributes:
+        removed: keys of temporary files that a run in place had left when it was killed.
+    """
 
     head: PartitionHead
     works: PartitionWork
+    removed: Sequence[str] = ()
 
 
 def survey(
@@ -76,7 +88,10 @@ def survey(
         if is_first or walked.parent != parent:
             parent, is_first = walked.parent, False
             copy = LogDirCopy() if layout.is_tiered else read_log_dir_copy(store, walked.siblings)
-        surveyed = _surveyed(walked, layout, options, copy, topic_configs, expected)
+        removed: Sequence[str] = ()
+        if options.is_in_place:
+            walked, removed = _swept(store, walked)
+        surveyed = replace(_surveyed(walked, layout, options, copy, topic_configs, expected), removed=removed)
         if copy.findings and not options.is_logs_only:
             head = surveyed.head
             surveyed = replace(surveyed, head=replace(head, findings=(*copy.findings, *head.findings)))
@@ -103,6 +118,22 @@ def missing_partitions(
         )
         works = PartitionWork(prefix=where.prefix, facts=facts)
         yield SurveyedPartition(head=head, works=works)
+
+
+def _swept(store: Store, walked: Walked) -> tuple[Walked, Sequence[str]]:
+    """Remove temporary files that a killed run in place has left; return the partition without them, and their keys."""
+    others = walked.partition.others
+    kept, removed = [], []
+    for row, name in enumerate(others.names):
+        if is_temporary(name):
+            with suppress(OSError):  # it stays, with its note
+                store.remove(others.prefix + name)
+                removed.append(others.prefix + name)
+                continue
+        kept.append(row)
+    if not removed:
+        return walked, ()
+    return replace(walked, partition=replace(walked.partition, others=others.take(kept))), removed
 
 
 def _surveyed(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recovery.archive.check.output import HISTORY, QUARANTINE, SUMMARY
+from recovery.archive.stores.archived import is_temporary
 from recovery.archive.stores.store import Store
 
 _RUN = re.compile("[0-9a-f]{32}")
@@ -70,7 +71,7 @@ def saved_by(output: Store, run: str) -> int:
             level = output.list_level(prefixes.pop())
         except FileNotFoundError:
             continue  # nothing was saved
-        count += len(level.objects)
+        count += sum(not is_temporary(name) for name in level.objects.names)
         prefixes += level.prefixes
     return count
 

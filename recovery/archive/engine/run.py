@@ -165,11 +165,13 @@ class ArchiveRun:
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
         known = self._known_digests(report)
+        removed: list[str] = []
         with ExitStack() as stack:
             expected = open_expectations(self._options.metadata, stack)
             unversioned = 0
             for partition in self._partitions(expected, report):
                 self._stop.check()
+                removed += partition.removed
                 unknown = _without(partition, known)
                 report.known_segments += len(partition.works) - len(unknown.works)
                 unversioned += len(partition.works.segments.unversioned())
@@ -182,6 +184,9 @@ class ArchiveRun:
                 if not spool.partition_count:
                     refuse_nothing(self._store, self._layout)
             report.metadata_findings = expected.findings()
+        if removed:
+            text = f"temporary files of a run in place that was killed, removed: {len(removed)}, the first {removed[0]}"
+            report.notes += (Note(text=text),)
         self._progress.surveyed(
             partition_count=spool.partition_count,
             segment_count=spool.segment_count,

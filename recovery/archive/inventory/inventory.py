@@ -30,7 +30,7 @@ from recovery.archive.remote.lineage import (
     trace_lineage,
 )
 from recovery.archive.remote.remote_cache import RemoteLogCache
-from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.archive.stores.archived import ArchivedSegment, PartKind, is_temporary
 from recovery.archive.stores.segment_table import ArchivedPartition, SegmentTable, parts_in
 from recovery.check.finding import Finding, Rule, Severity
 from segfmt.errors import FormatError
@@ -39,6 +39,7 @@ from segfmt.remote_log_metadata import RemoteSegment, RemoteSegmentState
 
 RULES_OF_READING = frozenset({"missing-object", "object-size", "overlap"})
 """Rules that reading the segments checks, too."""
+_LEFT_BEHIND = "a run in place that was killed has left it; the next `archive recover --in-place` removes it"
 
 
 def take_inventory(
@@ -72,10 +73,16 @@ def _not_compared() -> Finding:
 
 def _foreign(archived: ArchivedPartition, layout: Layout) -> tuple[Finding, ...]:
     """Return a note on each object that no broker has put there; a broker's own folder has files of other kinds."""
-    detail = "its name is not that of a segment's part"
     return tuple(
-        Finding(file=stored.name, position=None, rule="foreign-file", detail=detail, severity="note")
-        for stored in (archived.others if layout.is_tiered else ())
+        Finding(
+            file=stored.name,
+            position=None,
+            rule="foreign-file",
+            detail=_LEFT_BEHIND if is_temporary(stored.name) else "its name is not that of a segment's part",
+            severity="note",
+        )
+        for stored in archived.others
+        if layout.is_tiered or is_temporary(stored.name)
     )
 
 

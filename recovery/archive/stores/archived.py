@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SegmentKey = tuple[int, str]
 """Base offset and id, which name a segment within its partition."""
+
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.recovery-tmp")
 
 
 class PartKind(enum.Enum):
@@ -107,3 +110,20 @@ class PartitionPrefix:
     partition: int
     topic_id: str = ""
     folder: str = ""
+
+
+def temporary_name(name: str, token: str) -> str:
+    """Return a name for a file while it is being written, before it gets its own *name*.
+
+    Spark and Arrow do not read files whose names begin with a dot.
+
+    Args:
+        name: of the file.
+        token: 16 hexadecimal digits that no other writer has.
+    """
+    return f".{name}.{token}.recovery-tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether *name* is one of a file that was being written; a writer that was killed leaves it."""
+    return _TEMPORARY.fullmatch(name) is not None

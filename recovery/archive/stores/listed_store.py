@@ -113,6 +113,10 @@ class ListedStore:
         """Write an object, replacing what is there."""
         self._store.replace(key, data)
 
+    def remove(self, key: str) -> None:
+        """Remove an object."""
+        self._store.remove(key)
+
     def _row_of(self, prefix: str, name: str) -> tuple[str, int, str] | None:
         """Return a row with what the store says of an object, None if it has gone since the list was made."""
         try:

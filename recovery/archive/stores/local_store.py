@@ -7,7 +7,7 @@ import os
 import secrets
 from contextlib import suppress
 
-from recovery.archive.stores.archived import StoredObject
+from recovery.archive.stores.archived import StoredObject, temporary_name
 from recovery.archive.stores.segment_table import ObjectTable
 from recovery.archive.stores.store import Level
 from recovery.read.file_system import absolute, fill, naming, open_file
@@ -113,17 +113,26 @@ class LocalStore:
     def replace(self, key: str, data: bytes) -> None:
         """Write a file, replacing what is there."""
         path = self._path(key)
-        os.rename(self._write_temporary(path, data), path)
+        temporary = self._write_temporary(path, data)
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        _sync_folder(os.path.dirname(path))
+
+    def remove(self, key: str) -> None:
+        """Remove a file."""
+        path = self._path(key)
+        self._refuse_outside(path)
+        os.unlink(path)
         _sync_folder(os.path.dirname(path))
 
     def _write_temporary(self, path: str, data: bytes) -> str:
-        root, folder = os.path.realpath(self._root), os.path.realpath(os.path.dirname(path))
-        if os.path.commonpath([root, folder]) != root:
-            raise PermissionError(
-                errno.EACCES, f"a link leads out of {self._root}, and nothing is written there", path
-            )
-        os.makedirs(folder, exist_ok=True)
-        temporary = f"{path}.{secrets.token_hex(8)}.tmp"
+        self._refuse_outside(path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        parent, name = os.path.split(path)
+        temporary = os.path.join(parent, temporary_name(name, secrets.token_hex(8)))
         try:
             with naming(path), open(temporary, "xb") as file:
                 file.write(data)
@@ -134,6 +143,14 @@ class LocalStore:
                 os.unlink(temporary)
             raise
         return temporary
+
+    def _refuse_outside(self, path: str) -> None:
+        """Raise PermissionError if links lead from *path* out of the root: nothing is written there."""
+        root, folder = os.path.realpath(self._root), os.path.realpath(os.path.dirname(path))
+        if os.path.commonpath([root, folder]) != root:
+            raise PermissionError(
+                errno.EACCES, f"a link leads out of {self._root}, and nothing is written there", path
+            )
 
     def _path(self, key: str) -> str:
         if key.startswith("/") or ".." in key.split("/") or "\0" in key:

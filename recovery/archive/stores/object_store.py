@@ -131,6 +131,13 @@ class ObjectStore:
         with _errors(self._url, key):
             obstore.put(self._client, key, data)
 
+    def remove(self, key: str) -> None:
+        """Remove an object."""
+        import obstore
+
+        with _errors(self._url, key):
+            obstore.delete(self._client, key)
+
     def _listed(self, prefix: str) -> Any:  # noqa: ANN401 - obstore.ListResult, a dict
         """List a prefix; a listing that breaks off is begun anew, which the library does only for single objects."""
         import obstore

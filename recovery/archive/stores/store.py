@@ -65,3 +65,7 @@ class Store(Protocol):
     def replace(self, key: str, data: bytes) -> None:
         """Write an object, whole or not at all, replacing what is there."""
         ...
+
+    def remove(self, key: str) -> None:
+        """Remove an object."""
+        ...
