@@ -35,6 +35,7 @@ class ArchiveReport:
         unlisted: prefixes that could not be listed.
         output: where the results are; None if they were not kept.
         quarantine: where the objects are that were replaced in place; None if nothing is replaced.
+        has_begun_rebuilding: whether an object may have been rebuilt.
         saved_objects: how many objects an interrupted run has copied to `quarantine` before it replaced them.
         unended_runs: earlier runs with this output that replaced objects and did not end.
         signal_number: of the signal that ended the run early, 0 without one.
@@ -54,6 +55,7 @@ class ArchiveReport:
     unlisted: list[UnlistedPrefix] = field(default_factory=list)
     output: str | None = None
     quarantine: str | None = None
+    has_begun_rebuilding: bool = False
     saved_objects: int = 0
     unended_runs: tuple[UnendedRun, ...] = ()
     run: str = ""
@@ -105,7 +107,8 @@ class ArchiveReport:
     def to_text(self) -> str:
         """Return the report for a person."""
         if self.signal_number:
-            return "\n".join([self._interrupted_line(), *self._unended_lines()])
+            notes = [f"note: {printable(note.text)}" for note in self.notes]
+            return "\n".join([self._interrupted_line(), *notes, *self._unended_lines()])
         tally = self.tally
         lines = [line for row in self.objects for line in lines_of(row)]
         lines += [
@@ -151,14 +154,14 @@ class ArchiveReport:
         line = f"INTERRUPTED by signal {self.signal_number}: nothing is judged yet"
         if self.output is not None:
             line += f"; the same command resumes from {printable(self.output)}"
-        if self.quarantine is not None and self.saved_objects:
-            line += (
-                f"; objects that it copied to {printable(self.quarantine)} before replacing them in the archive: "
-                f"{self.saved_objects}; it may also have added objects that were missing"
-            )
-        elif self.quarantine is not None:
-            line += "; no object was replaced, but some that were missing may have been added"
-        return line
+        if self.quarantine is None:
+            return line
+        if not self.has_begun_rebuilding:
+            return f"{line}; nothing was replaced or added in the archive"
+        return (
+            f"{line}; objects that it copied to {printable(self.quarantine)} before replacing them in the archive: "
+            f"{self.saved_objects}; it may also have added objects that were missing"
+        )
 
     def _unended_lines(self) -> list[str]:
         return [f"note: {printable(unended.text)}" for unended in self.unended_runs]

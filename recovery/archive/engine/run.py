@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -167,11 +167,12 @@ class ArchiveRun:
         known = self._known_digests(report)
         removed: list[str] = []
         with ExitStack() as stack:
+            stack.callback(_note_removed, report, removed)
             expected = open_expectations(self._options.metadata, stack)
             unversioned = 0
             for partition in self._partitions(expected, report):
-                self._stop.check()
                 removed += partition.removed
+                self._stop.check()
                 unknown = _without(partition, known)
                 report.known_segments += len(partition.works) - len(unknown.works)
                 unversioned += len(partition.works.segments.unversioned())
@@ -184,9 +185,6 @@ class ArchiveRun:
                 if not spool.partition_count:
                     refuse_nothing(self._store, self._layout)
             report.metadata_findings = expected.findings()
-        if removed:
-            text = f"temporary files of a run in place that was killed, removed: {len(removed)}, the first {removed[0]}"
-            report.notes += (Note(text=text),)
         self._progress.surveyed(
             partition_count=spool.partition_count,
             segment_count=spool.segment_count,
@@ -277,6 +275,7 @@ class ArchiveRun:
 
     def _fold(self, engine: Engine, report: ArchiveReport) -> None:
         if self._options.rebuilds:
+            report.has_begun_rebuilding = True
             engine.rebuild()
         total = FoldResult()
         for part in engine.fold():
@@ -285,6 +284,13 @@ class ArchiveRun:
         report.objects = total.objects.rows()
         report.left_out = total.objects.total - len(report.objects)
         report.noted = total.noted.rows()
+
+
+def _note_removed(report: ArchiveReport, removed: Sequence[str]) -> None:
+    """Enter in *report* which temporary files were removed, also if the survey ends early."""
+    if removed:
+        text = f"temporary files of a run in place that was killed, removed: {len(removed)}, the first {removed[0]}"
+        report.notes += (Note(text=text),)
 
 
 def _without(partition: SurveyedPartition, known_digests: Any) -> SurveyedPartition:  # noqa: ANN401 - see _known_digests

@@ -47,7 +47,7 @@ def test_the_place_of_what_was_replaced_is_named() -> None:
 
 def test_an_interrupted_recover_in_place_names_where_the_replaced_objects_are() -> None:
     report = ArchiveReport(command="recover", url="a", layout="plain", signal_number=2, quarantine="q/1")
-    assert "; no object was replaced" in report.to_text()
-    report.saved_objects = 52
+    assert report.to_text().endswith("; nothing was replaced or added in the archive")
+    report.has_begun_rebuilding, report.saved_objects = True, 52
     assert "; objects that it copied to q/1 before replacing them in the archive: 52" in report.to_text()
     assert json.loads(report.to_json())["savedObjects"] == 52

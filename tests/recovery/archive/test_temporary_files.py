@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +12,7 @@ import pytest
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.report import ArchiveReport
 from recovery.archive.stores.local_store import LocalStore
+from recovery.stop_request import StopRequest
 from tests.logs.archives import made_copies, write_archive
 from tests.runs.goings import run_through
 
@@ -82,3 +84,18 @@ def test_a_link_leads_no_removal_out_of_the_archive(tmp_path: Path) -> None:
     report = checked(archive)
     assert left.exists()
     assert any(row["key"].endswith(left.name) for row in report.noted)
+
+
+def test_an_interrupted_run_says_what_it_has_removed(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    write_archive(archive, "local-tiered", made_copies(segments=1))
+    folder = next(path for path in archive.iterdir() if path.is_dir())
+    left = folder / ".a.index.0123456789abcdef.recovery-tmp"
+    left.write_bytes(b"")
+    stop = StopRequest()
+    stop.request(signal.SIGINT)
+    options = CheckOptions(url=str(archive), rebuilds=True, is_in_place=True)
+    report, _ = run_through(options, stop=stop)
+    assert not left.exists()
+    assert f"removed: 1, the first {folder.name}/{left.name}" in report.to_text()
+    assert "nothing was replaced or added in the archive" in report.to_text()
