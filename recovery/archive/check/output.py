@@ -15,8 +15,6 @@ first one stay.
 
 from __future__ import annotations
 
-import errno
-
 from recovery.archive.layouts.layout import PartitionLayouts
 from recovery.archive.parquet import joined
 from recovery.archive.stores.archived import ArchivedSegment, PartKind, StoredObject
@@ -29,6 +27,7 @@ OBJECTS, PARTITIONS = "objects", "partitions"
 """The kinds of rows: names of folders in `history/<run>/`, and of the files of the last run."""
 _LATEST = {OBJECTS: "verdicts/objects.parquet", PARTITIONS: "partitions/partitions.parquet"}
 _MOST_PART_BYTES = 1 << 31
+# A verdict says them with the key of the object.
 _UNLISTED = (
     "the object exists, but the list or listing of the archive does not have it. "
     "Remedy: run `archive recover` with a list that does"
@@ -96,7 +95,7 @@ class InPlace:
             self._output.create(f"{QUARANTINE}{self._run}/{key}", replaced)
             self._archive.replace(key, data)
         elif not self._archive.create(key, data):
-            raise FileExistsError(errno.EEXIST, _UNLISTED, key)
+            raise OSError(_UNLISTED)
         return StoredObject(key=key, size_bytes=len(data))
 
 
@@ -116,10 +115,10 @@ def _refuse_unlisted(archive: Store, key: str, listed: StoredObject | None) -> S
     except FileNotFoundError:
         return None
     if listed is None:
-        raise FileExistsError(errno.EEXIST, _UNLISTED, key)
+        raise OSError(_UNLISTED)
     known = (listed.size_bytes, listed.version or present.version)
     if (present.size_bytes, present.version) != known:
-        raise OSError(errno.ESTALE, _CHANGED, key)
+        raise OSError(_CHANGED)
     return present
 
 
