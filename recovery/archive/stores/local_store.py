@@ -130,7 +130,7 @@ class LocalStore:
 
     def _write_temporary(self, path: str, data: bytes) -> str:
         self._refuse_outside(path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.makedirs(os.path.realpath(os.path.dirname(path)), exist_ok=True)
         parent, name = os.path.split(path)
         temporary = os.path.join(parent, temporary_name(name, secrets.token_hex(8)))
         try:
@@ -145,12 +145,13 @@ class LocalStore:
         return temporary
 
     def _refuse_outside(self, path: str) -> None:
-        """Raise PermissionError if links lead from *path* out of the root: nothing is written there."""
-        root, folder = os.path.realpath(self._root), os.path.realpath(os.path.dirname(path))
-        if os.path.commonpath([root, folder]) != root:
-            raise PermissionError(
-                errno.EACCES, f"a link leads out of {self._root}, and nothing is written there", path
-            )
+        """Raise PermissionError, with the link, if one leads from *path* out of the root: nothing is written there."""
+        root, place = os.path.realpath(self._root), self._root
+        for name in os.path.relpath(os.path.dirname(path), self._root).split("/"):
+            place = os.path.join(place, name)
+            if os.path.commonpath([root, os.path.realpath(place)]) != root:
+                detail = f"the link leads out of {self._root}, where nothing is written (put a folder in its place)"
+                raise PermissionError(errno.EACCES, detail, place)
 
     def _path(self, key: str) -> str:
         if key.startswith("/") or ".." in key.split("/") or "\0" in key:

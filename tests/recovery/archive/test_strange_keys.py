@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.verdict_rows import object_row
+from recovery.archive.engine.run import OutputError
 from recovery.archive.stores.local_store import LocalStore
 from recovery.archive.stores.stores import open_store
+from recovery.spark import archive
 from segfmt.filenames import log_name
 from segfmt.java_text import LONG_MAX
 from tests.logs.archives import made_copies, write_archive
@@ -173,9 +176,33 @@ def test_no_link_leads_a_writer_out_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "output" / "recovered" / "t-0").symlink_to(tmp_path / "outside")
     store = LocalStore(str(tmp_path / "output"))
     for write in (store.create, store.replace):
-        with pytest.raises(PermissionError, match="a link leads out of"):
+        with pytest.raises(PermissionError, match=r"the link leads out of .*/t-0"):
             write("recovered/t-0/0.index", b"x")
     assert not list((tmp_path / "outside").iterdir())
+
+
+@pytest.mark.parametrize("name", ["scans", "history", "verdicts", "partitions", "recovered", "quarantine"])
+def test_a_link_in_the_output_leads_no_run_out_of_it(name: str, tmp_path: Path) -> None:
+    """Neither to another folder nor into the archive, whose index would be replaced without a copy of it."""
+    root = tmp_path / "archive"
+    write_archive(root, "local-tiered", made_copies(segments=2))
+    index = next(root.rglob("*.timeindex"))
+    index.write_bytes(index.read_bytes() + b"x")
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    (tmp_path / "output").mkdir()
+    link = tmp_path / "output" / name
+    link.symlink_to(root)
+    options = CheckOptions(
+        url=str(root), output=str(tmp_path / "output"), rebuilds=True, is_in_place=name == "quarantine"
+    )
+    refusal = r"the link leads out of .*\(put a folder in its place\)"
+    if name in ("recovered", "quarantine"):
+        (row,) = archive.check(options, engine="process").objects
+        assert re.search(f"{refusal}: '{link}'", row["not_rebuilt"])
+    else:
+        with pytest.raises(OutputError, match=f"^{link}: {refusal}"):
+            archive.check(options, engine="process")
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
 def test_the_last_of_all_offsets_is_kept(tmp_path: Path) -> None:
