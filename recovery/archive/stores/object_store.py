@@ -229,6 +229,9 @@ def _requests() -> PoolAhead:
 
 
 def _client(url: str) -> obstore.store.ObjectStore:
+    scheme, _, rest = url.partition("://")
+    if scheme != "memory" and not rest.partition("/")[0]:
+        raise UsageError(f"{url}: it names no bucket: give {scheme}://BUCKET or {scheme}://BUCKET/PREFIX")
     with needed_for(url, extras=ARCHIVE):
         from obstore.store import from_url
     config = _profile() if url.startswith("s3://") else {}
@@ -241,7 +244,7 @@ def _client(url: str) -> obstore.store.ObjectStore:
     try:
         return from_url(url, config=config or None, client_options=options or None)  # type: ignore[arg-type]  # by name
     except Exception as error:  # the library's errors for a URL have no other common class
-        raise UsageError(f"{url}: {error}") from error
+        raise UsageError(f"{url}: {_short(error)}") from error
 
 
 def _profile() -> dict[str, str]:

@@ -428,6 +428,19 @@ def test_enormous_counts_are_refused_before_they_are_read(archive: Path, tmp_pat
     assert "more than a task writes" in runs.notes[0]
 
 
+def test_dictionaries_are_refused_by_that_name(archive: Path, tmp_path: Path) -> None:
+    runs = Runs(archive, tmp_path)
+    verdicts = runs.verdicts()
+    kept = runs.kept()
+    table = pq.read_table(kept)
+    kept.unlink()
+    pq.write_table(table, tmp_path / "file", use_dictionary=True)
+    (tmp_path / "file").rename(kept)
+    renamed(kept, ".segments.parquet")
+    assert runs.verdicts() == verdicts
+    assert "encoded with dictionaries" in runs.notes[0]
+
+
 def test_large_results_are_divided_into_files(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from recovery.archive.check.options import CheckOptions
 from recovery.archive.options import ArchiveOptions
+from recovery.archive.stores.stores import open_store
 from recovery.cli import archive as command
 from recovery.errors import UsageError
 from recovery.spark import archive
@@ -103,6 +104,9 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         archive.inventory(str(tmp_path), layout="flat")
     with pytest.raises(UsageError, match="exclude each other"):
         archive.verify(str(tmp_path), deep=True, logs_only=True)
+    for url in ("s3://", "s3a:///prefix", "gs://", "az:///"):
+        with pytest.raises(UsageError, match=r"it names no bucket: give (s3|gs|az)://BUCKET or [^\n]*$"):
+            open_store(url)
     with pytest.raises(UsageError, match="expected TOPIC-N"):
         ArchiveOptions(url="x", partitions=("orders",)).choice()
 
