@@ -2,13 +2,16 @@
 
 An end is where the last whole segment ends: by the metadata topic or the manifest, else by the log's last batch, which
 the offset index leads to. A segment whose upload is under way does not count. For read_committed it is the last stable
-offset. An end that is too low only delays rows; the next one is higher.
+offset. An end that is too low only delays rows; one that is too high loses them. No checksum covers the base offset of
+a batch, so an end counts only if its batch continues the one before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
@@ -20,6 +23,7 @@ from recovery.archive.records.read_request import ReadRequest, Selection
 from recovery.archive.records.run_files import index_positions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
+from recovery.check.rules.batches import are_wrappers
 from segfmt.errors import FormatError
 from segfmt.filenames import log_name
 
@@ -88,9 +92,9 @@ class ArchiveEnds:
         last = partition.planned[-1]
         base_offset = last.segment.base_offset
         log = last.segment.parts.get(PartKind.LOG)
-        if log is None:  # its upload is under way, or a task reports that it is missing
-            end_offset = base_offset if last.told is None else last.told.end_offset + 1
-        elif last.is_last and self._layout.is_tiered:  # its upload is under way
+        if last.told is not None:  # a task reports it if the log is missing, or another one
+            end_offset = last.told.end_offset + 1
+        elif log is None or (last.is_last and self._layout.is_tiered):  # its upload is under way
             end_offset = base_offset
         else:
             identity = log.key, log.size_bytes, log.version
@@ -108,7 +112,10 @@ class ArchiveEnds:
         hints = _positions(files, segment.base_offset)
         log = files.open(log_name(segment.base_offset))
         try:
-            for position in (*hints[-1:], 0):
+            for position in (
+                *hints[-2:-1],
+                0,
+            ):  # the last batch may be that of the last entry, and has one before it
                 windows = LogWindows(
                     log,
                     base_offset=segment.base_offset,
@@ -116,7 +123,7 @@ class ArchiveEnds:
                     most_batch_bytes=self._request.options.most_batch_bytes,
                     position=position,
                 )
-                end_offset, is_sound = _last_end(windows, segment.base_offset)
+                end_offset, is_sound = _last_end(windows, segment.base_offset, is_begin=not position)
                 if is_sound:
                     break
         finally:
@@ -124,17 +131,32 @@ class ArchiveEnds:
         return end_offset
 
 
-def _last_end(windows: LogWindows, base_offset: int) -> tuple[int, bool]:
-    """Return the offset after the last sound batch, and whether there was nothing but sound batches."""
+def _last_end(windows: LogWindows, base_offset: int, *, is_begin: bool) -> tuple[int, bool]:
+    """Return the offset after the last sound batch that continues another, and whether all batches are such.
+
+    Args:
+        windows: of the log.
+        base_offset: of the segment.
+        is_begin: whether they begin with the log, so that the first batch has the base offset of the segment.
+    """
     end_offset, is_sound = base_offset, True
+    before: int | None = base_offset if is_begin else None
     for window in windows:
         if not isinstance(window, BatchWindow):
             is_sound &= not window.is_damage
+            before = None
             continue
-        valid = window.rows[window.is_valid]
-        is_sound &= bool(window.is_valid.all()) and bool((valid["base_offset"] >= base_offset).all())
-        if len(valid):
-            end_offset = max(end_offset, int(valid["last_offset"].max()) + 1)
+        rows = window.rows[window.is_valid]
+        is_sound &= len(rows) == len(window.rows)
+        if not len(rows):
+            continue
+        ends = rows["last_offset"] + np.int64(1)
+        follows = are_wrappers(rows)  # nothing but the offset of their last record is known of these
+        follows[1:] |= rows["base_offset"][1:] == ends[:-1]
+        follows[0] |= before == int(rows["base_offset"][0])
+        is_sound &= bool(follows[0 if before is not None else 1 :].all())
+        end_offset = max(end_offset, int(ends[follows].max(initial=base_offset)))
+        before = int(ends[-1])
     return end_offset, is_sound and end_offset > base_offset
 
 

@@ -14,6 +14,7 @@ from recovery.archive.records.read_request import ReadRequest, Selection
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.stores import open_store
 from tests.brokers.tiered_broker import TieredArchive
+from tests.logs.archives import LOG, batch_positions, made_copies, write_archive
 from tests.logs.samples import unpack
 from tests.runs.readings import read
 
@@ -86,3 +87,22 @@ def test_of_committed_records_are_stable(stored_archive: TieredArchive) -> None:
     stable = ends_of(stored_archive.path, topic="transactions", is_committed=True)
     assert any(stable[partition] < whole[partition] for partition in whole)
     assert all(stable[partition] <= whole[partition] for partition in whole)
+
+
+@pytest.mark.parametrize("layout", ["plain", "local-tiered"])
+@pytest.mark.parametrize("bit", [0, 10, 40])
+def test_a_wrong_base_offset_never_raises_the_end(tmp_path: Path, layout: str, bit: int) -> None:
+    copies = made_copies(topic="plain", segments=2)
+    written = write_archive(tmp_path / "archive", layout, copies)
+    end = ends_of(written.root)["plain", 0]
+    assert end == copies[-1].remote.end_offset + 1
+    log = written.place(copies[-1], LOG)
+    data = bytearray(log.read_bytes())
+    before, last, _ = batch_positions(bytes(data))[-3:]
+    offset = int.from_bytes(data[last : last + 8])
+    data[last : last + 8] = (offset ^ 1 << bit).to_bytes(8)
+    log.write_bytes(data)
+    assert ends_of(written.root)["plain", 0] == offset
+    data[before : before + 8] = bytes(8)  # a single batch after a damaged one proves nothing either
+    log.write_bytes(data)
+    assert ends_of(written.root)["plain", 0] <= offset
