@@ -160,6 +160,31 @@ def test_a_kept_scan_gives_the_verdicts_of_the_scan(
     ]
 
 
+@pytest.mark.parametrize("layout", ["local-tiered", "plain", "aiven"])
+def test_what_a_scan_of_damage_results_in_is_taken(layout: str, tmp_path: Path) -> None:
+    """What is refused is never the result of a scan: else it would be refused in each run."""
+    root = tmp_path / "archive"
+    write_archive(root, layout, made_copies(segments=7))
+    logs = [path.read_bytes() for path in sorted(root.rglob("*.log"))]
+    damages = [
+        b"",
+        bytes(len(logs[1])),
+        logs[2][:-3],
+        logs[3] + b"more",
+        b"\xff" * len(logs[4]),
+        logs[4] + logs[5],
+        None,
+    ]
+    for path, damaged in zip(sorted(root.rglob("*.log")), damages, strict=True):
+        if damaged is None:
+            path.unlink()
+        else:
+            path.write_bytes(damaged)
+    runs = Runs(root, tmp_path / "output")
+    verdicts = runs.verdicts()
+    assert (runs.verdicts(), runs.read_count, runs.notes) == (verdicts, 0, [])
+
+
 def test_all_values_of_a_real_archive_come_back(tmp_path: Path) -> None:
     """Every field of every result, heads and folders of a plain copy included."""
     archive = unpack_tiered(tmp_path / "archive")
