@@ -349,8 +349,8 @@ def _missing_segment(archive: WrittenArchive, rng: random.Random) -> MustFind:
 def _missing_last_segment(archive: WrittenArchive, rng: random.Random) -> MustFind | None:
     if not archive.is_tiered:
         return None
-    copy = [one for one in archive.copies if one.owner == rng.choice(archive.copies).owner][-1]
-    copy = [one for one in archive.copies if one.owner == copy.owner][-1]
+    owner = rng.choice(archive.copies).owner
+    copy = [one for one in archive.copies if one.owner == owner][-1]
     gone = [archive.place(copy, part) for part in archive.parts(copy)]
     for path in gone:
         path.unlink()
