@@ -93,6 +93,8 @@ class _RunReader:
             self._transactions = RunTransactions(run, self._files, fails_at_damage)
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for name, fault in self._run.faults:
+            yield from self._report(name, schema).take_object(fault)
         try:
             stable = self._run.last_stable_offset
             for number, planned in enumerate(self._run.segments):

@@ -18,12 +18,16 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.layouts import OtherLayouts, all_but
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView, RemoteLog
+from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.incarnations import Incarnations
+from recovery.archive.records.log_starts import judge_log_start, read_log_start
 from recovery.archive.records.offset_range import OffsetLookup
+from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.records.record_schema import Include
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.records.stable_offset import last_stable_offset
+from recovery.archive.records.uncompared import find_uncompared
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
@@ -32,9 +36,8 @@ from recovery.archive.stores.stores import open_store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.errors import UsageError
 from recovery.write.quarantine import MANIFEST
-from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FormatError
-from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, PARTITION_METADATA
+from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
 from segfmt.transaction_index import encode_transaction_index
@@ -71,11 +74,14 @@ def plan_reads(
             that the archive does not have, see `OffsetLookup`.
         UsageError: there is nothing but a quarantine folder.
         UsageError, FormatError: see `last_stable_offset`.
+        UsageError: the archive is of tiered storage, and the log dirs have no partition of the metadata topic.
+        DamagedSegmentError: what is requested is not compared (`find_uncompared`), and damage fails the query.
     """
     selection = request.selection
     runs: list[SegmentRun] = []
     left_bytes, left_segments = selection.task_bytes, selection.task_segments
     for partition in planned_partitions(store, layout, request, broker, on_seen=on_seen, on_note=on_note):
+        runs += partition.fault_runs()
         rows: list[int] = []
         for row, size_bytes in partition.wanted():
             if (size_bytes > left_bytes or not left_segments) and (runs or rows):
@@ -112,6 +118,8 @@ def planned_partitions(
         on_seen(where)
         return selection.has(where)
 
+    if broker is not None and layout.is_tiered:
+        broker.require_metadata_topic()
     others = OtherLayouts()
     for walked in walk(store, layout, is_chosen=is_wanted, others=all_but(layout)):
         if isinstance(walked, UnlistedPrefix):
@@ -186,11 +194,17 @@ class PlannedPartition:
         else:
             self.planned = choose_segments(partition, layout, None if remote is None else remote.segments)
         is_listing = request.options.include is Include.BATCHES
-        self.unread_line = "" if is_listing else _unread_line(partition, layout, remote)
+        self.start_offset, faults = _log_start(
+            store, layout, walked, replace(self.where, topic_id=topic_id), broker
+        )
+        if broker is not None and layout.is_tiered:
+            faults += find_uncompared(store, layout, partition, broker, remote)
+        self._faults = () if is_listing else tuple(faults)
+        self._refuse(lambda fault: fault.base_offset is None)
+        self.unread_line = "" if is_listing else _unread_line(partition, layout, remote, self._faults)
         self._gone = () if remote is None else remote.gone
         self._is_compacted = not layout.is_tiered and _is_compacted(store, walked)
-        self.start_offset = _log_start_offset(store, layout, walked, broker)
-        local = None if broker is None else broker.local_log(self.where)
+        local = None if broker is None else broker.local_log(replace(self.where, topic_id=topic_id))
         self.last_stable_offset = None
         if request.options.is_committed and self.planned and local is not None:
             self.last_stable_offset = local.last_stable_offset(self.where.folder)
@@ -238,6 +252,29 @@ class PlannedPartition:
                 continue
             yield row, size_bytes
 
+    def fault_runs(self) -> list[SegmentRun]:
+        """Return a run without segments that tells of what planning has found, if that is requested.
+
+        Raises:
+            DamagedSegmentError: there is something, and damage fails the query.
+        """
+        self._refuse(self._is_requested)
+        faults = tuple((one.name, one.fault) for one in self._faults if self._is_requested(one))
+        if not faults:
+            return []
+        nothing = self.planned.take(())
+        return [SegmentRun(where=self.where, topic_id=self.topic_id, segments=nothing, faults=faults)]
+
+    def _refuse(self, is_meant: Callable[[PlannedFault], bool]) -> None:
+        if self._request.options.corrupt is Corrupt.FAIL:
+            for fault in filter(is_meant, self._faults):
+                fault.refuse()
+
+    def _is_requested(self, fault: PlannedFault) -> bool:
+        """Return whether a fault is about requested offsets; how far a segment goes that is not known nobody says."""
+        highest = self.offsets.within(self._request.options).highest_offset
+        return fault.base_offset is None or highest is None or fault.base_offset <= highest
+
     def runs(self, rows: Sequence[int]) -> list[SegmentRun]:
         """Return the run of the segments in *rows*; no run without segments."""
         if not rows:
@@ -284,7 +321,12 @@ def _all_segments(partition: ArchivedPartition, layout: Layout) -> PlannedSegmen
     )
 
 
-def _unread_line(partition: ArchivedPartition, layout: Layout, remote: RemoteLog | None) -> str:
+def _unread_line(
+    partition: ArchivedPartition,
+    layout: Layout,
+    remote: RemoteLog | None,
+    faults: Sequence[PlannedFault],
+) -> str:
     """Return how many segments no broker reads: unfinished copies and deletions, those outside the lineage; as text."""
     segments = partition.segments
     if remote is not None:
@@ -294,9 +336,12 @@ def _unread_line(partition: ArchivedPartition, layout: Layout, remote: RemoteLog
             if segment_id in remote.unfinished
         )
         counts = [f"{count} {state.name}" for state, count in sorted(states.items())]
-        known = remote.segments.keys() | remote.unfinished.keys()
-        if others := sum(segment_id not in known for segment_id in segments.segment_ids):
+        if others := sum(segment_id in remote.unread for segment_id in segments.segment_ids):
             counts.append(f"{others} below the log start or outside the lineage")
+        not_compared = sum(fault.base_offset is not None for fault in faults)
+        unknown = sum(not remote.knows(segment_id) for segment_id in segments.segment_ids)
+        if orphans := unknown - not_compared:
+            counts.append(f"{orphans} that the metadata topic does not know")
     elif layout.last_part is not None:
         letter = LETTERS[layout.last_part]
         count = sum(letter not in shape for shape in segments.shapes())
@@ -317,16 +362,20 @@ def _is_compacted(store: Store, walked: Walked) -> bool:
     return not copy.facts(where, is_deep=False, is_tiered=False, now_ms=0).is_contiguous
 
 
-def _log_start_offset(store: Store, layout: Layout, walked: Walked, broker: BrokerView | None) -> int | None:
-    """Return where the partition's log begins, by the checkpoint of a log dir, or of a copy of one."""
-    where = walked.partition.where
-    if broker is not None and (start_offset := broker.log_start_offset(where)) is not None:
-        return start_offset
-    checkpoints = [stored for stored in walked.siblings if stored.name == LOG_START_OFFSET_CHECKPOINT]
-    if layout.is_tiered or not checkpoints:
-        return None
-    checkpoint = read_offset_checkpoint(store.read(checkpoints[0].key, most_bytes=MOST_SMALL_FILE_BYTES))
-    return checkpoint.get((where.topic, where.partition))
+def _log_start(
+    store: Store, layout: Layout, walked: Walked, where: PartitionPrefix, broker: BrokerView | None
+) -> tuple[int | None, list[PlannedFault]]:
+    """Return where the partition's log begins, by the checkpoint of a log dir, or of a copy of one; and its faults."""
+    if broker is not None:
+        start_offset, fault = broker.log_start(where)
+        if start_offset is not None or fault is not None:
+            return start_offset, [] if fault is None else [fault]
+    if layout.is_tiered:
+        return None, []
+    start_offset, fault = read_log_start(store, walked.siblings, where)
+    if start_offset is not None:
+        fault = judge_log_start(store, layout, walked.partition.segments, where, start_offset)
+    return (start_offset, []) if fault is None else (None, [fault])
 
 
 def _topic_id_at(store: Store, where: PartitionPrefix) -> str:

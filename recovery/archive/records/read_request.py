@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self, overload
 
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys
+from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.offset_limits import OffsetLimits, TopicPartition
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix
@@ -178,6 +179,7 @@ class SegmentRun:
         local_aborted: entries of transaction indexes (as in a file) that the broker has itself.
         is_compacted: whether the log is known to be compacted, so that offsets may be missing.
         gone: first and last offsets, ascending, of what was deleted: if it is missing, that is no damage.
+        faults: what planning has found, by the objects that it is about. A run with these has no segments.
     """
 
     where: PartitionPrefix
@@ -192,6 +194,7 @@ class SegmentRun:
     local_aborted: bytes = b""
     is_compacted: bool = False
     gone: tuple[tuple[int, int], ...] = ()
+    faults: tuple[tuple[str, Fault], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,73 @@
+"""Where logs begin by the checkpoints of log dirs, as far as these can be right: never after a log's end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.records.batch_heads import Fault
+from recovery.archive.records.planned_faults import PlannedFault
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.stores.store import Store
+from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
+from segfmt.checkpoint import read_offset_checkpoint
+from segfmt.errors import FormatError
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, log_name
+
+
+def read_log_start(
+    store: Store, siblings: Sequence[StoredObject], where: PartitionPrefix
+) -> tuple[int | None, PlannedFault | None]:
+    """Return where a partition begins by the checkpoint next to its folder, None if not known; and its fault."""
+    checkpoint = next((stored for stored in siblings if stored.name == LOG_START_OFFSET_CHECKPOINT), None)
+    if checkpoint is None:
+        return None, None
+    try:
+        starts = read_offset_checkpoint(store.read(checkpoint.key, most_bytes=MOST_SMALL_FILE_BYTES))
+    except FormatError as error:
+        return None, PlannedFault(f"{store.url}/{checkpoint.key}", Fault("checkpoint", str(error)))
+    return starts.get((where.topic, where.partition)), None
+
+
+def judge_log_start(
+    store: Store,
+    layout: Layout,
+    segments: Sequence[ArchivedSegment],
+    where: PartitionPrefix,
+    start_offset: int,
+) -> PlannedFault | None:
+    """Return what is wrong with a log start offset; nothing if the log reaches it.
+
+    Args:
+        store: the log dir, or a copy of it.
+        layout: of its folders.
+        segments: of the partition, ascending.
+        where: the partition, below the log dir.
+        start_offset: by the checkpoint.
+    """
+    if not segments or 0 <= start_offset <= segments[-1].base_offset:
+        return None
+    end_offset = _end_offset(store, layout, segments[-1])
+    if 0 <= start_offset <= end_offset:
+        return None
+    detail = f"{where.topic}-{where.partition}: log start offset {start_offset}, the log ends at {end_offset}"
+    folder = where.prefix.rstrip("/").rpartition("/")[0]
+    name = "/".join(filter(None, (store.url, folder, LOG_START_OFFSET_CHECKPOINT)))
+    return PlannedFault(name, Fault("log-start", detail))
+
+
+def _end_offset(store: Store, layout: Layout, segment: ArchivedSegment) -> int:
+    """Return the offset after the last batch of a segment, its base offset without any."""
+    end_offset = segment.base_offset
+    if PartKind.LOG not in segment.parts:
+        return end_offset
+    log = layout.files(store, segment).open(log_name(segment.base_offset))
+    try:
+        for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
+            if isinstance(window, BatchWindow):
+                ends = window.rows["last_offset"][window.is_valid]
+                end_offset = max(end_offset, int(ends.max(initial=-1)) + 1)
+    finally:
+        log.close()
+    return end_offset

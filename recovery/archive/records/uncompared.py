@@ -1,0 +1,60 @@
+"""What the metadata topic leaves open of a partition: segments that it should know, and records of it that are lost.
+
+By the rules of the inventory (`recovery.archive.inventory`): a segment that the topic does not know is an orphan only
+if the topic is whole and knows later ones. Without that nobody can say whether a broker reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recovery.archive.layouts.layout import Layout
+from recovery.archive.records.batch_heads import Fault
+from recovery.archive.records.broker_view import BrokerView, RemoteLog
+from recovery.archive.records.planned_faults import PlannedFault
+from recovery.archive.stores.archived import ArchivedSegment, PartKind
+from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition
+from recovery.archive.stores.store import Store
+
+
+def find_uncompared(
+    store: Store, layout: Layout, partition: ArchivedPartition, broker: BrokerView, remote: RemoteLog | None
+) -> Iterator[PlannedFault]:
+    """Yield what the metadata topic leaves open of a partition of tiered storage.
+
+    Args:
+        store: the archive.
+        layout: its layout.
+        partition: as it was listed.
+        broker: what the log dirs show.
+        remote: what the metadata topic says of the partition, None if no record is about it.
+    """
+    prefix = f"{store.url}/{partition.where.prefix}"
+    hiding = broker.hiding
+    if hiding is not None:
+        detail = f"{hiding.detail}: what became of the segments of {prefix} is not known"
+        yield PlannedFault(hiding.file, Fault("metadata-topic", detail))
+    elif remote is None and len(partition.segments):
+        detail = "no record of the metadata topic that was read is about this partition"
+        yield PlannedFault(prefix, Fault("not-compared", detail))
+    if remote is None:
+        return
+    segments = partition.segments
+    last_letter = "" if layout.last_part is None else LETTERS[layout.last_part]
+    for base_offset, segment_id, shape in zip(
+        segments.base_offsets, segments.segment_ids, segments.shapes(), strict=True
+    ):
+        if last_letter not in shape or remote.knows(
+            segment_id
+        ):  # an upload that is under way is not read anyway
+            continue
+        detail = "the metadata topic does not know this segment"
+        if base_offset > remote.known_end:
+            detail += f", nor any after offset {remote.known_end}: the log dirs may be older than the archive"
+        elif hiding is not None:
+            detail += ", but some of its records are missing or damaged"
+        else:
+            continue
+        named = ArchivedSegment(base_offset=base_offset, segment_id=segment_id, parts={})
+        name = prefix + layout.name_of(named, PartKind.LOG)
+        yield PlannedFault(name, Fault("not-compared", detail), base_offset)
