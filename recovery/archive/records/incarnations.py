@@ -12,6 +12,7 @@ from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import SegmentTable
 from recovery.errors import UsageError
 from recovery.quantity import bytes_text
+from segfmt.filenames import PARTITION_METADATA
 
 _NAMED = 10
 
@@ -88,7 +89,8 @@ class Incarnations:
         """Return a note for each topic of which incarnations were left out, once all partitions are known.
 
         Raises:
-            UsageError: a topic has several, and none was chosen; or a chosen one does not exist.
+            UsageError: a topic has several, and none was chosen; or a chosen one does not exist, or none of a topic
+                that is requested by name.
         """
         if self._chosen is None:
             for topic, found in sorted(self._by_topic.items()):
@@ -109,16 +111,37 @@ class Incarnations:
                 f"topicId={missing}: no topic that is read has this id; {existing or 'nothing is read'}"
             )
         if self._chosen is not None:
+            self._refuse_unchosen()
             return []
         for topic in sorted(self._named & (self._left_out.keys() - self._by_topic.keys())):
             raise UsageError(
                 f"{topic}: the log dirs in `metadata` have another topic of this name, and the archive nothing of it: "
                 f"{_listed(self._left_out[topic])}. Choose one of these by topicId=ID"
             )
-        return [
+        mixed = [
+            f"{topic}: {found['']} are without a topic id, and are read as of this topic: {_listed(found)}"
+            for topic, found in sorted(self._by_topic.items())
+            if "" in found and len(found) > 1
+        ]
+        return mixed + [
             f"{topic}: left out, because the log dirs in `metadata` have another topic of this name: {_listed(found)}"
             for topic, found in sorted(self._left_out.items())
         ]
+
+    def _refuse_unchosen(self) -> None:
+        """Refuse ids that leave out what is requested by name, or partitions that may be of one of them."""
+        for topic, found in sorted(self._left_out.items()):
+            is_read = topic in self._by_topic
+            if topic in self._named and not is_read:
+                raise UsageError(
+                    f"{topic}: no id in topicId is one of this topic, and nothing of it is read: {_listed(found)}. "
+                    "Add one of its ids, or do not ask for the topic"
+                )
+            if is_read and "" in found:
+                raise UsageError(
+                    f"{topic}: {found['']} are without a topic id, so topicId cannot choose them: restore their "
+                    f"{PARTITION_METADATA}, leave them out by `partition`, or read all with topicId=all"
+                )
 
 
 def _listed(found: dict[str, _Incarnation]) -> str:

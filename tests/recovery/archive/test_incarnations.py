@@ -105,6 +105,38 @@ def test_plain_copies_have_the_id_of_their_partition_metadata(tmp_path: Path) ->
     assert expected is not None
 
 
+def test_an_id_leaves_out_nothing_that_is_requested_by_name(
+    recreated: Path, stored_archive: TieredArchive
+) -> None:
+    """Nor a partition that may be of it: the id of a plain copy is in a file, which may be lost."""
+    other = next(stored_archive.path.glob("transactions-0-*"))
+    shutil.copytree(other, recreated / other.name)
+    both = Selection(topics=PLAIN | {"transactions"}, topic_ids=frozenset({OLD_ID}))
+    with pytest.raises(UsageError, match=r"transactions: no id in topicId is one of this topic"):
+        read(recreated, "offset", selection=both)
+    assert read(recreated, "offset", selection=Selection(topic_ids=frozenset({OLD_ID})))
+
+
+def test_partitions_without_an_id_are_named(tmp_path: Path) -> None:
+    root = unpack("intact", tmp_path).root
+    folders = {name: next(root.glob(f"d?/{name}")) for name in ("plain-0", "plain-1")}
+    archive = tmp_path / "archive"
+    for name, folder in folders.items():
+        shutil.copytree(folder, archive / name)
+    (topic_id,) = ids_of(read(archive / "plain-1", "topic_id"))
+    (archive / "plain-0" / "partition.metadata").unlink()
+    notes: list[str] = []
+    rows = read(archive, "partition", selection=selected("live"), notes=notes)
+    assert {row["partition"] for row in rows} == {0, 1}
+    (note,) = notes
+    assert "1 partitions, " in note
+    assert "are without a topic id, and are read as of this topic" in note
+    with pytest.raises(UsageError, match=r"plain: 1 partitions, .* so topicId cannot choose them"):
+        read(archive, "partition", selection=selected(topic_id))
+    one = Selection(topics=PLAIN, partitions=frozenset({1}), topic_ids=frozenset({topic_id}))
+    assert {row["partition"] for row in read(archive, "partition", selection=one)} == {1}
+
+
 def test_two_folders_of_one_partition_are_an_error(tmp_path: Path) -> None:
     root = unpack("intact", tmp_path).root
     folder = next(root.glob("d?/plain-0"))
