@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -11,6 +12,8 @@ from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, load_aiven
 from recovery.errors import UsageError
 from segfmt.java_text import LONG_MAX
 
+_DATE = re.compile(r"(19|20)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])")
+"""A day in the basic format of ISO 8601. As ms it would be of the first hours of 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Value = TypeVar("_Value", bound=Enum)
@@ -67,6 +70,10 @@ class OptionReader:
     def time_ms(self, name: str) -> int | None:
         """Return a time, in ISO 8601 or in ms since the epoch, rounded up to ms."""
         text = self.text(name)
+        if _DATE.fullmatch(text):
+            raise UsageError(
+                f"{name}={text}: a day, or ms since the epoch? Write {text[:4]}-{text[4:6]}-{text[6:]} for the day"
+            )
         if not text or (text.isascii() and text.isdigit()):
             return int(text) if text else None
         try:

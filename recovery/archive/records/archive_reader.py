@@ -110,7 +110,13 @@ class _RunReader:
         planned, run = self._run.segments[number], self._run
         if PartKind.LOG not in planned.segment.parts:
             return
-        files = self._files.of(planned.segment)
+        files = self._files.described(planned.segment)
+        if isinstance(files, Fault):
+            report = self._report(self._files.description_name(planned.segment), schema)
+            if self._transactions is not None:
+                self._transactions.pass_gap(number, planned.segment.base_offset)
+            yield from report.take_stretch(0, planned.segment.log_bytes, files)
+            return
         told = planned.told
         if told is not None and self._layout.has_plain_logs and told.size_bytes != planned.segment.log_bytes:
             detail = f"{planned.segment.log_bytes} bytes, {told.size_bytes} according to the metadata topic"

@@ -17,6 +17,7 @@ from dataclasses import replace
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.layouts import OtherLayouts, all_but
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
+from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.broker_view import BrokerView, RemoteLog
 from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.incarnations import Incarnations
@@ -25,16 +26,18 @@ from recovery.archive.records.offset_range import OffsetLookup
 from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.records.record_schema import Include
+from recovery.archive.records.run_files import described_files
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.records.stable_offset import last_stable_offset
 from recovery.archive.records.uncompared import find_uncompared
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
-from recovery.archive.stores.archived import PartitionPrefix, PartKind
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
+from recovery.check.finding import REMEDIES
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.errors import UsageError
+from recovery.errors import DamagedSegmentError, UsageError
 from recovery.write.quarantine import MANIFEST
 from segfmt.errors import FormatError
 from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, PARTITION_METADATA
@@ -211,7 +214,7 @@ class PlannedPartition:
         elif request.options.is_committed and self.planned:
             planned = self.planned.segments
             with_logs = planned.take(_with_logs(planned))
-            self.last_stable_offset = last_stable_offset(store, layout, with_logs, self.where.folder)
+            self.last_stable_offset = _last_stable_offset(store, layout, with_logs, self.where)
         self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
         segments = self.planned.segments.without_versions()
         self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
@@ -360,6 +363,24 @@ def _is_compacted(store: Store, walked: Walked) -> bool:
         store, [stored for stored in walked.siblings if stored.name == CLEANER_OFFSET_CHECKPOINT]
     )
     return not copy.facts(where, is_deep=False, is_tiered=False, now_ms=0).is_contiguous
+
+
+def _last_stable_offset(
+    store: Store, layout: Layout, segments: Sequence[ArchivedSegment], where: PartitionPrefix
+) -> int | None:
+    """Return the last stable offset, or name the segment that cannot be read for it."""
+    try:
+        return last_stable_offset(store, layout, segments, where.folder)
+    except (FormatError, FileNotFoundError):
+        for segment in reversed(segments):
+            fault = described_files(store, layout, segment)
+            if isinstance(fault, Fault):
+                name = layout.name_of(segment, layout.last_part or PartKind.LOG)
+                raise DamagedSegmentError(
+                    f"{store.url}/{where.prefix}{name}: {fault}. Which transactions are open at the end is not known. "
+                    f"Remedy: {REMEDIES[fault.rule]}, or read with isolation=read_uncommitted"
+                ) from None
+        raise
 
 
 def _log_start(

@@ -8,11 +8,13 @@ import numpy as np
 
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.read_request import PlannedSegment, SegmentRun, Told
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.segment_table import ArchivedPartition
 from recovery.archive.stores.store import Store
+from recovery.check.finding import REMEDIES
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.check.rules.batches import has_compacted
 from recovery.check.rules.epochs import check_epochs
@@ -58,14 +60,22 @@ class RunFiles:
         """Return the files of a segment.
 
         Raises:
-            DamagedSegmentError: its manifest is malformed.
-            MissingKeyError: it is encrypted with a key that was not given.
+            DamagedSegmentError: it has no manifest, or a malformed one.
+            OSError: the manifest cannot be read, or no longer exists.
         """
-        try:
-            return self._layout.files(self._store, segment)
-        except FormatError as error:
-            name = self.name_of(segment)
-            raise DamagedSegmentError(f"{name}: its description is malformed: {error}") from error
+        files = self.described(segment)
+        if isinstance(files, Fault):
+            name = self.description_name(segment)
+            raise DamagedSegmentError(f"{name}: {files}. Remedy: {REMEDIES[files.rule]}")
+        return files
+
+    def described(self, segment: ArchivedSegment) -> ArchivedFiles | Fault:
+        """Return the files of a segment, or why nothing says how its objects are to be read."""
+        return described_files(self._store, self._layout, segment)
+
+    def description_name(self, segment: ArchivedSegment) -> str:
+        """Return the URL of the object that says how a segment is stored: its log, if that is stored as it is."""
+        return self.part_name_of(segment, self._layout.last_part or PartKind.LOG)
 
     def open_log(self, segment: ArchivedSegment) -> OpenedLog:
         """Open the log of a segment.
@@ -131,7 +141,7 @@ class RunFiles:
             return False
         try:
             log = self.open_log(segment)
-        except FileNotFoundError:
+        except (FileNotFoundError, DamagedSegmentError):
             return False
         try:
             for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
@@ -144,6 +154,21 @@ class RunFiles:
     def _partition(self) -> ArchivedPartition:
         objects = self._store.list_level(self._run.where.prefix).objects
         return self._layout.partition(self._run.where, objects)
+
+
+def described_files(store: Store, layout: Layout, segment: ArchivedSegment) -> ArchivedFiles | Fault:
+    """Return the files of a segment, or why nothing says how its objects are to be read.
+
+    Raises:
+        OSError: the manifest cannot be read, or no longer exists.
+    """
+    last = layout.last_part
+    if last is not None and last not in segment.parts:
+        return Fault("missing-object", f"the segment has no {last.noun}, and cannot be read without it")
+    try:
+        return layout.files(store, segment)
+    except FormatError as error:
+        return Fault("manifest", str(error))
 
 
 def told_of(planned: PlannedSegment, files: ArchivedFiles) -> Told | None:

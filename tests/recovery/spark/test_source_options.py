@@ -91,6 +91,10 @@ class TestOptions:
             ({"path": "a", "corrupt": "ignore"}, "corrupt=ignore: expected one of fail, skip, include"),
             ({"path": "a", "partition": "x"}, "partition=x: expected numbers separated by commas"),
             ({"path": "a", "startTime": "noon"}, "startTime=noon: expected a time such as"),
+            (
+                {"path": "a", "endTime": "20261101"},
+                "endTime=20261101: a day, or ms since the epoch? Write 2026-11-01",
+            ),
             ({"path": "a", "maxBatchBytes": "1"}, "maxBatchBytes=1: expected a number from 65536"),
         ],
     )
