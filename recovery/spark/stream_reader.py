@@ -1,8 +1,8 @@
 """Archived segments as a stream: `spark.readStream.format("kafka-log-segments")` over an archive that grows.
 
-Each trigger lists the archive and finds where each partition ends; a micro-batch is what lies between two such ends.
-The offsets in the checkpoint are `{topic: {topic id: {partition: next offset}}}`, and a batch that is run again reads
-the same offsets, so nothing is lost or repeated over restarts.
+Each trigger lists the archive and finds where each partition ends; a micro-batch is what lies between two such ends
+(`stream_offsets`). A batch that is run again reads the same offsets, or fails, so nothing is lost or repeated over
+restarts.
 
 Spark: DataSourceStreamReader; KafkaMicroBatchStream for the limit on a batch.
 """
@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from recovery.archive.layouts.layouts import layout_of
 from recovery.archive.records.archive_ends import ArchiveEnds, PartitionSpan
 from recovery.archive.records.broker_view import BrokerView
-from recovery.archive.records.offset_limits import EARLIEST, Incarnation, OffsetLimits
+from recovery.archive.records.offset_limits import EARLIEST, Incarnation
+from recovery.archive.records.offset_range import lose
 from recovery.archive.records.read_request import ReadRequest
 from recovery.archive.stores.stores import open_store
 from recovery.errors import UsageError
 from recovery.spark.seen_selection import SeenSelection
 from recovery.spark.source_options import SourceOptions
+from recovery.spark.stream_offsets import Covered, Json, StreamOffsets, limits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,10 +51,6 @@ except ImportError:  # before Spark 4.2, which asks for the latest offset withou
 
 
 _log = logging.getLogger(__name__)
-
-_CHECKPOINT = "the checkpoint"
-Ends = dict[Incarnation, int]
-_Json = dict[str, dict[str, dict[str, int]]]
 
 
 class BatchReader(Protocol):
@@ -89,33 +87,45 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self._options = options
         self._reader_of = reader_of
-        self._target: Ends | None = None
+        self._begun = StreamOffsets()
+        self._target: dict[Incarnation, int] | None = None
 
     # -- offsets ---------------------------------------------------------------------------------------------
 
-    def initialOffset(self) -> _Json:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
         """Return where a new query begins: nothing for partitions that are read from their beginning."""
-        if self._options.selection.starts is None:
-            return {}
-        spans = self._spans(self._options, is_checked=True)
-        return _to_json({span.key: span.start_offset for span in spans if span.start_offset is not None})
+        if self._options.selection.starts is not None:
+            for span in self._spans(self._options, is_checked=True):
+                if span.start_offset is not None:
+                    self._begun[span.key] = Covered(span.start_offset)
+        return self._begun.to_json()
 
-    def latestOffset(self, start: _Json | None = None, limit: ReadLimit | None = None) -> _Json:  # noqa: N802 - Spark's name
-        """Return where the next batch ends, at most *limit* offsets after *start*; Spark before 4.2 gives neither."""
-        begun = _from_json(start or {})
-        spans = self._spans(self._beyond(begun), is_checked=not begun)
-        ends = {span.key: max(span.end_offset, _known(begun, span.key) or 0) for span in spans}
-        if self._target is not None:
-            ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
-            ends = {
-                key: max(end, _known(begun, key) or 0) for key, end in ends.items() if end or key in begun
-            }
+    def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:  # noqa: N802 - Spark's name
+        """Return where the next batch ends, at most *limit* offsets after *start*; Spark before 4.2 gives neither.
+
+        Raises:
+            UsageError: the archive has another topic of the name, or ends before what was read of it.
+        """
+        begun = self._begun if start is None else StreamOffsets.from_json(start)
+        spans = self._spans(self._beyond(begun), is_checked=not len(begun))
+        shares: list[_Share] = []
+        for span in spans:
+            known = begun.of(span.key)
+            self._judge(span, begun)
+            end_offset = span.end_offset
+            if self._target is not None:
+                if known is None and span.key not in self._target:
+                    continue
+                end_offset = min(end_offset, self._target.get(span.key, end_offset))
+            first = span.first_offset if known is None else known.first
+            begin = max(span.first_offset, first if known is None else known.begin)
+            shares.append(_Share(begun.same(span.key), first, begin, max(begin, end_offset)))
         if limit is not None and not isinstance(limit, ReadAllAvailable):
             assert isinstance(limit, ReadMaxRows)  # the only one that is ever asked for
-            ends = _limited(ends, begun, spans, limit.max_rows)
-        known = {(topic, partition) for topic, partition, _ in ends}
-        kept = {key: offset for key, offset in begun.items() if key[2] or key[:2] not in known}
-        return _to_json(kept | ends)
+            shares = _limited(shares, limit.max_rows)
+        for share in shares:
+            begun[share.key] = Covered(share.first, share.end)
+        return begun.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit by `maxOffsetsPerTrigger`."""
@@ -124,26 +134,33 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note what there is now: this run of the query ends there."""
-        self._target = {span.key: span.end_offset for span in self._spans(self._beyond({}))}
+        self._target = {span.key: span.end_offset for span in self._spans(self._beyond(StreamOffsets()))}
 
     # -- batches ---------------------------------------------------------------------------------------------
 
-    def partitions(self, start: _Json, end: _Json) -> Sequence[InputPartition]:
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """Return the tasks of a micro-batch.
 
         Raises:
             UsageError: the archive has lost what was not read yet.
         """
-        begun, ends = _from_json(start), _from_json(end)
-        due = {key: offset for key, offset in ends.items() if offset > (_known(begun, key) or 0)}
+        begun, ends = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
+        self._begun = StreamOffsets.from_json(end)
+        begins: dict[Incarnation, int] = {}
+        due: dict[Incarnation, int] = {}
+        for key, covered in ends.items():
+            known = begun.of(key)
+            begin = covered.first if known is None or known.next is None else known.next
+            if covered.begin < begin:
+                self._lose_end(key, covered.begin, begin)
+            elif covered.begin > begin:
+                begins[key], due[key] = begin, covered.begin
         if not due:
             return []
-        read = {key[:2] for key in due}
-        options = self._beyond({key: offset for key, offset in begun.items() if key[:2] in read})
-        limits = OffsetLimits(option=_CHECKPOINT, by_incarnation=due, otherwise=0)
-        return self._reader_of(
-            replace(options, selection=replace(options.selection, ends=limits))
-        ).partitions()
+        selection = replace(
+            self._options.selection, starts=limits(begins, otherwise=EARLIEST), ends=limits(due, otherwise=0)
+        )
+        return self._reader_of(replace(self._options, selection=selection)).partitions()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
@@ -151,10 +168,41 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- the archive -----------------------------------------------------------------------------------------
 
-    def _beyond(self, begun: Ends) -> SourceOptions:
+    def _beyond(self, begun: StreamOffsets) -> SourceOptions:
         """Return options for what follows *begun*."""
-        limits = OffsetLimits(option=_CHECKPOINT, by_incarnation=begun, otherwise=EARLIEST)
-        return replace(self._options, selection=replace(self._options.selection, starts=limits))
+        starts = limits({key: covered.begin for key, covered in begun.items()}, otherwise=EARLIEST)
+        return replace(self._options, selection=replace(self._options.selection, starts=starts))
+
+    def _judge(self, span: PartitionSpan, begun: StreamOffsets) -> None:
+        """Judge whether a partition is the one that was read before, and still has what was read of it."""
+        known = begun.of(span.key)
+        if known is not None:
+            if span.end_offset < known.begin:
+                self._lose_end(span.key, span.end_offset, known.begin)
+            return
+        topic, partition, topic_id = span.key
+        others = begun.ids(topic) - {topic_id}
+        is_chosen = self._options.selection.topic_ids is not None or span.is_live
+        is_unclear = not topic_id and begun.has_partition(span.key)
+        if not is_unclear and (not topic_id or not others or is_chosen):
+            return
+        text = (
+            f"{topic}-{partition}: the archive has the topic {topic_id or 'without an id'}, the stream has read "
+            f"{', '.join(sorted(others))}: the topic was created again, or another archive is read"
+        )
+        remedy = "bring that archive back, choose by topicId=ID, or begin anew with another checkpoint"
+        _log.warning(lose(self._options.read, text, remedy))
+
+    def _lose_end(self, key: Incarnation, end_offset: int, known: int) -> None:
+        """Fail, or warn, because a partition ends before what was read of it."""
+        topic, partition, topic_id = key
+        text = (
+            f"{topic}-{partition}{f' of the topic {topic_id}' if topic_id else ''}: the archive ends at offset "
+            f"{end_offset}, the stream has read up to {known}: segments are lost or damaged, or the topic was created "
+            "again"
+        )
+        remedy = "bring the segments back, or begin anew with another checkpoint"
+        _log.warning(lose(self._options.read, text, remedy))
 
     def _spans(self, options: SourceOptions, *, is_checked: bool = False) -> list[PartitionSpan]:
         """Return what the archive has of each partition; where *is_checked*, what is selected must be there."""
@@ -176,44 +224,26 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ArchiveEnds(store, layout, self._reader_of(self._options).request(layout.name))
 
 
-def _limited(ends: Ends, begun: Ends, spans: Sequence[PartitionSpan], most: int) -> Ends:
+class _Share(NamedTuple):
+    """What a micro-batch may read of a partition: the offsets from *begin* on and before *end*."""
+
+    key: Incarnation
+    first: int
+    begin: int
+    end: int
+
+
+def _limited(shares: Sequence[_Share], most: int) -> list[_Share]:
     """Return ends that are *most* offsets after the starts together, a share for each partition by what it has."""
-    starts = {}
-    for span in spans:
-        known = _known(begun, span.key)
-        starts[span.key] = span.first_offset if known is None else max(known, span.first_offset)
-    sizes = {key: max(end - starts[key], 0) for key, end in ends.items()}
-    total = sum(sizes.values())
+    total = sum(share.end - share.begin for share in shares)
     if total <= most:
-        return ends
-    return {
-        key: max(starts[key], min(end, starts[key] + _share(sizes[key] * most / total)))
-        for key, end in ends.items()
-    }
+        return list(shares)
+    return [
+        share._replace(end=min(share.end, share.begin + _part((share.end - share.begin) * most / total)))
+        for share in shares
+    ]
 
 
-def _share(exact: float) -> int:
-    """Return a share of the limit as a whole number; each partition with anything gets on. Spark: rateLimit."""
+def _part(exact: float) -> int:
+    """Return a part of the limit as a whole number; each partition with anything gets on. Spark: rateLimit."""
     return math.ceil(exact) if exact < 1 else math.floor(exact)
-
-
-def _known(offsets: Ends, key: Incarnation) -> int | None:
-    """Return the offset of a partition, whose topic's id may not have been known before."""
-    offset = offsets.get(key)
-    return offsets.get((*key[:2], "")) if offset is None else offset
-
-
-def _from_json(offsets: Mapping[str, Any]) -> Ends:
-    return {
-        (topic, int(partition), topic_id): offset
-        for topic, by_id in offsets.items()
-        for topic_id, by_partition in by_id.items()
-        for partition, offset in by_partition.items()
-    }
-
-
-def _to_json(offsets: Mapping[Incarnation, int]) -> _Json:
-    found: _Json = {}
-    for (topic, partition, topic_id), offset in sorted(offsets.items()):
-        found.setdefault(topic, {}).setdefault(topic_id, {})[str(partition)] = offset
-    return found

@@ -37,12 +37,14 @@ class PartitionSpan:
         first_offset: where it begins.
         start_offset: where reading begins, by the request; None for the first offset.
         end_offset: where it ends.
+        is_live: whether the brokers' log dirs hold the topic with this id.
     """
 
     key: Incarnation
     first_offset: int
     start_offset: int | None
     end_offset: int
+    is_live: bool = False
 
 
 class ArchiveEnds:
@@ -80,11 +82,14 @@ class ArchiveEnds:
             end_offset = self._end_offset(partition, known)
             first_offset = max(partition.planned.segments.base_offsets[0], partition.start_offset or 0)
             start_offset = partition.offsets.start
+            if end_offset < first_offset:  # nothing that is there is read; later segments may be
+                continue
             yield PartitionSpan(
                 key=(partition.where.topic, partition.where.partition, partition.topic_id),
                 first_offset=first_offset,
                 start_offset=end_offset if partition.offsets == NOTHING else start_offset,
-                end_offset=max(end_offset, first_offset),
+                end_offset=end_offset,
+                is_live=broker is not None and partition.topic_id in broker.topic_ids(partition.where.topic),
             )
         self._known = known
 

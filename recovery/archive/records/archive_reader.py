@@ -200,13 +200,14 @@ class _RunReader:
 
     def _judge_end(self, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield what is known of the offsets between the end of a segment and the one after it."""
-        planned = self._run.segments[number]
+        planned, run = self._run.segments[number], self._run
         has_log = PartKind.LOG in planned.segment.parts
         own_ends = [end for of, end in self._ends if of == number or not self._gives_each_offset_once]
         if has_log and not own_ends:
             return  # it was not read to its end, or ends in damage, which was reported
         start = max([planned.segment.base_offset, *own_ends])
-        end = expected_end(self._layout, self._files, planned, start)
+        known_end = run.offsets.end if run.offsets.is_known else None
+        end = expected_end(self._layout, self._files, planned, start, known_end or 0)
         if end is None or start >= end:
             return
         if self._gives_each_offset_once:
@@ -236,7 +237,7 @@ class _RunReader:
         ranges = subtract_ranges(OffsetRange(start_offset=start, end_offset=end - 1), gone)
         planned = run.segments[number]
         segment = planned.segment
-        rule, detail = why_missing(self._layout, planned)
+        rule, detail = why_missing(self._layout, planned, is_known=run.offsets.is_known)
         if rule == "offset-gap" and not self._layout.is_tiered and self._files.is_compacted():
             return
         report = self._report(self._files.name_of(segment), schema)

@@ -20,6 +20,18 @@ Incarnation = tuple[str, int, str]
 """Topic, partition and topic id."""
 
 
+def meant_id(known: Mapping[str, object], topic_id: str) -> str | None:
+    """Return by which of the *known* ids a partition's topic was read before; None if it was not.
+
+    An id that is not known, because `partition.metadata` is lost, is that of the topic that was read before.
+    """
+    if topic_id in known:
+        return topic_id
+    if "" in known:
+        return ""
+    return next(iter(known)) if not topic_id and len(known) == 1 else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetLimits:
     """A start or an end for each partition.
@@ -28,8 +40,8 @@ class OffsetLimits:
         option: the option that gives them, for messages.
         everywhere: the value for all partitions; None if *by_partition* has them.
         by_partition: a value for each partition that is read.
-        by_incarnation: the same of a stream, by topic, partition and topic id: offsets up to which the archive has been
-            read. An empty id is one that was not known.
+        by_incarnation: the same of a stream, by topic id within topic and partition: offsets that the archive has had.
+            An empty id is one that was not known.
         otherwise: the value for all other partitions.
         are_times: values are ms since the epoch, and stand for the first offset whose record is not older; otherwise
             they are offsets, or EARLIEST or LATEST.
@@ -39,7 +51,7 @@ class OffsetLimits:
     option: str
     everywhere: int | None = None
     by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
-    by_incarnation: Mapping[Incarnation, int] = field(default_factory=dict)
+    by_incarnation: Mapping[TopicPartition, Mapping[str, int]] = field(default_factory=dict)
     otherwise: int | None = None
     are_times: bool = False
     needs_match: bool = False
@@ -58,14 +70,13 @@ class OffsetLimits:
         if self.everywhere is not None:
             return self.everywhere
         key = where.topic, where.partition
-        for value in (
-            self.by_incarnation.get((*key, topic_id)),
-            self.by_incarnation.get((*key, "")),
-            self.by_partition.get(key),
-            self.otherwise,
-        ):
-            if value is not None:
-                return value
+        by_id = self.by_incarnation.get(key, {})
+        known_id = meant_id(by_id, topic_id)
+        if known_id is not None:
+            return by_id[known_id]
+        value = self.by_partition.get(key, self.otherwise)
+        if value is not None:
+            return value
         raise UsageError(
             f"{self.option}: {where.topic}-{where.partition} is read and not named: name all partitions"
             + ("" if self.are_times else " (-2 is the earliest offset, -1 the latest)")
@@ -77,7 +88,7 @@ class OffsetLimits:
         Raises:
             UsageError: there is one.
         """
-        for topic, partition in sorted({*self.by_partition, *(key[:2] for key in self.by_incarnation)}):
+        for topic, partition in sorted(self.by_partition):
             if not is_read((topic, partition)):
                 raise UsageError(
                     f"{self.option}: {topic}-{partition} is not among the partitions that are read from {place}: leave "

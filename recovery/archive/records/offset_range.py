@@ -7,14 +7,21 @@ Kafka: UnifiedLog.fetchOffsetByTimestamp. Spark: KafkaOffsetReaderAdmin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from recovery.archive.records.archive_reader import read_task
 from recovery.archive.records.damage import Corrupt, LeftOut
-from recovery.archive.records.offset_limits import EARLIEST, LATEST, OffsetLimits
+from recovery.archive.records.offset_limits import (
+    EARLIEST,
+    LATEST,
+    Incarnation,
+    OffsetLimits,
+    TopicPartition,
+    meant_id,
+)
 from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.records.record_columns import ReadOptions
 from recovery.archive.records.record_schema import Include
@@ -36,6 +43,9 @@ class OffsetLookup:
         start_offset: the log start offset, None if not known.
         last_stable_offset: where a consumer of committed records ends, None without an open transaction.
         runs_of: makes the runs for some of the segments, by their rows.
+
+    Attributes:
+        lost_line: what a stream will miss of the partition, if the query goes on without it; empty for nothing.
     """
 
     def __init__(
@@ -56,6 +66,7 @@ class OffsetLookup:
         self._start_offset = start_offset
         self._last_stable_offset = last_stable_offset
         self._runs_of = runs_of
+        self.lost_line = ""
 
     def range(self) -> OffsetRange:
         """Return what the request's limits mean for the partition.
@@ -72,6 +83,7 @@ class OffsetLookup:
         return OffsetRange(
             start=None if start == EARLIEST else start,
             end=None if end == LATEST else end,
+            is_known=ends is not None and bool(ends.by_incarnation),
         )
 
     def _offset(self, limits: OffsetLimits) -> int:
@@ -79,7 +91,9 @@ class OffsetLookup:
         value = limits.of(self._where, self._topic_id)
         if not limits.are_times:
             options = self._request.options
-            if value >= 0 and (options.lost or options.corrupt) is Corrupt.FAIL:
+            if limits.by_incarnation:
+                self._check_stream(limits, value)
+            elif value >= 0 and (options.lost or options.corrupt) is Corrupt.FAIL:
                 self._check(limits, value)
             return value
         offset = self._first_since(value)
@@ -94,9 +108,6 @@ class OffsetLookup:
 
     def _check(self, limits: OffsetLimits, offset: int) -> None:
         """Refuse an offset below the log's start, or after its end."""
-        if limits.by_incarnation:
-            self._check_stream(limits, offset)
-            return
         first = self._first_offset
         if first is None:
             raise UsageError(
@@ -116,13 +127,24 @@ class OffsetLookup:
             )
 
     def _check_stream(self, limits: OffsetLimits, offset: int) -> None:
-        """Refuse to go on where offsets are gone that were not read; what the archive has had it had."""
-        first = self._first_offset
-        if limits is self._request.selection.starts and first is not None and offset < first:
-            raise UsageError(
-                f"{self._name}: offsets {offset} to {first - 1} were deleted from the archive before the stream read "
-                "them. Remedy: bring the segments back, or go on without them by failOnDataLoss=false"
+        """Judge whether what a stream has not read yet is there: the archive has had it.
+
+        Where the end of the last log is before the end of a micro-batch, its task finds that.
+        """
+        first, stable, selection = self._first_offset, self._last_stable_offset, self._request.selection
+        text = ""
+        if limits is selection.starts and first is not None and offset < first:
+            if offset >= 0:
+                text = f"{_span(offset, first)} were deleted from the archive before the stream read them"
+        elif limits is selection.ends and offset > 0 and first is None:
+            text = f"the archive has no segment any more; a batch of the stream ends at offset {offset}"
+        elif limits is selection.ends and stable is not None and offset > stable:
+            text = (
+                f"{_span(stable, offset)} were committed when a batch of the stream was planned, the last stable "
+                "offset of the archive is before them now"
             )
+        if text:
+            self.lost_line = lose(self._request.options, f"{self._name}: {text}")
 
     @property
     def _first_offset(self) -> int | None:
@@ -166,6 +188,45 @@ class OffsetLookup:
     @property
     def _name(self) -> str:
         return f"{self._where.topic}-{self._where.partition}"
+
+
+def lost_partitions(request: ReadRequest, planned: Iterable[Incarnation]) -> Iterator[str]:
+    """Yield a line for each partition of a stream's batch that is not among those *planned*, if the query goes on so.
+
+    Raises:
+        UsageError: it does not.
+    """
+    ends = request.selection.ends
+    if ends is None or not ends.by_incarnation:
+        return
+    there: dict[TopicPartition, dict[str, str | None]] = {}
+    for topic, partition, topic_id in planned:
+        known_id = meant_id(ends.by_incarnation.get((topic, partition), {}), topic_id)
+        there.setdefault((topic, partition), {})[topic_id] = known_id
+    for (topic, partition), by_id in sorted(ends.by_incarnation.items()):
+        found = there.get((topic, partition), {})
+        for topic_id in sorted(by_id.keys() - found.values()):
+            others = ", ".join(other or "one without an id" for other in sorted(found))
+            yield lose(
+                request.options,
+                f"{topic}-{partition}: the archive has nothing of the topic {topic_id or 'without an id'} any more"
+                f"{f', but {others}' if others else ''}; a batch of the stream ends at its offset {by_id[topic_id]}",
+            )
+
+
+def lose(options: ReadOptions, text: str, remedy: str = "bring the segments back") -> str:
+    """Return what a user should know of offsets that a stream has lost and the query goes on without.
+
+    Raises:
+        UsageError: it does not go on without them.
+    """
+    if (options.lost or options.corrupt) is Corrupt.FAIL:
+        raise UsageError(f"{text}. Remedy: {remedy}, or go on without them by failOnDataLoss=false")
+    return f"{text}: the stream goes on without them"
+
+
+def _span(start: int, end: int) -> str:
+    return f"offsets {start} to {end - 1}"
 
 
 def _ignored(_left_out: LeftOut) -> None:

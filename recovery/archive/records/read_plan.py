@@ -22,7 +22,8 @@ from recovery.archive.records.broker_view import BrokerView, RemoteLog
 from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.incarnations import Incarnations
 from recovery.archive.records.log_starts import judge_log_start, read_log_start
-from recovery.archive.records.offset_range import OffsetLookup
+from recovery.archive.records.offset_limits import Incarnation
+from recovery.archive.records.offset_range import OffsetLookup, lost_partitions
 from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
 from recovery.archive.records.record_schema import Include
@@ -82,9 +83,11 @@ def plan_reads(
     """
     selection = request.selection
     runs: list[SegmentRun] = []
+    planned: list[Incarnation] = []
     left_bytes, left_segments = selection.task_bytes, selection.task_segments
     for partition in planned_partitions(store, layout, request, broker, on_seen=on_seen, on_note=on_note):
         runs += partition.fault_runs()
+        planned.append((partition.where.topic, partition.where.partition, partition.topic_id))
         rows: list[int] = []
         for row, size_bytes in partition.wanted():
             if (size_bytes > left_bytes or not left_segments) and (runs or rows):
@@ -96,6 +99,8 @@ def plan_reads(
             left_bytes -= size_bytes
             left_segments -= 1
         runs += partition.runs(rows)
+    for line in lost_partitions(request, planned):
+        on_note(line)
     if runs:
         yield tuple(runs)
 
@@ -140,8 +145,8 @@ def planned_partitions(
         live = frozenset() if broker is None else broker.topic_ids(where.topic)
         if incarnations.takes(where, topic_id, walked.partition.segments, live):
             partition = PlannedPartition(store, layout, request, walked, broker, topic_id)
-            if partition.unread_line:
-                on_note(partition.unread_line)
+            for line in filter(None, (partition.unread_line, partition.lost_line)):
+                on_note(line)
             yield partition
     for note in (*incarnations.check(), *others.notes([layout.name])):
         on_note(note)
@@ -178,6 +183,7 @@ class PlannedPartition:
         start_offset: the log start offset, None if it is not known.
         last_stable_offset: where a consumer of committed records ends; None if it reads all, or no transaction is open.
         offsets: what is requested of it.
+        lost_line: see `OffsetLookup`.
     """
 
     def __init__(
@@ -224,7 +230,7 @@ class PlannedPartition:
         self._indexes = segments.take(self._indexed).only(layout.objects_of(PartKind.TXN_INDEX))
         self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
         self.offsets = OffsetRange()
-        self.offsets = OffsetLookup(
+        lookup = OffsetLookup(
             request,
             self.where,
             self.topic_id,
@@ -232,7 +238,9 @@ class PlannedPartition:
             start_offset=self.start_offset,
             last_stable_offset=self.last_stable_offset,
             runs_of=self.runs,
-        ).range()
+        )
+        self.offsets = lookup.range()
+        self.lost_line = lookup.lost_line
 
     def wanted(self) -> Iterator[tuple[int, int]]:
         """Yield row and bytes of the segments that may have requested records, by their names."""

@@ -147,10 +147,15 @@ class PlannedSegments(Sequence[PlannedSegment]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRange:
-    """The offsets from *start* on and before *end*; None for no bound."""
+    """The offsets from *start* on and before *end*; None for no bound.
+
+    Attributes:
+        is_known: whether the archive has had all of them, so that an end that is not reached is damage.
+    """
 
     start: int | None = None
     end: int | None = None
+    is_known: bool = False
 
     def within(self, options: ReadOptions) -> ReadOptions:
         """Return *options* for these offsets alone."""

@@ -46,7 +46,9 @@ def judge_age(
     return False, Fault("index-sparse" if last_ms < told_ms else "index-entry", detail)
 
 
-def expected_end(layout: Layout, run_files: RunFiles, planned: PlannedSegment, start: int) -> int | None:
+def expected_end(
+    layout: Layout, run_files: RunFiles, planned: PlannedSegment, start: int, known_end: int
+) -> int | None:
     """Return the offset up to which a segment should go, by all that is known; None if nothing is.
 
     Args:
@@ -54,19 +56,25 @@ def expected_end(layout: Layout, run_files: RunFiles, planned: PlannedSegment, s
         run_files: of the segment's run.
         planned: the segment.
         start: the offset after its last batch.
+        known_end: an offset up to which the archive has been before, 0 if none is known.
     """
     if planned.end_offset is not None:
         return planned.end_offset
     segment = planned.segment
     if PartKind.LOG not in segment.parts:
-        return segment.base_offset + 1 if planned.told is None else planned.told.end_offset + 1
+        told_end = segment.base_offset + 1 if planned.told is None else planned.told.end_offset + 1
+        return max(told_end, known_end)
     files = run_files.of(segment)
     told = told_of(planned, files)
     if told is not None:  # after a roll a segment may own offsets past its last batch
-        return told.end_offset + 1 if files.log_bytes() != told.size_bytes else None
+        told_end = told.end_offset + 1
+        return (
+            max(told_end, known_end) if files.log_bytes() != told.size_bytes or known_end > told_end else None
+        )
     if not layout.is_tiered:
-        return None
-    return _end_by_indexes(planned, files, start) if segment.log_bytes else segment.base_offset + 1
+        return known_end
+    end_offset = _end_by_indexes(planned, files, start) if segment.log_bytes else segment.base_offset + 1
+    return max(end_offset, known_end)
 
 
 def _end_by_indexes(planned: PlannedSegment, files: ArchivedFiles, start: int) -> int:
@@ -87,8 +95,14 @@ def _end_by_indexes(planned: PlannedSegment, files: ArchivedFiles, start: int) -
     return max(known)
 
 
-def why_missing(layout: Layout, planned: PlannedSegment) -> tuple[Rule, str]:
-    """Return by which rule the offsets at the end of a segment are missing, and how the sentence about them begins."""
+def why_missing(layout: Layout, planned: PlannedSegment, *, is_known: bool) -> tuple[Rule, str]:
+    """Return by which rule the offsets at the end of a segment are missing, and how the sentence about them begins.
+
+    Args:
+        layout: of the archive.
+        planned: the segment.
+        is_known: whether the checkpoint of a stream says how far the archive has gone.
+    """
     segment = planned.segment
     if not segment.parts and segment.segment_id:
         return "missing-segment", "the segment has no objects: "
@@ -97,5 +111,5 @@ def why_missing(layout: Layout, planned: PlannedSegment) -> tuple[Rule, str]:
     if not segment.log_bytes and layout.is_tiered:
         return "empty-log", "the log is empty: "
     if planned.end_offset is None:
-        return "cut-end", "other files know of later ones: "
+        return "cut-end", f"{'the checkpoint, or ' if is_known else ''}other files know of later ones: "
     return "offset-gap", ""
