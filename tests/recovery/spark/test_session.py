@@ -55,12 +55,12 @@ def test_a_signal_ends_the_wait_for_a_session(number: signal.Signals, tmp_path: 
 def test_a_failed_task_is_one_sentence_and_its_stack_is_in_the_log(
     stored_archive: TieredArchive, tmp_path: Path
 ) -> None:
-    (tmp_path / "verdicts").touch()  # where a folder is to be
+    (tmp_path / "history").touch()  # where a folder is to be
     where = ("--output", tmp_path, "--master", "local[1]", "--progress", "none")
     done = run("archive", "verify", stored_archive.path, *where, "--spark-log", tmp_path / "spark.log")
     assert done.exit_code == 1
     sentence = (
-        rf"Spark gave up the job: NotADirectoryError: \[Errno 20\] Not a directory: '{tmp_path}/verdicts/\w+'"
+        rf"Spark gave up the job: NotADirectoryError: \[Errno 20\] Not a directory: '{tmp_path}/history/\w+'"
     )
     assert re.fullmatch(
         rf"kafka-log-recovery: {sentence}\. Remedy: the log of the executors has the stack, .*--spark-log FILE.*\n",
