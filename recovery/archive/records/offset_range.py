@@ -221,8 +221,8 @@ def lose(options: ReadOptions, text: str, remedy: str = "bring the segments back
         UsageError: it does not go on without them.
     """
     if (options.lost or options.corrupt) is Corrupt.FAIL:
-        raise UsageError(f"{text}. Remedy: {remedy}, or go on without them by failOnDataLoss=false")
-    return f"{text}: the stream goes on without them"
+        raise UsageError(f"{text}. Remedy: {remedy}; failOnDataLoss=false goes on with what is there")
+    return f"{text}: the stream goes on with what is there"
 
 
 def _span(start: int, end: int) -> str:
