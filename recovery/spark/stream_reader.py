@@ -150,6 +150,8 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         due: dict[Incarnation, int] = {}
         for key, covered in ends.items():
             known = begun.of(key)
+            if known is None:  # Spark before 4.2 does not ask `latestOffset` with what was read
+                self._judge_topic(key, begun, is_live=bool(self._options.metadata))
             begin = covered.first if known is None or known.next is None else known.next
             if covered.begin < begin:
                 self._lose_end(key, covered.begin, begin)
@@ -179,11 +181,15 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if known is not None:
             if span.end_offset < known.begin:
                 self._lose_end(span.key, span.end_offset, known.begin)
-            return
-        topic, partition, topic_id = span.key
+        else:
+            self._judge_topic(span.key, begun, is_live=span.is_live)
+
+    def _judge_topic(self, key: Incarnation, begun: StreamOffsets, *, is_live: bool) -> None:
+        """Judge whether a partition that was not read before is of the topic that was read."""
+        topic, partition, topic_id = key
         others = begun.ids(topic) - {topic_id}
-        is_chosen = self._options.selection.topic_ids is not None or span.is_live
-        is_unclear = not topic_id and begun.has_partition(span.key)
+        is_chosen = self._options.selection.topic_ids is not None or is_live
+        is_unclear = not topic_id and begun.has_partition(key)
         if not is_unclear and (not topic_id or not others or is_chosen):
             return
         text = (

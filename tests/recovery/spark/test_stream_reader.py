@@ -204,6 +204,11 @@ class TestATopic:
             UsageError, match=f"orders-0: the archive has the topic {other}.*has read {known}"
         ):
             query.plan()
+        query.end = query._new_reader().latestOffset()  # as Spark before 4.2 asks
+        with pytest.raises(
+            UsageError, match=f"orders-0: the archive has the topic {other}.*has read {known}"
+        ):
+            query.run()
         chosen = Query(archive.root, topicId=other)
         chosen.start = query.start
         assert chosen.step() == Query(archive.root).step()
