@@ -96,11 +96,12 @@ class _RunReader:
         for name, fault in self._run.faults:
             yield from self._report(name, schema).take_object(fault)
         try:
-            stable = self._run.last_stable_offset
             for number, planned in enumerate(self._run.segments):
-                if stable is not None and planned.segment.base_offset >= stable:
-                    return
+                # Also after the last stable offset: the logs may contradict it, or be damaged.
                 yield from self._read_segment(number, schema)
+                is_whole = bool(self._ends) and self._ends[-1][0] == number
+                if planned.end_offset is None and is_whole and self._transactions is not None:
+                    self._transactions.check_end(number)
                 if not self._is_copied_again(number):
                     yield from self._judge_end(number, schema)
         except MissingKeyError as error:
@@ -127,6 +128,8 @@ class _RunReader:
             told = told_of(planned, files)
             assert told is not None
             self._ends.append((number, told.end_offset + 1))
+            if self._transactions is not None:
+                self._transactions.skip()
             return
         if fault is not None:
             name = self._files.part_name_of(planned.segment, PartKind.TIME_INDEX)
@@ -171,6 +174,9 @@ class _RunReader:
             epoch=self._epoch if told is None else None,  # what was told is compared in each segment
         )
         log = files.open(log_name(segment.base_offset))
+        has_grown = self._layout.has_plain_logs and log.end_position != segment.log_bytes
+        if has_grown and self._transactions is not None:
+            self._transactions.grow()
         try:
             is_whole = yield from read_segment(
                 log,

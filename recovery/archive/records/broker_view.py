@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -11,9 +12,10 @@ import numpy as np
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.plain_layout import PlainLayout
+from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.log_starts import judge_log_start
 from recovery.archive.records.planned_faults import PlannedFault
-from recovery.archive.records.stable_offset import last_stable_offset
+from recovery.archive.records.stable_offset import OpenTransactions, sound_batches
 from recovery.archive.remote.lineage import derive_epochs, merge_ranges, trace_lineage
 from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
 from recovery.archive.remote.replicas import Replicas
@@ -24,7 +26,7 @@ from recovery.errors import UsageError
 from segfmt.byte_layout import ABORTED_TXN_DTYPE
 from segfmt.kafka_uuid import format_uuid, read_uuid
 from segfmt.remote_log_metadata import TOPIC, RemoteSegment, RemoteSegmentState
-from segfmt.transaction_index import Entries, check_transaction_index, view_transaction_index
+from segfmt.transaction_index import Entries
 
 _DELETING = RemoteSegmentState.DELETE_SEGMENT_STARTED
 
@@ -43,19 +45,43 @@ class LocalLog:
         self._layout = layout
         self._segments = segments
 
-    def last_stable_offset(self, name: str) -> int | None:
-        """Return the last stable offset of the log, None if no transaction is open."""
-        return last_stable_offset(self._store, self._layout, self._segments, name)
+    def settle(self, transactions: OpenTransactions, end_offset: int) -> Entries:
+        """Find how transactions that are open at the archive's end ended here; return those that were aborted.
 
-    def aborted(self) -> Entries:
-        """Return the aborted transactions whose markers are in these segments."""
-        entries = [np.empty(0, ABORTED_TXN_DTYPE)]
-        for segment in self._segments:
-            if PartKind.TXN_INDEX in segment.parts:
-                data = self._layout.files(self._store, segment).read_part(PartKind.TXN_INDEX)
-                check_transaction_index(data, segment.base_offset)
-                entries.append(view_transaction_index(data))
-        return np.concatenate(entries)
+        The markers in the logs tell: the broker's own transaction indexes may be lost or short.
+
+        Args:
+            transactions: open at the end of the archive; those that ended here are taken out of it.
+            end_offset: of the archive.
+
+        Raises:
+            DamagedSegmentError: damage hides how one ended.
+            FormatError, OSError: a segment cannot be read.
+        """
+        archived = dict(transactions.begins)
+        transactions.end_offset = end_offset
+        aborted = np.concatenate([np.empty(0, ABORTED_TXN_DTYPE), *self._ended(transactions, end_offset)])
+        transactions.check(archived)
+        are_archived = [archived.get(int(one["producer_id"])) == int(one["first_offset"]) for one in aborted]
+        return aborted[np.array(are_archived, np.bool_)]
+
+    def _ended(self, transactions: OpenTransactions, end_offset: int) -> Iterator[Entries]:
+        """Yield what was aborted from *end_offset* on, until all of *transactions* have ended."""
+        walk = TransactionWalk()
+        walk.begins = dict(transactions.begins)
+        bases = [segment.base_offset for segment in self._segments]
+        for segment in self._segments[max(bisect_right(bases, end_offset) - 1, 0) :]:
+            is_last = segment is self._segments[-1]
+            for octets, rows in sound_batches(
+                self._store, self._layout, segment, transactions, is_last=is_last
+            ):
+                own = rows[rows["base_offset"] >= end_offset]
+                if not len(own):
+                    continue
+                yield walk.take(octets, int(rows["position"][0]), own)
+                transactions.take(own, f"{self._store.url}/{segment.parts[PartKind.LOG].key}")
+                if min(transactions.begins.values(), default=end_offset) >= end_offset:
+                    return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

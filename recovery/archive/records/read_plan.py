@@ -18,7 +18,7 @@ from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.layouts import OtherLayouts, all_but
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.records.batch_heads import Fault
-from recovery.archive.records.broker_view import BrokerView, RemoteLog
+from recovery.archive.records.broker_view import BrokerView, LocalLog, RemoteLog
 from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.incarnations import Incarnations
 from recovery.archive.records.log_starts import judge_log_start, read_log_start
@@ -29,7 +29,7 @@ from recovery.archive.records.read_request import OffsetRange, PlannedSegments, 
 from recovery.archive.records.record_schema import Include
 from recovery.archive.records.run_files import described_files
 from recovery.archive.records.segment_choice import choose_segments
-from recovery.archive.records.stable_offset import last_stable_offset
+from recovery.archive.records.stable_offset import OpenTransactions, archived_end, open_transactions
 from recovery.archive.records.uncompared import find_uncompared
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
@@ -44,7 +44,7 @@ from segfmt.errors import FormatError
 from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
-from segfmt.transaction_index import encode_transaction_index
+from segfmt.transaction_index import Entries, encode_transaction_index
 
 MOST_FOLLOWING = 8
 """Segments after its own that a task knows, for their transaction indexes. The first that is not empty nearly always
@@ -77,7 +77,7 @@ def plan_reads(
         UsageError: several topics of one name, see `Incarnations`, perhaps after all tasks were yielded; or offsets
             that the archive does not have, see `OffsetLookup`.
         UsageError: there is nothing but a quarantine folder.
-        UsageError, FormatError: see `last_stable_offset`.
+        UsageError, FormatError: see `open_transactions`.
         UsageError: the archive is of tiered storage, and the log dirs have no partition of the metadata topic.
         DamagedSegmentError: what is requested is not compared (`find_uncompared`), and damage fails the query.
     """
@@ -214,14 +214,11 @@ class PlannedPartition:
         self._gone = () if remote is None else remote.gone
         self._is_compacted = not layout.is_tiered and _is_compacted(store, walked)
         local = None if broker is None else broker.local_log(replace(self.where, topic_id=topic_id))
-        self.last_stable_offset = None
-        if request.options.is_committed and self.planned and local is not None:
-            self.last_stable_offset = local.last_stable_offset(self.where.folder)
-        elif request.options.is_committed and self.planned:
-            planned = self.planned.segments
-            with_logs = planned.take(_with_logs(planned))
-            self.last_stable_offset = _last_stable_offset(store, layout, with_logs, self.where)
-        self._local_aborted = local.aborted() if local is not None and request.needs_aborted else None
+        self.last_stable_offset: int | None = None
+        self._open_txns: tuple[tuple[int, int], ...] | None = None
+        self._local_aborted: Entries | None = None
+        if self.planned and (request.options.is_committed or (request.needs_aborted and local is not None)):
+            self._find_open(store, layout, local)
         segments = self.planned.segments.without_versions()
         self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
         self._has_txn_indexes = request.needs_aborted and _has_txn_indexes(
@@ -241,6 +238,18 @@ class PlannedPartition:
         )
         self.offsets = lookup.range()
         self.lost_line = lookup.lost_line
+
+    def _find_open(self, store: Store, layout: Layout, local: LocalLog | None) -> None:
+        """Find the transactions that are open at the end of the archive, and how they ended on the broker."""
+        transactions = _open_transactions(store, layout, self.planned, self.where)
+        open_txns = tuple(transactions.begins.items())
+        if local is not None and open_txns:
+            self._local_aborted = local.settle(transactions, archived_end(store, layout, self.planned))
+        stable = transactions.first_offset()
+        if self._request.options.is_committed:
+            self.last_stable_offset = stable
+            if self._request.options.include is Include.RECORDS:
+                self._open_txns = open_txns
 
     def wanted(self) -> Iterator[tuple[int, int]]:
         """Yield row and bytes of the segments that may have requested records, by their names."""
@@ -304,13 +313,14 @@ class PlannedPartition:
                 follows_more=len(self._indexed) > first + MOST_FOLLOWING,
                 local_aborted=self._aborted_within(segments),
                 has_txn_indexes=self._has_txn_indexes,
+                open_txns=self._open_txns,
                 is_compacted=self._is_compacted,
                 gone=self._gone,
             )
         ]
 
     def _aborted_within(self, segments: PlannedSegments) -> bytes:
-        """Return the entries of the broker's own indexes that reach into *segments*."""
+        """Return what was aborted on the broker after the archive's end and reaches into *segments*."""
         entries = self._local_aborted
         if entries is None:
             return b""
@@ -373,14 +383,14 @@ def _is_compacted(store: Store, walked: Walked) -> bool:
     return not copy.facts(where, is_deep=False, is_tiered=False, now_ms=0).is_contiguous
 
 
-def _last_stable_offset(
-    store: Store, layout: Layout, segments: Sequence[ArchivedSegment], where: PartitionPrefix
-) -> int | None:
-    """Return the last stable offset, or name the segment that cannot be read for it."""
+def _open_transactions(
+    store: Store, layout: Layout, planned: PlannedSegments, where: PartitionPrefix
+) -> OpenTransactions:
+    """Return the transactions that are open at the archive's end, or name the segment that cannot be read for it."""
     try:
-        return last_stable_offset(store, layout, segments, where.folder)
+        return open_transactions(store, layout, planned, where.folder)
     except (FormatError, FileNotFoundError):
-        for segment in reversed(segments):
+        for segment in reversed(planned.segments):
             fault = described_files(store, layout, segment)
             if isinstance(fault, Fault):
                 name = layout.name_of(segment, layout.last_part or PartKind.LOG)

@@ -181,7 +181,9 @@ class SegmentRun:
         follows_more: whether there are further ones.
         has_txn_indexes: whether no transaction index can be missing: each segment of the partition has one, or a broker
             has said that there is nothing to keep in it.
-        local_aborted: entries of transaction indexes (as in a file) that the broker has itself.
+        local_aborted: entries (as in a transaction index) of what was aborted on the broker after the archive's end.
+        open_txns: producer ids and first offsets of the transactions that are open at the archive's end; None if that
+            does not matter.
         is_compacted: whether the log is known to be compacted, so that offsets may be missing.
         gone: first and last offsets, ascending, of what was deleted: if it is missing, that is no damage.
         faults: what planning has found, by the objects that it is about. A run with these has no segments.
@@ -197,6 +199,7 @@ class SegmentRun:
     follows_more: bool = False
     has_txn_indexes: bool = False
     local_aborted: bytes = b""
+    open_txns: tuple[tuple[int, int], ...] | None = None
     is_compacted: bool = False
     gone: tuple[tuple[int, int], ...] = ()
     faults: tuple[tuple[str, Fault], ...] = ()

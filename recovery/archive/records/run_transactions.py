@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
-from recovery.archive.records.aborted_txns import AbortedTxns, collect_aborted
+from recovery.archive.records.aborted_txns import AbortedTxns, are_transactional, collect_aborted
 from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.read_request import PlannedSegment, SegmentRun
 from recovery.archive.records.run_files import RunFiles
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.finding import REMEDIES, Rule
 from recovery.errors import DamagedSegmentError
+from segfmt import byte_layout
 from segfmt.errors import FormatError, MissingKeyError
 from segfmt.transaction_index import Entries, view_transaction_index
 
@@ -43,6 +44,7 @@ class RunTransactions:
     fails_at_damage: bool
     _aborted: AbortedTxns | None = None
     _walk: TransactionWalk = field(default_factory=TransactionWalk)
+    _has_grown: bool = False
 
     def of_segment(self, number: int) -> SegmentTransactions:
         """Return the transactions of one segment of the run."""
@@ -65,15 +67,32 @@ class RunTransactions:
         return self._aborted
 
     def check(self, number: int, octets: npt.NDArray[np.uint8], rows: HeaderRows) -> None:
-        """Compare the markers in *rows*, sound batches in order, with the indexes.
+        """Compare the markers in *rows*, sound batches in order, with the indexes, and with what is said to be open.
 
         Raises:
             DamagedSegmentError: they contradict each other.
         """
+        if not self.run.has_txn_indexes and self.run.open_txns is None:
+            return
+        found = self._walk.take(octets, int(rows["position"][0]), rows)
+        segment = self.run.segments[number].segment
         if self.run.has_txn_indexes:
-            found = self._walk.take(octets, int(rows["position"][0]), rows)
-            segment = self.run.segments[number].segment
             self._compare(segment, self.aborted(number).entries, found, rows)
+        self._compare_open(segment, rows)
+
+    def check_end(self, number: int) -> None:
+        """Compare what is open after the partition's last segment, which was read to its end, with what is said of it.
+
+        Raises:
+            DamagedSegmentError: they contradict each other.
+        """
+        said = self._said_open()
+        if said is None:
+            return
+        for producer_id, begin in self._walk.begins.items():
+            if said.get(producer_id, begin + 1) > begin:
+                detail = f"producer {producer_id} has an open transaction from offset {begin} on"
+                self._contradict_snapshot(self.run.segments[number].segment, detail)
 
     def skip(self) -> None:
         """Note that batches are passed over, among them perhaps the markers of open transactions."""
@@ -86,6 +105,34 @@ class RunTransactions:
             DamagedSegmentError: transactions are open there.
         """
         self._pass_damage(self.run.segments[number].segment, self._walk, f"offset {offset}")
+
+    # -- snapshots -------------------------------------------------------------------------------------------
+
+    def grow(self) -> None:
+        """Note that a log has grown since it was listed, so that what is open now is another question."""
+        self._has_grown = True
+
+    def _said_open(self) -> dict[int, int] | None:
+        """Return where the transactions begin that are said to be open at the archive's end; None if nothing is."""
+        return None if self._has_grown or self.run.open_txns is None else dict(self.run.open_txns)
+
+    def _compare_open(self, segment: ArchivedSegment, rows: HeaderRows) -> None:
+        said = self._said_open()
+        if not said:
+            return
+        is_marker = are_transactional(rows) & (rows["attributes"] & byte_layout.CONTROL_MASK != 0)
+        for row in rows[is_marker]:
+            producer_id, offset = int(row["producer_id"]), int(row["base_offset"])
+            if said.get(producer_id, offset) < offset:
+                begin = said[producer_id]
+                detail = f"the transaction of producer {producer_id} from offset {begin} on ends at {offset}"
+                self._contradict_snapshot(segment, detail)
+
+    def _contradict_snapshot(self, segment: ArchivedSegment, detail: str) -> None:
+        raise DamagedSegmentError(
+            f"{self.files.name_of(segment)}: snapshot-content: the last producer snapshot contradicts this log: "
+            f"{detail}. Remedy: rebuild the snapshot by `archive recover`, or {_READ_ON}"
+        )
 
     # -- indexes ---------------------------------------------------------------------------------------------
 
@@ -154,25 +201,33 @@ class RunTransactions:
                     if window.is_damage:
                         self._pass_damage(segment, walk, f"byte {window.position}")
                     continue
-                if not window.is_valid.all():
-                    bad = int(np.argmin(window.is_valid))
-                    self._pass_damage(segment, walk, f"byte {window.rows['position'][bad]}")
-                rows = window.rows[window.is_valid]
-                if planned.end_offset is not None:
-                    rows = rows[rows["base_offset"] < planned.end_offset]
-                if not len(rows):
-                    continue
-                found = walk.take(window.octets, int(window.rows["position"][0]), rows)
-                if indexed is not None:
-                    self._compare(segment, indexed, found, rows)
-                yield found[found["first_offset"] >= 0]
-                if not is_inside:
-                    for producer_id in walk.begins.keys() - own:
-                        del walk.begins[producer_id]
-                    if not walk.begins:
-                        return
+                for sound in self._sound_rows(segment, window, walk):
+                    end = planned.end_offset
+                    rows = sound if end is None else sound[sound["base_offset"] < end]
+                    if not len(rows):
+                        continue
+                    found = walk.take(window.octets, int(window.rows["position"][0]), rows)
+                    if indexed is not None:
+                        self._compare(segment, indexed, found, rows)
+                    yield found[found["first_offset"] >= 0]
+                    if not is_inside:
+                        for producer_id in walk.begins.keys() - own:
+                            del walk.begins[producer_id]
+                        if not walk.begins:
+                            return
         finally:
             log.close()
+
+    def _sound_rows(
+        self, segment: ArchivedSegment, window: BatchWindow, walk: TransactionWalk
+    ) -> Iterator[HeaderRows]:
+        """Yield the batches between the bad ones, each of which may end what is open before it."""
+        start = 0
+        for bad in np.flatnonzero(~window.is_valid).tolist():
+            yield window.rows[start:bad]
+            self._pass_damage(segment, walk, f"byte {window.rows['position'][bad]}")
+            start = bad + 1
+        yield window.rows[start:]
 
     def _index_of(self, segment: ArchivedSegment) -> Entries | None:
         data = self.files.txn_index(segment)
