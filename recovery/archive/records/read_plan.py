@@ -32,7 +32,7 @@ from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.records.stable_offset import OpenTransactions, archived_end, open_transactions
 from recovery.archive.records.uncompared import find_uncompared
 from recovery.archive.remote.log_dir_copy import read_log_dir_copy
-from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
+from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store

@@ -18,12 +18,13 @@ from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
 from recovery.archive.records.aborted_txns import AbortedTxns, are_transactional, collect_aborted
 from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.read_request import PlannedSegment, SegmentRun
-from recovery.archive.records.run_files import RunFiles
+from recovery.archive.records.run_files import RunFiles, index_positions
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.finding import REMEDIES, Rule
 from recovery.errors import DamagedSegmentError
 from segfmt import byte_layout
 from segfmt.errors import FormatError, MissingKeyError
+from segfmt.filenames import log_name
 from segfmt.transaction_index import Entries, view_transaction_index
 
 _READ_ON = "read with isolation=read_uncommitted and without `aborted`"
@@ -194,9 +195,16 @@ class RunTransactions:
             return
         indexed = self._index_of(segment) if is_inside else None
         own = set(walk.begins)
-        log = self.files.open_log(segment)
+        files = self.files.of(segment)
+        log = files.open(log_name(segment.base_offset))
+        windows = LogWindows(
+            log,
+            base_offset=segment.base_offset,
+            index_positions=lambda: index_positions(files, segment.base_offset),
+            is_last=True,
+        )
         try:
-            for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
+            for window in windows:
                 if not isinstance(window, BatchWindow):
                     if window.is_damage:
                         self._pass_damage(segment, walk, f"byte {window.position}")

@@ -19,6 +19,7 @@ from native.crc32c import crc32c_of_bytes
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
 from recovery.archive.records.read_request import PlannedSegments
+from recovery.archive.records.run_files import index_positions
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.store import Store
 from recovery.check.finding import REMEDIES
@@ -186,9 +187,16 @@ def sound_batches(
     if not segment.log_bytes:
         return
     damage = ""
-    log = layout.files(store, segment).open(log_name(segment.base_offset))
+    files = layout.files(store, segment)
+    log = files.open(log_name(segment.base_offset))
+    windows = LogWindows(
+        log,
+        base_offset=segment.base_offset,
+        index_positions=lambda: index_positions(files, segment.base_offset),
+        is_last=is_last,
+    )
     try:
-        for window in LogWindows(log, base_offset=segment.base_offset, is_last=is_last):
+        for window in windows:
             if not isinstance(window, BatchWindow):
                 damage = f"{name}: byte {window.position}" if window.is_damage else damage
                 continue

@@ -183,13 +183,35 @@ def test_segments_that_are_too_old_may_hold_the_markers(layout: str, tmp_path: P
     assert offsets(archive.root, options, metadata=(log_dir,)) == expected
 
 
-def test_damage_between_a_transaction_and_its_lost_end(tmp_path: Path) -> None:
-    """Beginning, damaged marker and all in one log: without transaction indexes nobody knows whether it was aborted."""
-    copies = made_copies(segments=4)
+@pytest.mark.parametrize("damage", ["marker", "length"])
+def test_damage_in_the_log_in_which_a_transaction_begins(damage: str, tmp_path: Path) -> None:
+    """It begins and ends in one log; or begins after a batch whose length is wrong, where the index leads to it."""
+    copies = made_copies(segments=4, batches=12)
+    log_bytes = [copy.files[LOG] for copy in copies]
     archive = write_archive(tmp_path / "archive", "plain", copies)
-    first = batches_of(copies[0].files[LOG])[-1]  # begins the transaction
-    assert first[21 + 1] & byte_layout.TRANSACTIONAL_MASK
-    log = archive.place(copies[1], LOG)
-    log.write_bytes(change_marker(log.read_bytes(), flip))
-    with pytest.raises(DamagedSegmentError, match=r": transaction-state: .*Remedy: "):
-        read(archive.root, "offset", "aborted", options=ReadOptions(corrupt=Corrupt.SKIP))
+    for path in archive.root.rglob("*.txnindex"):
+        path.unlink()
+    names, skip = ("offset", "aborted"), ReadOptions(corrupt=Corrupt.SKIP)
+    sound = {row["offset"]: row["aborted"] for row in read(archive.root, *names)}
+    if damage == "marker":
+        # Without the segments before it, all of the log is one window.
+        joined = b"".join([batches_of(log_bytes[0])[-1], log_bytes[1]])
+        path = archive.place(copies[0], LOG)
+        path.write_bytes(b"".join([*batches_of(log_bytes[0])[:-1], change_marker(joined, flip)]))
+        for kind in ("log", "index", "timeindex"):
+            path.with_name(f"{copies[1].remote.start_offset:020d}.{kind}").unlink()
+        with pytest.raises(DamagedSegmentError, match=r": transaction-state: .*Remedy: "):
+            read(archive.root, *names, options=skip)
+        return
+    for number, copy in enumerate(copies):
+        path = archive.place(copy, LOG)
+        batches = batches_of(log_bytes[number])
+        for place in range(1, len(batches) - 2):
+            broken = batches[place][:11] + bytes([batches[place][11] ^ 1]) + batches[place][12:]
+            path.write_bytes(b"".join([*batches[:place], broken, *batches[place + 1 :]]))
+            try:
+                rows = read(archive.root, *names, options=skip)
+            except DamagedSegmentError:
+                continue
+            assert {row["offset"]: row["aborted"] for row in rows}.items() <= sound.items()
+        path.write_bytes(log_bytes[number])
