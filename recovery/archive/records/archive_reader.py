@@ -16,7 +16,7 @@ from recovery.archive.records.arrow_rows import ArrowRows
 from recovery.archive.records.batch_faults import BatchFaults
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.damage import Corrupt, DamageReport, LeftOut, MissingOffsets
-from recovery.archive.records.read_request import ReadRequest, SegmentRun
+from recovery.archive.records.read_request import PlannedSegment, ReadRequest, SegmentRun
 from recovery.archive.records.record_columns import SegmentView, damage_report, read_segment
 from recovery.archive.records.record_schema import Include
 from recovery.archive.records.run_files import RunFiles, index_positions, told_of
@@ -67,7 +67,7 @@ class _RunReader:
     """Reads the segments of one run.
 
     Attributes:
-        _ends: the segments that were read to their ends, and the offsets after these.
+        _ends: the segments that were read to their ends, the offsets after these, and their last leader epochs.
         _epoch: leader epoch of the last batch, None before the first or if it is not to be trusted.
     """
 
@@ -84,7 +84,7 @@ class _RunReader:
         self._run = run
         self._files = RunFiles(store, layout, run)
         self._on_left_out = on_left_out
-        self._ends: list[tuple[int, int]] = []
+        self._ends: list[tuple[int, int, int | None]] = []
         self._epoch: int | None = None
         self._transactions = None
         if request.needs_aborted:
@@ -127,7 +127,7 @@ class _RunReader:
         if is_too_old:
             told = told_of(planned, files)
             assert told is not None
-            self._ends.append((number, told.end_offset + 1))
+            self._ends.append((number, told.end_offset + 1, self._epoch))
             if self._transactions is not None:
                 self._transactions.skip()
             return
@@ -195,7 +195,7 @@ class _RunReader:
             log.close()
         self._epoch = faults.epoch
         if is_whole and not faults.is_after_damage:
-            self._ends.append((number, faults.end_offset))
+            self._ends.append((number, faults.end_offset, self._epoch))
 
     # -- what is missing -------------------------------------------------------------------------------------
 
@@ -208,16 +208,22 @@ class _RunReader:
         """Yield what is known of the offsets between the end of a segment and the one after it."""
         planned, run = self._run.segments[number], self._run
         has_log = PartKind.LOG in planned.segment.parts
-        own_ends = [end for of, end in self._ends if of == number or not self._gives_each_offset_once]
+        own_ends = [end for of, end, _ in self._ends if of == number or not self._gives_each_offset_once]
         if has_log and not own_ends:
             return  # it was not read to its end, or ends in damage, which was reported
         start = max([planned.segment.base_offset, *own_ends])
         known_end = run.offsets.end if run.offsets.is_known else None
         end = expected_end(self._layout, self._files, planned, start, known_end or 0)
+        if self._may_end_earlier(planned):
+            end = max(
+                [end or start, *(other_end for _, other_end, epoch in self._ends if self._continues(epoch))]
+            )
         if end is None or start >= end:
             return
         if self._gives_each_offset_once:
-            others = [(of, other_end) for of, other_end in self._ends if other_end > start and of != number]
+            others = [
+                (of, other_end) for of, other_end, _ in self._ends if other_end > start and of != number
+            ]
             if others:
                 # Two leaders have archived these offsets, and the later copy ends before the earlier one.
                 of, other_end = others[-1]
@@ -227,6 +233,15 @@ class _RunReader:
                 )
                 start = other_end
         yield from self._missing(number, start, end, schema)
+
+    def _may_end_earlier(self, planned: PlannedSegment) -> bool:
+        """Return whether an earlier segment may go on after this one, the last: by names alone nobody knows."""
+        is_last = planned.end_offset is None and planned.told is None
+        return is_last and self._layout.is_tiered and self._gives_each_offset_once
+
+    def _continues(self, epoch: int | None) -> bool:
+        """Return whether batches of *epoch* may follow: an earlier leader's were cut off where a new one began."""
+        return epoch is None or self._epoch is None or epoch >= self._epoch
 
     @property
     def _gives_each_offset_once(self) -> bool:

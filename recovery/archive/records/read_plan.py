@@ -64,6 +64,8 @@ def plan_reads(
 ) -> Iterator[tuple[SegmentRun, ...]]:
     """Yield the tasks that read what is requested: runs of about `task_bytes` and at most `task_segments`.
 
+    By names alone the last segment of a partition goes with the one before it, and makes its task one larger.
+
     Args:
         store: the archive.
         layout: its layout.
@@ -90,7 +92,8 @@ def plan_reads(
         planned.append((partition.where.topic, partition.where.partition, partition.topic_id))
         rows: list[int] = []
         for row, size_bytes in partition.wanted():
-            if (size_bytes > left_bytes or not left_segments) and (runs or rows):
+            is_full = size_bytes > left_bytes or left_segments <= 0
+            if is_full and (runs or rows) and not (rows and partition.may_end_earlier(row)):
                 runs += partition.runs(rows)
                 yield tuple(runs)
                 runs, rows = [], []
@@ -211,6 +214,7 @@ class PlannedPartition:
         self._faults = () if is_listing else tuple(faults)
         self._refuse(lambda fault: fault.base_offset is None)
         self.unread_line = "" if is_listing else _unread_line(partition, layout, remote, self._faults)
+        self._is_tiered = layout.is_tiered
         self._gone = () if remote is None else remote.gone
         self._is_compacted = not layout.is_tiered and _is_compacted(store, walked)
         local = None if broker is None else broker.local_log(replace(self.where, topic_id=topic_id))
@@ -271,6 +275,11 @@ class PlannedPartition:
             if options.highest_offset is not None and base_offset > options.highest_offset:
                 continue
             yield row, size_bytes
+
+    def may_end_earlier(self, row: int) -> bool:
+        """Return whether a segment is the last one by names alone: the one before it, read with it, may go on."""
+        is_last = row == len(self.planned) - 1 and self.planned.end_offsets[row] is None
+        return is_last and self._is_tiered and self.planned.told[row] is None
 
     def fault_runs(self) -> list[SegmentRun]:
         """Return a run without segments that tells of what planning has found, if that is requested.

@@ -35,7 +35,7 @@ class Selection:
         topic_ids: incarnations of topics; None for the one there is, none for all of them.
         starts, ends: where each partition begins and ends; None: where the archive does.
         task_bytes: about how much a task reads.
-        task_segments: the most segments of a task.
+        task_segments: the most segments of a task, but for the last one of a partition (see `plan_reads`).
         uses_time_index: skip segments that end before `ReadOptions.lowest_timestamp_ms`, if the time index and what the
             metadata topic or the manifest says of the segment agree on it.
     """

@@ -85,7 +85,7 @@ class TestTieredArchive:
         )
         tasks = list(plan_reads(store, LocalTieredLayout(), request))
         counts = [sum(len(run.segments) for run in task) for task in tasks]
-        assert set(counts[:-1]) == {3}
+        assert set(counts[:-1]) == {3, 4}  # the last one of a partition goes with the one before it
         assert len(counts) > 20
         at_once = read(stored_archive.path, *names, selection=Selection(task_bytes=1 << 40))
         assert read(stored_archive.path, *names, selection=selection) == at_once
