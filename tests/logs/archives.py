@@ -188,7 +188,7 @@ def made_copies(
     """
     rng = random.Random(f"{topic} {partition} {seed}")
     owner = RemotePartition(topic=topic, topic_id=_uuid(random.Random(topic)), partition=partition)
-    log = _MadeLog(rng)
+    log = MadeLog(rng)
     return [log.roll(owner, batches, number) for number in range(segments)]
 
 
@@ -213,7 +213,7 @@ def forked_copies() -> ForkedCopies:
     """Segments of two leaders that have archived the same offsets, with other producers; the second one goes on."""
     rng = random.Random(3)
     owner = RemotePartition(topic="fork", topic_id=_uuid(random.Random("fork")), partition=0)
-    old = _MadeLog(rng)
+    old = MadeLog(rng)
     shared = [old.roll(owner, 8, number) for number in (0, 1)]
     new = deepcopy(old)
     old.idempotent, new.idempotent = 13, 12
@@ -221,12 +221,12 @@ def forked_copies() -> ForkedCopies:
     new.lead(1)
     first = new.roll(owner, 8, 3)
     first = replace(first, remote=replace(first.remote, segment_id=_uuid(random.Random(1)), broker_id=2))
-    new.idempotent = _MadeLog.PLAIN
+    new.idempotent = MadeLog.PLAIN
     after = [new.roll(owner, 8, number) for number in (4, 6, 7)]
     return ForkedCopies(shared=shared, lost=lost, first=first, after=after)
 
 
-class _MadeLog:
+class MadeLog:
     """What a leader knows while it appends: Kafka's LogSegment.append and ProducerStateManager, step by step."""
 
     PLAIN, TRANSACTIONAL = 10, 11

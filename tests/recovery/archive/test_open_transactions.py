@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from tests.brokers.tiered_broker import TieredArchive
 from tests.logs.archives import (
     LOG,
     SNAPSHOT,
-    _MadeLog,
+    MadeLog,
     batch_positions,
     made_copies,
     metadata_records,
@@ -41,8 +42,8 @@ MODES = [ReadOptions(is_committed=True, corrupt=corrupt) for corrupt in Corrupt]
 EMPTY_SNAPSHOT = encode_producer_snapshot(np.zeros(0, byte_layout.PRODUCER_ENTRY_DTYPE))
 
 
-def offsets(root: Path, options: ReadOptions = COMMITTED, **others: object) -> list[int]:
-    return [row["offset"] for row in read(root, "offset", options=options, **others)]  # type: ignore[arg-type]
+def offsets(root: Path, options: ReadOptions = COMMITTED, **others: Any) -> list[int]:
+    return [row["offset"] for row in read(root, "offset", options=options, **others)]
 
 
 def batches_of(log: bytes) -> list[bytes]:
@@ -169,7 +170,7 @@ class TestLogDirs:
 def test_segments_that_are_too_old_may_hold_the_markers(layout: str, tmp_path: Path) -> None:
     """Timestamps need not ascend: a transaction that ends in a segment that is passed over is no contradiction."""
     owner, rng = made_copies()[0].owner, random.Random(4)
-    log, copies = _MadeLog(rng), []
+    log, copies = MadeLog(rng), []
     for number, shift_ms in enumerate((10_000_000, -10_000_000, 10_000_000, 0)):
         log._timestamp_ms += shift_ms
         copies.append(log.roll(owner, 8, number))
