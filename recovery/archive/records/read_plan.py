@@ -1,56 +1,33 @@
-"""Reading records, first half: which segments are read, by which task.
-
-For records one segment is read for each offset (`segment_choice`); batches are listed as they are stored, every copy of
-them.
-"""
+"""Reading records, first half: which partitions are read, and which task reads which of their segments."""
 
 from __future__ import annotations
 
 import errno
-import itertools
-from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.layouts import OtherLayouts, all_but
 from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
-from recovery.archive.records.batch_heads import Fault
-from recovery.archive.records.broker_view import BrokerView, LocalLog, RemoteLog
-from recovery.archive.records.damage import Corrupt
+from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.incarnations import Incarnations
-from recovery.archive.records.log_starts import judge_log_start, read_log_start
 from recovery.archive.records.offset_limits import Incarnation
-from recovery.archive.records.offset_range import OffsetLookup, lost_partitions
-from recovery.archive.records.planned_faults import PlannedFault
-from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
+from recovery.archive.records.offset_range import lost_partitions
+from recovery.archive.records.planned_partition import PlannedPartition
+from recovery.archive.records.read_request import ReadRequest, SegmentRun
 from recovery.archive.records.record_schema import Include
-from recovery.archive.records.run_files import described_files
-from recovery.archive.records.segment_choice import choose_segments
-from recovery.archive.records.stable_offset import OpenTransactions, archived_end, open_transactions
-from recovery.archive.records.uncompared import find_uncompared
-from recovery.archive.remote.log_dir_copy import read_log_dir_copy
-from recovery.archive.stores.archived import PartitionPrefix, PartKind
-from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
+from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
-from recovery.check.finding import REMEDIES
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.errors import DamagedSegmentError, UsageError
+from recovery.errors import UsageError
 from recovery.write.quarantine import MANIFEST
 from segfmt.errors import FormatError
-from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT, PARTITION_METADATA
+from segfmt.filenames import PARTITION_METADATA
 from segfmt.kafka_uuid import format_uuid
 from segfmt.partition_metadata import read_partition_metadata
-from segfmt.transaction_index import Entries, encode_transaction_index
 
-MOST_FOLLOWING = 8
-"""Segments after its own that a task knows, for their transaction indexes. The first that is not empty nearly always
-suffices; a task that must look further lists the partition."""
 _QUARANTINE = "a quarantine folder of this tool has what was cut from a log or replaced, not the log"
-_READ_PARTS = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
 
 
 def plan_reads(
@@ -170,262 +147,6 @@ def _is_quarantined(store: Store, layout: Layout, walked: Walked) -> bool:
     return any(stored.name == MANIFEST for stored in siblings)
 
 
-def _with_logs(segments: SegmentTable) -> list[int]:
-    """Return the rows of the segments that have a log."""
-    letter = LETTERS[PartKind.LOG]
-    return [row for row, shape in enumerate(segments.shapes()) if letter in shape]
-
-
-class PlannedPartition:
-    """The segments of one partition that may be read, and what each run of them must know.
-
-    Attributes:
-        where: the partition.
-        topic_id: empty if it is not known.
-        planned: its segments.
-        start_offset: the log start offset, None if it is not known.
-        last_stable_offset: where a consumer of committed records ends; None if it reads all, or no transaction is open.
-        offsets: what is requested of it.
-        lost_line: see `OffsetLookup`.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        layout: Layout,
-        request: ReadRequest,
-        walked: Walked,
-        broker: BrokerView | None,
-        topic_id: str,
-    ) -> None:
-        partition, self.where, self._request = walked.partition, walked.partition.where, request
-        self.topic_id = topic_id
-        remote = None if broker is None else broker.remote_log(self.where)
-        if request.options.include is Include.BATCHES:
-            self.planned = _all_segments(partition, layout)
-        else:
-            self.planned = choose_segments(partition, layout, None if remote is None else remote.segments)
-        is_listing = request.options.include is Include.BATCHES
-        self.start_offset, faults = _log_start(
-            store, layout, walked, replace(self.where, topic_id=topic_id), broker
-        )
-        if broker is not None and layout.is_tiered:
-            faults += find_uncompared(store, layout, partition, broker, remote)
-        self._faults = () if is_listing else tuple(faults)
-        self._refuse(lambda fault: fault.base_offset is None)
-        self.unread_line = "" if is_listing else _unread_line(partition, layout, remote, self._faults)
-        self._is_tiered = layout.is_tiered
-        self._gone = () if remote is None else remote.gone
-        self._is_compacted = not layout.is_tiered and _is_compacted(store, walked)
-        local = None if broker is None else broker.local_log(replace(self.where, topic_id=topic_id))
-        self.last_stable_offset: int | None = None
-        self._open_txns: tuple[tuple[int, int], ...] | None = None
-        self._local_aborted: Entries | None = None
-        if self.planned and (request.options.is_committed or (request.needs_aborted and local is not None)):
-            self._find_open(store, layout, local)
-        segments = self.planned.segments.without_versions()
-        self._indexed = _with_txn_indexes(segments, layout) if request.needs_aborted else []
-        self._has_txn_indexes = request.needs_aborted and _has_txn_indexes(
-            self.planned, self._indexed, layout
-        )
-        self._indexes = segments.take(self._indexed).only(layout.objects_of(PartKind.TXN_INDEX))
-        self.planned = replace(self.planned, segments=segments.only(layout.objects_of(*_READ_PARTS)))
-        self.offsets = OffsetRange()
-        lookup = OffsetLookup(
-            request,
-            self.where,
-            self.topic_id,
-            self.planned,
-            start_offset=self.start_offset,
-            last_stable_offset=self.last_stable_offset,
-            runs_of=self.runs,
-        )
-        self.offsets = lookup.range()
-        self.lost_line = lookup.lost_line
-
-    def _find_open(self, store: Store, layout: Layout, local: LocalLog | None) -> None:
-        """Find the transactions that are open at the end of the archive, and how they ended on the broker."""
-        transactions = _open_transactions(store, layout, self.planned, self.where)
-        open_txns = tuple(transactions.begins.items())
-        if local is not None and open_txns:
-            self._local_aborted = local.settle(transactions, archived_end(store, layout, self.planned))
-        stable = transactions.first_offset()
-        if self._request.options.is_committed:
-            self.last_stable_offset = stable
-            if self._request.options.include is Include.RECORDS:
-                self._open_txns = open_txns
-
-    def wanted(self) -> Iterator[tuple[int, int]]:
-        """Yield row and bytes of the segments that may have requested records, by their names."""
-        options, segments = self.offsets.within(self._request.options), self.planned.segments
-        lowest = options.lowest_offset
-        if options.include is Include.RECORDS:
-            lowest = max(
-                (offset for offset in (lowest, self.start_offset) if offset is not None), default=None
-            )
-        columns = zip(
-            segments.base_offsets,
-            self.planned.end_offsets,
-            segments.part_bytes(PartKind.LOG),
-            strict=True,
-        )
-        for row, (base_offset, end_offset, size_bytes) in enumerate(columns):
-            if lowest is not None and end_offset is not None and end_offset <= lowest:
-                continue
-            if options.highest_offset is not None and base_offset > options.highest_offset:
-                continue
-            yield row, size_bytes
-
-    def may_end_earlier(self, row: int) -> bool:
-        """Return whether a segment is the last one by names alone: the one before it, read with it, may go on."""
-        is_last = row == len(self.planned) - 1 and self.planned.end_offsets[row] is None
-        return is_last and self._is_tiered and self.planned.told[row] is None
-
-    def fault_runs(self) -> list[SegmentRun]:
-        """Return a run without segments that tells of what planning has found, if that is requested.
-
-        Raises:
-            DamagedSegmentError: there is something, and damage fails the query.
-        """
-        self._refuse(self._is_requested)
-        faults = tuple((one.name, one.fault) for one in self._faults if self._is_requested(one))
-        if not faults:
-            return []
-        nothing = self.planned.take(())
-        return [SegmentRun(where=self.where, topic_id=self.topic_id, segments=nothing, faults=faults)]
-
-    def _refuse(self, is_meant: Callable[[PlannedFault], bool]) -> None:
-        if self._request.options.corrupt is Corrupt.FAIL:
-            for fault in filter(is_meant, self._faults):
-                fault.refuse()
-
-    def _is_requested(self, fault: PlannedFault) -> bool:
-        """Return whether a fault is about requested offsets; how far a segment goes that is not known nobody says."""
-        highest = self.offsets.within(self._request.options).highest_offset
-        return fault.base_offset is None or highest is None or fault.base_offset <= highest
-
-    def runs(self, rows: Sequence[int]) -> list[SegmentRun]:
-        """Return the run of the segments in *rows*; no run without segments."""
-        if not rows:
-            return []
-        first = bisect_right(self._indexed, rows[-1])
-        segments = self.planned.take(rows)
-        return [
-            SegmentRun(
-                where=self.where,
-                topic_id=self.topic_id,
-                segments=segments,
-                offsets=self.offsets,
-                start_offset=self.start_offset if self._request.options.include is Include.RECORDS else None,
-                last_stable_offset=self.last_stable_offset,
-                following=self._indexes[first : first + MOST_FOLLOWING],
-                follows_more=len(self._indexed) > first + MOST_FOLLOWING,
-                local_aborted=self._aborted_within(segments),
-                has_txn_indexes=self._has_txn_indexes,
-                open_txns=self._open_txns,
-                is_compacted=self._is_compacted,
-                gone=self._gone,
-            )
-        ]
-
-    def _aborted_within(self, segments: PlannedSegments) -> bytes:
-        """Return what was aborted on the broker after the archive's end and reaches into *segments*."""
-        entries = self._local_aborted
-        if entries is None:
-            return b""
-        is_within = entries["last_offset"] >= segments.segments.base_offsets[0]
-        if (end_offset := segments.end_offsets[-1]) is not None:
-            is_within &= entries["first_offset"] < end_offset
-        return encode_transaction_index(entries[is_within])
-
-
-def _all_segments(partition: ArchivedPartition, layout: Layout) -> PlannedSegments:
-    """Return all copies of all segments."""
-    segments = partition.segments.take(_with_logs(partition.segments))
-    following = dict(itertools.pairwise(sorted(set(segments.base_offsets))))
-    return PlannedSegments(
-        segments=segments,
-        end_offsets=[following.get(base_offset) for base_offset in segments.base_offsets],
-        told=[None] * len(segments),
-        has_last=bool(segments) and not layout.is_tiered,
-    )
-
-
-def _unread_line(
-    partition: ArchivedPartition,
-    layout: Layout,
-    remote: RemoteLog | None,
-    faults: Sequence[PlannedFault],
-) -> str:
-    """Return how many segments no broker reads: unfinished copies and deletions, those outside the lineage; as text."""
-    segments = partition.segments
-    if remote is not None:
-        states = Counter(
-            remote.unfinished[segment_id]
-            for segment_id in segments.segment_ids
-            if segment_id in remote.unfinished
-        )
-        counts = [f"{count} {state.name}" for state, count in sorted(states.items())]
-        if others := sum(segment_id in remote.unread for segment_id in segments.segment_ids):
-            counts.append(f"{others} below the log start or outside the lineage")
-        not_compared = sum(fault.base_offset is not None for fault in faults)
-        unknown = sum(not remote.knows(segment_id) for segment_id in segments.segment_ids)
-        if orphans := unknown - not_compared:
-            counts.append(f"{orphans} that the metadata topic does not know")
-    elif layout.last_part is not None:
-        letter = LETTERS[layout.last_part]
-        count = sum(letter not in shape for shape in segments.shapes())
-        counts = [f"{count} without {layout.last_part.noun}"] if count else []
-    else:
-        return ""
-    if not counts:
-        return ""
-    return f"{partition.where.prefix}: no broker reads {', '.join(counts)}: these segments are left out"
-
-
-def _is_compacted(store: Store, walked: Walked) -> bool:
-    """Return whether the log of a plain copy is known to be compacted."""
-    where = walked.partition.where
-    copy = read_log_dir_copy(
-        store, [stored for stored in walked.siblings if stored.name == CLEANER_OFFSET_CHECKPOINT]
-    )
-    return not copy.facts(where, is_deep=False, is_tiered=False, now_ms=0).is_contiguous
-
-
-def _open_transactions(
-    store: Store, layout: Layout, planned: PlannedSegments, where: PartitionPrefix
-) -> OpenTransactions:
-    """Return the transactions that are open at the archive's end, or name the segment that cannot be read for it."""
-    try:
-        return open_transactions(store, layout, planned, where.folder)
-    except (FormatError, FileNotFoundError):
-        for segment in reversed(planned.segments):
-            fault = described_files(store, layout, segment)
-            if isinstance(fault, Fault):
-                name = layout.name_of(segment, layout.last_part or PartKind.LOG)
-                raise DamagedSegmentError(
-                    f"{store.url}/{where.prefix}{name}: {fault}. Which transactions are open at the end is not known. "
-                    f"Remedy: {REMEDIES[fault.rule]}, or read with isolation=read_uncommitted"
-                ) from None
-        raise
-
-
-def _log_start(
-    store: Store, layout: Layout, walked: Walked, where: PartitionPrefix, broker: BrokerView | None
-) -> tuple[int | None, list[PlannedFault]]:
-    """Return where the partition's log begins, by the checkpoint of a log dir, or of a copy of one; and its faults."""
-    if broker is not None:
-        start_offset, fault = broker.log_start(where)
-        if start_offset is not None or fault is not None:
-            return start_offset, [] if fault is None else [fault]
-    if layout.is_tiered:
-        return None, []
-    start_offset, fault = read_log_start(store, walked.siblings, where)
-    if start_offset is not None:
-        fault = judge_log_start(store, layout, walked.partition.segments, where, start_offset)
-    return (start_offset, []) if fault is None else (None, [fault])
-
-
 def _topic_id_at(store: Store, where: PartitionPrefix) -> str:
     """Return the topic's id by the file in a partition's folder, empty without a sound one."""
     try:
@@ -433,24 +154,3 @@ def _topic_id_at(store: Store, where: PartitionPrefix) -> str:
         return format_uuid(read_partition_metadata(metadata).topic_id)
     except (FileNotFoundError, FormatError):
         return ""
-
-
-def _has_txn_indexes(planned: PlannedSegments, indexed: Sequence[int], layout: Layout) -> bool:
-    """Return whether no transaction index can be missing unnoticed.
-
-    A description of the segment, or the metadata topic, says that it has none because nothing was aborted.
-    """
-    if PartKind.TXN_INDEX not in layout.objects_of(PartKind.TXN_INDEX):
-        return True
-    rows = set(indexed)
-    return all(
-        row in rows or (told is not None and told.has_no_aborts) for row, told in enumerate(planned.told)
-    )
-
-
-def _with_txn_indexes(segments: SegmentTable, layout: Layout) -> list[int]:
-    """Return the rows of the segments that may have aborted transactions in their index, by the listing."""
-    objects = layout.objects_of(PartKind.TXN_INDEX)
-    if PartKind.TXN_INDEX in objects:
-        return [row for row, size_bytes in enumerate(segments.part_bytes(PartKind.TXN_INDEX)) if size_bytes]
-    return [row for row, shape in enumerate(segments.shapes()) if parts_in(shape) >= objects]

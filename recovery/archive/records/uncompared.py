@@ -44,9 +44,8 @@ def find_uncompared(
     for base_offset, segment_id, shape in zip(
         segments.base_offsets, segments.segment_ids, segments.shapes(), strict=True
     ):
-        if last_letter not in shape or remote.knows(
-            segment_id
-        ):  # an upload that is under way is not read anyway
+        is_uploaded = last_letter in shape  # one that is under way is not read anyway
+        if not is_uploaded or remote.knows(segment_id):
             continue
         detail = "the metadata topic does not know this segment"
         if base_offset > remote.known_end:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from recovery.archive.layouts.tiered_layout import LocalTieredLayout
-from recovery.archive.records import read_plan
+from recovery.archive.records import planned_partition
 from recovery.archive.records.damage import Corrupt, LeftOut
 from recovery.archive.records.read_plan import plan_reads
 from recovery.archive.records.read_request import ReadRequest, Selection
@@ -95,7 +95,7 @@ class TestTieredArchive:
         self, stored_archive: TieredArchive, monkeypatch: pytest.MonkeyPatch, most_following: int
     ) -> None:
         """One segment a task: all transactions end in another one."""
-        monkeypatch.setattr(read_plan, "MOST_FOLLOWING", most_following)
+        monkeypatch.setattr(planned_partition, "MOST_FOLLOWING", most_following)
         names = ("topic", "partition", "offset", "aborted")
         at_once = read(stored_archive.path, *names, selection=Selection(task_bytes=1 << 40))
         one_by_one = read(stored_archive.path, *names, selection=Selection(task_bytes=1))
