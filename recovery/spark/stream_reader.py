@@ -93,12 +93,18 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets ---------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Return where a new query begins: nothing for partitions that are read from their beginning."""
+        """Return where a new query begins: nothing for partitions that are read from their beginning.
+
+        Spark before 4.2 may have asked for the latest offset already.
+        """
+        initial = StreamOffsets()
         if self._options.selection.starts is not None:
             for span in self._spans(self._options, is_checked=True):
                 if span.start_offset is not None:
-                    self._begun[span.key] = Covered(span.start_offset)
-        return self._begun.to_json()
+                    initial[span.key] = Covered(span.start_offset)
+        if not len(self._begun):
+            self._begun = StreamOffsets.from_json(initial.to_json())
+        return initial.to_json()
 
     def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:  # noqa: N802 - Spark's name
         """Return where the next batch ends, at most *limit* offsets after *start*; Spark before 4.2 gives neither.
@@ -106,7 +112,7 @@ class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             UsageError: the archive has another topic of the name, or ends before what was read of it.
         """
-        begun = self._begun if start is None else StreamOffsets.from_json(start)
+        begun = StreamOffsets.from_json(self._begun.to_json() if start is None else start)
         spans = self._spans(self._beyond(begun), is_checked=not len(begun))
         shares: list[_Share] = []
         for span in spans:

@@ -243,3 +243,12 @@ def test_an_archive_of_which_all_that_was_read_is_deleted_goes_on(archive: Archi
     assert query.step() == []
     archive.keep(2, 3)
     assert query.step()[0] == archive.bases[2]
+
+
+def test_a_query_begins_at_its_beginning_though_its_end_was_asked_for_first(archive: Archive) -> None:
+    """As Spark before 4.2 does, where it keeps the first latest offset for `availableNow`."""
+    query = Query(archive.root)
+    reader = query._new_reader()
+    query.end = reader.latestOffset()
+    assert reader.initialOffset() == {}
+    assert query.end != {}
