@@ -265,8 +265,8 @@ class ArchiveRun:
         engine.scan([task for task, _ in wave], on_finished)
         self._progress.finish_wave()
 
-    def _known_digests(self, report: ArchiveReport) -> Any:  # noqa: ANN401 - an array of 16-byte strings
-        """Return the digests of segments that earlier runs have kept, sorted; 16 bytes each."""
+    def _known_digests(self, report: ArchiveReport) -> Any:  # noqa: ANN401 - an array of byte strings
+        """Return the digests of segments that earlier runs have kept, sorted; DIGEST_BYTES each."""
         if self._output is None:
             return np.empty(0, f"S{DIGEST_BYTES}")
         digests, notes = known_digests(open_store(self._output))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -175,6 +176,30 @@ def told_of(planned: PlannedSegment, files: ArchivedFiles) -> Told | None:
     """Return what is said of a segment: by the metadata topic, or else by the archive itself; None if nothing is."""
     described = files.described()
     return planned.told or (None if described is None else Told.by(described))
+
+
+@contextmanager
+def opened_windows(files: ArchivedFiles, base_offset: int, *, is_last: bool) -> Iterator[LogWindows]:
+    """Open the log of a segment for a walk over its batches, which finds on past damage by the offset index.
+
+    Args:
+        files: of the segment.
+        base_offset: its own.
+        is_last: whether what a killed broker leaves at the end is no damage.
+
+    Raises:
+        FileNotFoundError: it has no log.
+    """
+    log = files.open(log_name(base_offset))
+    try:
+        yield LogWindows(
+            log,
+            base_offset=base_offset,
+            index_positions=lambda: index_positions(files, base_offset),
+            is_last=is_last,
+        )
+    finally:
+        log.close()
 
 
 def index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:

@@ -14,17 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
-from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.aborted_txns import AbortedTxns, are_transactional, collect_aborted
 from recovery.archive.records.log_markers import TransactionWalk
 from recovery.archive.records.read_request import PlannedSegment, SegmentRun
-from recovery.archive.records.run_files import RunFiles, index_positions
+from recovery.archive.records.run_files import RunFiles, opened_windows
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.check.finding import REMEDIES, Rule
 from recovery.errors import DamagedSegmentError
 from segfmt import byte_layout
 from segfmt.errors import FormatError, MissingKeyError
-from segfmt.filenames import log_name
 from segfmt.transaction_index import Entries, view_transaction_index
 
 _READ_ON = "read with isolation=read_uncommitted and without `aborted`"
@@ -195,15 +194,7 @@ class RunTransactions:
             return
         indexed = self._index_of(segment) if is_inside else None
         own = set(walk.begins)
-        files = self.files.of(segment)
-        log = files.open(log_name(segment.base_offset))
-        windows = LogWindows(
-            log,
-            base_offset=segment.base_offset,
-            index_positions=lambda: index_positions(files, segment.base_offset),
-            is_last=True,
-        )
-        try:
+        with opened_windows(self.files.of(segment), segment.base_offset, is_last=True) as windows:
             for window in windows:
                 if not isinstance(window, BatchWindow):
                     if window.is_damage:
@@ -223,8 +214,6 @@ class RunTransactions:
                             del walk.begins[producer_id]
                         if not walk.begins:
                             return
-        finally:
-            log.close()
 
     def _sound_rows(
         self, segment: ArchivedSegment, window: BatchWindow, walk: TransactionWalk

@@ -17,16 +17,15 @@ import numpy.typing as npt
 from native.batch_headers import HeaderRows
 from native.crc32c import crc32c_of_bytes
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.read_request import PlannedSegments
-from recovery.archive.records.run_files import index_positions
+from recovery.archive.records.run_files import opened_windows
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
 from recovery.archive.stores.store import Store
 from recovery.check.finding import REMEDIES
 from recovery.errors import DamagedSegmentError, UsageError
 from segfmt import byte_layout
 from segfmt.errors import FormatError
-from segfmt.filenames import log_name
 from segfmt.producer_snapshot import read_producer_snapshot
 
 MOST_SCANNED_BYTES = 4 << 30
@@ -188,14 +187,7 @@ def sound_batches(
         return
     damage = ""
     files = layout.files(store, segment)
-    log = files.open(log_name(segment.base_offset))
-    windows = LogWindows(
-        log,
-        base_offset=segment.base_offset,
-        index_positions=lambda: index_positions(files, segment.base_offset),
-        is_last=is_last,
-    )
-    try:
+    with opened_windows(files, segment.base_offset, is_last=is_last) as windows:
         for window in windows:
             if not isinstance(window, BatchWindow):
                 damage = f"{name}: byte {window.position}" if window.is_damage else damage
@@ -208,8 +200,6 @@ def sound_batches(
             bad = np.flatnonzero(~window.is_valid)
             if len(bad) and (not len(sound) or bad[-1] > sound[-1]):
                 damage = f"{name}: byte {window.rows['position'][bad[-1]]}"
-    finally:
-        log.close()
     if damage:
         transactions.pass_damage(damage)
 
