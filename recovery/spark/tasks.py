@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 from recovery.archive.check.kept_scans import KeptScanError, keep_scans, read_scans
 from recovery.archive.check.tally import Tally
 from recovery.archive.engine.engine import RunPlan
-from recovery.archive.engine.tasks import (
-    find_rebuilds,
-    judge_partitions,
-    rebuild_segments,
-    scan_segments,
-    take_verdicts,
-)
+from recovery.archive.engine.tasks import Tasks
 from recovery.archive.engine.verdicts import FoldResult
 from recovery.archive.stores.stores import open_store
 from recovery.spark.row_batches import batches_to_rows, rows_to_batches
@@ -41,10 +35,11 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """Scan the *tasks* with the numbers in *batches*; yield rows, without their results if the output keeps those."""
     prepare_worker()
+    work = Tasks(plan)
     for number in _numbers(batches):
-        rows = scan_segments(plan, tasks[number])
-        if plan.options.output is not None:
-            rows = keep_scans(open_store(plan.options.output), rows, heads_of=plan.run)
+        rows = work.scan(tasks[number])
+        if work.output is not None:
+            rows = keep_scans(work.output, rows, heads_of=plan.run)
         yield from rows_to_batches(rows)
 
 
@@ -64,7 +59,7 @@ def judge(plan: RunPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     import pyarrow as pa
 
     prepare_worker()
-    for prefix, work in find_rebuilds(plan, batches_to_rows(batches)):
+    for prefix, work in Tasks(plan).find_rebuilds(batches_to_rows(batches)):
         yield pa.RecordBatch.from_pydict({"prefix": [prefix], "work": [pickle.dumps(work, protocol=5)]})
 
 
@@ -76,13 +71,14 @@ def rebuild(plan: RunPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
         for batch in batches
         for prefix, work in zip(*(batch.column(name).to_pylist() for name in ("prefix", "work")), strict=True)
     )
-    yield from rows_to_batches(rebuild_segments(plan, works))
+    yield from rows_to_batches(Tasks(plan).rebuild(works))
 
 
 def fold(plan: RunPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Fold sorted rows; yield bad objects and a tally, and keep all verdicts in the output."""
     prepare_worker()
-    result = take_verdicts(plan, judge_partitions(plan, batches_to_rows(batches)), task=_task_number())
+    tasks = Tasks(plan)
+    result = tasks.take(tasks.judge(batches_to_rows(batches)), task=_task_number())
     counts = {"tally": result.tally.to_json(), OBJECT: result.objects.total, NOTED: result.noted.total}
     yield _batch(kind=[TALLY], key=[""], payload=[json.dumps(counts)])
     for kind, rows in ((OBJECT, result.objects.rows()), (NOTED, result.noted.rows())):

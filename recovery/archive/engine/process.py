@@ -16,15 +16,8 @@ from recovery.archive.check.scan_rows import ScanRow
 from recovery.archive.check.verdict import PartitionVerdict
 from recovery.archive.engine.engine import RunPlan, TaskSizes
 from recovery.archive.engine.row_spool import RowSpool
-from recovery.archive.engine.tasks import (
-    find_rebuilds,
-    judge_partitions,
-    rebuild_segments,
-    scan_segments,
-    take_verdicts,
-)
+from recovery.archive.engine.tasks import Tasks
 from recovery.archive.engine.verdicts import FoldResult
-from recovery.archive.stores.stores import open_store
 from recovery.quick_switches import quick_switches
 from recovery.stop_request import StopRequest
 from recovery.threads import ThreadPool
@@ -49,9 +42,9 @@ class ProcessEngine:
 
     def __init__(self, plan: RunPlan, stop: StopRequest, *, cores: int | None = None) -> None:
         self.cores = len(os.sched_getaffinity(0)) if cores is None else cores
-        self._plan = plan
         self._stop = stop
-        self._kept = self._kept_before()
+        self._tasks = Tasks(plan)
+        self._kept = () if self._tasks.output is None else kept_keys(self._tasks.output)  # by earlier runs
         self._open = ExitStack()
         self._open.enter_context(quick_switches())
         self._rows = self._open.enter_context(RowSpool())
@@ -69,13 +62,13 @@ class ProcessEngine:
         """Judge the partitions one by one, and rebuild the indexes that may be."""
         self._load_kept()
         works = chain.from_iterable(self._side_by_side(self._rebuilds, self._rows.prefixes()))
-        for rows in self._side_by_side(lambda work: list(rebuild_segments(self._plan, [work])), works):
+        for rows in self._side_by_side(lambda work: list(self._tasks.rebuild([work])), works):
             for row in rows:
                 self._rows.add(row)
 
     def fold(self) -> Iterator[FoldResult]:
         """Judge all partitions."""
-        yield take_verdicts(self._plan, self.verdicts(), task=0)
+        yield self._tasks.take(self.verdicts(), task=0)
 
     def verdicts(self) -> Iterator[PartitionVerdict]:
         """Judge all partitions: yield the verdict of each, in the order of their prefixes."""
@@ -83,15 +76,15 @@ class ProcessEngine:
         yield from chain.from_iterable(self._side_by_side(self._judge, self._rows.prefixes()))
 
     def _rebuilds(self, prefix: str) -> list[tuple[str, RebuildWork]]:
-        return list(find_rebuilds(self._plan, self._rows_of(prefix)))
+        return list(self._tasks.find_rebuilds(self._rows_of(prefix)))
 
     def _judge(self, prefix: str) -> list[PartitionVerdict]:
-        return list(judge_partitions(self._plan, self._rows_of(prefix)))
+        return list(self._tasks.judge(self._rows_of(prefix)))
 
     def _scan(self, pickled: bytes) -> None:
-        rows = self._noted(scan_segments(self._plan, pickled))
-        if self._plan.options.output is not None:
-            rows = keep_scans(open_store(self._plan.options.output), rows, heads_of=None)
+        rows = self._noted(self._tasks.scan(pickled))
+        if self._tasks.output is not None:
+            rows = keep_scans(self._tasks.output, rows, heads_of=None)
         for _ in rows:
             pass
 
@@ -101,20 +94,15 @@ class ProcessEngine:
             self._rows.add(row)
             yield row
 
-    def _kept_before(self) -> tuple[str, ...]:
-        """Return the keys of scans that earlier runs have kept."""
-        output = self._plan.options.output
-        return () if output is None else kept_keys(open_store(output))
-
     def _load_kept(self) -> None:
         """Read what earlier runs have kept of the partitions of this one."""
         kept, self._kept = self._kept, ()
         prefixes = set(self._rows.prefixes())
 
         def load(key: str) -> None:
-            assert self._plan.options.output is not None
+            assert self._tasks.output is not None
             with suppress(KeptScanError):  # the run has noted it, and has read its segments again
-                for row in read_scans(open_store(self._plan.options.output), key):
+                for row in read_scans(self._tasks.output, key):
                     if row.prefix in prefixes:
                         self._rows.add(row)
 
