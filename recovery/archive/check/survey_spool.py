@@ -1,21 +1,20 @@
-"""Surveyed partitions, kept on disk until they are needed, so that the driver's memory does not grow with them.
-
-The file has no name, so nobody else can write into it.
-"""
+"""Surveyed partitions, kept on disk until they are needed, so that the driver's memory does not grow with them."""
 
 from __future__ import annotations
 
 import pickle
-import tempfile
+import struct
 from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from recovery.archive.check.scanned import PartitionHead, PartitionWork
 from recovery.archive.check.survey import SurveyedPartition
+from recovery.archive.check.unnamed_file import UnnamedFile
 from recovery.archive.stores.archived import PartKind
 
-_LENGTH_BYTES = 8
+_SIZES = struct.Struct("<qq")
+"""Before each partition: the bytes of its head, and those of what is to be read."""
 
 
 class SpooledPartition(NamedTuple):
@@ -31,14 +30,14 @@ class SpooledPartition(NamedTuple):
 
 
 class SurveySpool:
-    """Surveyed partitions in a temporary file, in their order.
+    """Surveyed partitions in a file, in their order.
 
     Attributes:
         partition_count, segment_count, log_bytes: of all of them.
     """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="kafka-log-recovery-")  # noqa: SIM115 - closed on exit
+        self._file = UnnamedFile("what was listed waits")
         self.partition_count = 0
         self.segment_count = 0
         self.log_bytes = 0
@@ -49,25 +48,29 @@ class SurveySpool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._file.__exit__(kind, error, trace)
 
     def add(self, partition: SurveyedPartition) -> None:
-        """Keep one more partition."""
+        """Keep one more partition.
+
+        Raises:
+            OSError: there is no room for it.
+        """
         self.partition_count += 1
         self.segment_count += len(partition.works)
         self.log_bytes += sum(partition.works.segments.part_bytes(PartKind.LOG))
-        for pickled in (spooled_head(partition.head), pickle.dumps(partition.works, protocol=5)):
-            self._file.write(len(pickled).to_bytes(_LENGTH_BYTES, "big"))
-            self._file.write(pickled)
+        head, works = spooled_head(partition.head), pickle.dumps(partition.works, protocol=5)
+        self._file.append(_SIZES.pack(len(head), len(works)) + head + works)
 
     def __iter__(self) -> Iterator[SpooledPartition]:
-        self._file.seek(0)
-        while head := self._next():
-            yield SpooledPartition(head, pickle.loads(self._next()))
-
-    def _next(self) -> bytes:
-        """Return the next pickle, empty at the end."""
-        return self._file.read(int.from_bytes(self._file.read(_LENGTH_BYTES), "big"))
+        position = 0
+        while position < self._file.size_bytes:
+            head_bytes, works_bytes = _SIZES.unpack(self._file.read(position, _SIZES.size))
+            position += _SIZES.size
+            head = self._file.read(position, head_bytes)
+            works = pickle.loads(self._file.read(position + head_bytes, works_bytes))
+            position += head_bytes + works_bytes
+            yield SpooledPartition(head, works)
 
 
 def spooled_head(head: PartitionHead) -> bytes:

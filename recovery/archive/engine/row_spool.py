@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import tempfile
 import threading
 from array import array
 from collections.abc import Iterator
@@ -16,15 +14,15 @@ from typing import Self
 import numpy as np
 
 from recovery.archive.check.scan_rows import ScanRow
+from recovery.archive.check.unnamed_file import UnnamedFile
 
 
 class RowSpool:
-    """Rows in a temporary file without a name; of each, three numbers stay in memory. Rows may come from any thread."""
+    """Rows in a file; of each, three numbers stay in memory. They may come from any thread."""
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(prefix="kafka-log-recovery-")  # noqa: SIM115 - closed on exit
+        self._file = UnnamedFile("what was found in segments waits")
         self._lock = threading.Lock()
-        self._end = 0
         self._places: dict[str, array[int]] = {}
 
     def __enter__(self) -> Self:
@@ -33,7 +31,7 @@ class RowSpool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._file.__exit__(kind, error, trace)
 
     def prefixes(self) -> list[str]:
         """Return the prefixes of partitions with rows, sorted."""
@@ -46,17 +44,10 @@ class RowSpool:
             OSError: there is no room for it.
         """
         data = pickle.dumps(tuple(row), protocol=5)
+        position = self._file.append(data)
         with self._lock:
-            position, self._end = self._end, self._end + len(data)
             places = self._places.setdefault(row.prefix, array("q"))
             places.extend((row.base_offset, position, len(data)))
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.pwrite(self._file.fileno(), view, position + len(data) - len(view)) :]
-        except OSError as error:
-            remedy = "what was found in segments waits there; set TMPDIR to a folder with more room"
-            raise OSError(error.errno, f"{error.strerror}: {remedy}", tempfile.gettempdir()) from error
 
     def rows_of(self, prefix: str) -> Iterator[ScanRow]:
         """Yield the rows of one partition, sorted by base offset and segment; no further ones may come meanwhile."""
@@ -68,4 +59,4 @@ class RowSpool:
             yield from sorted(rows, key=attrgetter("id_or_file"))
 
     def _read(self, position: int, size_bytes: int) -> ScanRow:
-        return ScanRow(*pickle.loads(os.pread(self._file.fileno(), size_bytes, position)))
+        return ScanRow(*pickle.loads(self._file.read(position, size_bytes)))

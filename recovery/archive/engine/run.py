@@ -88,7 +88,7 @@ class ArchiveRun:
         self._store: Store = options.open()
         self._layout: Layout = layout_of(self._store, options.layout, options.keys)
         self._for_tasks = options.for_tasks(self._layout.name)
-        self._output = self._for_tasks.output
+        self._output = None if self._for_tasks.output is None else open_store(self._for_tasks.output)
         self._progress = ArchiveProgress(
             Notifier(observers),
             self._store.url,
@@ -113,14 +113,16 @@ class ArchiveRun:
             command=self._options.command,
             url=self._store.url,
             layout=self._layout.name,
-            output=self._output,
-            quarantine=f"{self._output}/{QUARANTINE}{self._run.hex()}" if self._options.is_in_place else None,
+            output=self._for_tasks.output,
+            quarantine=f"{self._for_tasks.output}/{QUARANTINE}{self._run.hex()}"
+            if self._options.is_in_place
+            else None,
             run=self._run.hex(),
             is_logs_only=self._options.is_logs_only,
             notes=tuple(Note(text=text) for text in self._options.notes),
         )
         if self._output is not None:
-            report.unended_runs = unended_runs(open_store(self._output))
+            report.unended_runs = unended_runs(self._output)
         self._progress.start()
         try:
             with SurveySpool() as spool, self._explained(report, _NOT_JUDGED):
@@ -130,14 +132,13 @@ class ArchiveRun:
         except InterruptedRecoveryError as error:
             report.signal_number = error.signal_number
             if self._output is not None:
-                report.saved_objects = saved_by(open_store(self._output), report.run)
+                report.saved_objects = saved_by(self._output, report.run)
         report.duration_ms = round((time.monotonic() - started_s) * 1000)
         if self._output is not None and not report.signal_number:
-            output = open_store(self._output)
             with self._explained(report, _NOT_PUBLISHED):
-                output.replace(f"{HISTORY}{report.run}/{SUMMARY}", report.to_json().encode())
+                self._output.replace(f"{HISTORY}{report.run}/{SUMMARY}", report.to_json().encode())
                 if report.tally.partitions:
-                    publish(output, report.run)
+                    publish(self._output, report.run)
         self._progress.finish(report.exit_code)
         return report
 
@@ -151,16 +152,15 @@ class ArchiveRun:
         try:
             yield
         except OSError as error:
-            url = "" if self._output is None else open_store(self._output).url
-            if not url or not f"{error.filename}/".startswith(f"{url}/"):
+            if self._output is None or not f"{error.filename}/".startswith(f"{self._output.url}/"):
                 raise
             text = f"{error.filename}: {error.strerror}: {undone}"
             if report.quarantine is not None:
                 with suppress(OSError):
-                    count = saved_by(open_store(url), report.run)
+                    count = saved_by(self._output, report.run)
                     text += f"; objects copied to {report.quarantine} before they were replaced: {count}"
             elif self._options.rebuilds:
-                text += f"; what it rebuilt, if anything, is in {url}/{RECOVERED}{report.run}"
+                text += f"; what it rebuilt, if anything, is in {self._output.url}/{RECOVERED}{report.run}"
             raise OutputError(f"{text}. Remedy: {_OUTPUT_REMEDY}") from error
 
     def _survey(self, spool: SurveySpool, report: ArchiveReport) -> None:
@@ -269,7 +269,7 @@ class ArchiveRun:
         """Return the digests of segments that earlier runs have kept, sorted; DIGEST_BYTES each."""
         if self._output is None:
             return np.empty(0, f"S{DIGEST_BYTES}")
-        digests, notes = known_digests(open_store(self._output))
+        digests, notes = known_digests(self._output)
         report.notes += notes
         return np.unique(np.frombuffer(digests, f"S{DIGEST_BYTES}"))
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
+from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.planned_faults import PlannedFault
+from recovery.archive.records.run_files import opened_windows
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.store import Store
 from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from segfmt.checkpoint import read_offset_checkpoint
 from segfmt.errors import FormatError
-from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT, log_name
+from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 
 
 def read_log_start(
@@ -62,12 +63,9 @@ def _end_offset(store: Store, layout: Layout, segment: ArchivedSegment) -> int:
     end_offset = segment.base_offset
     if PartKind.LOG not in segment.parts:
         return end_offset
-    log = layout.files(store, segment).open(log_name(segment.base_offset))
-    try:
-        for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
+    with opened_windows(layout.files(store, segment), segment.base_offset, is_last=True) as windows:
+        for window in windows:
             if isinstance(window, BatchWindow):
                 ends = window.rows["last_offset"][window.is_valid]
                 end_offset = max(end_offset, int(ends.max(initial=-1)) + 1)
-    finally:
-        log.close()
     return end_offset

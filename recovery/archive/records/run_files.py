@@ -141,16 +141,11 @@ class RunFiles:
         if not segment.log_bytes:
             return False
         try:
-            log = self.open_log(segment)
+            with opened_windows(self.of(segment), segment.base_offset, is_last=True) as windows:
+                batches = (window for window in windows if isinstance(window, BatchWindow))
+                return any(has_compacted(window.rows[window.is_valid]) for window in batches)
         except (FileNotFoundError, DamagedSegmentError):
             return False
-        try:
-            for window in LogWindows(log, base_offset=segment.base_offset, is_last=True):
-                if isinstance(window, BatchWindow) and has_compacted(window.rows[window.is_valid]):
-                    return True
-        finally:
-            log.close()
-        return False
 
     def _partition(self) -> ArchivedPartition:
         objects = self._store.list_level(self._run.where.prefix).objects

@@ -16,6 +16,7 @@ from recovery.archive.check.options import CheckOptions
 from recovery.archive.check.report import ArchiveReport
 from recovery.archive.check.scan_rows import HEAD_OFFSET, ScanRow
 from recovery.archive.check.scanned import ScanOptions
+from recovery.archive.check.unnamed_file import UnnamedFile
 from recovery.archive.engine import verdicts
 from recovery.archive.engine.engine import RunPlan
 from recovery.archive.engine.process import ProcessEngine
@@ -162,13 +163,15 @@ def test_rows_come_back_in_their_order(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
-        RowSpool() as spool,
+        UnnamedFile("what was listed waits") as kept,
         Path("/dev/full").open("r+b", buffering=0) as full,
         monkeypatch.context() as patched,
     ):
-        patched.setattr(spool, "_file", full)
-        with pytest.raises(OSError, match=r"No space left.*set TMPDIR to a folder with more"):
-            spool.add(ScanRow("a/", 0, "", b"", 0, b""))
+        patched.setattr(kept, "_file", full)
+        with pytest.raises(
+            OSError, match=r"No space left.*what was listed waits there; set TMPDIR to a folder with more"
+        ):
+            kept.append(b"a partition")
 
 
 def test_a_report_has_the_lowest_keys_however_the_work_was_divided() -> None:
