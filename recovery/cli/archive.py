@@ -161,7 +161,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("auto", "process", "spark"),
         default="auto",
-        help="auto (default): this process up to 16 GiB and 20,000 segments, else Spark; and Spark where one is named",
+        help="auto (default): this process up to 16 GiB and 15,000 segments, else Spark; and Spark where one is named",
     )
     spark = where.add_mutually_exclusive_group()
     spark.add_argument("--master", metavar="URL", help="a Spark master (default: all cores of this machine)")

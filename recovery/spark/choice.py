@@ -25,7 +25,7 @@ SPARK: Final = "spark"
 ENGINES: Final = (AUTO, PROCESS, SPARK)
 MOST_BYTES: Final = 16 << 30
 """Of logs that `auto` reads in this process."""
-MOST_SEGMENTS: Final = 20_000
+MOST_SEGMENTS: Final = 15_000
 """Of an archive that `auto` checks in this process: small segments are work for the interpreter, which has one core."""
 
 
