@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
@@ -12,6 +13,7 @@ from recovery.errors import UsageError, WorkerError
 MORE_THREADS = "allow more threads (ulimit -u, pids.max)"
 """The remedy if there are too few."""
 _Arguments = ParamSpec("_Arguments")
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
@@ -77,6 +79,35 @@ class PoolAhead(ThreadPool):
         except Exception as error:
             future.set_exception(error)
         return future
+
+    def map_ahead(
+        self, work: Callable[[_Item], _Result], items: Iterable[_Item], most: int
+    ) -> Iterator[_Result]:
+        """Yield the results of *work* in the order of *items*, of which at most *most* are begun ahead.
+
+        An error of an item, or in *items* itself, is raised after the results of those before it. What is waiting when
+        the caller stops is not begun any more.
+        """
+        pending: deque[Future[_Result]] = deque()
+        source: Iterator[_Item] | None = iter(items)
+        try:
+            while True:
+                while source is not None and len(pending) < most:
+                    try:
+                        pending.append(self.submit(work, next(source)))
+                    except StopIteration:
+                        source = None
+                    except Exception as error:
+                        failed: Future[_Result] = Future()
+                        failed.set_exception(error)
+                        pending.append(failed)
+                        source = None
+                if not pending:
+                    return
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
 
 
 def _do_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,3 +80,41 @@ def test_a_library_that_gets_no_thread_panics_and_that_has_a_remedy() -> None:
         raise panic("OS can't spawn worker thread: Resource temporarily unavailable")
     with pytest.raises(panic), _errors("s3://b", "key"):
         raise panic("something else")
+
+
+class TestMapAhead:
+    def test_results_are_in_order_and_begun_ahead(self) -> None:
+        both = threading.Barrier(2, timeout=20)
+        with PoolAhead(2) as pool:
+            assert list(pool.map_ahead(lambda number: (both.wait(), -number)[1], range(6), 2)) == [
+                -number for number in range(6)
+            ]
+
+    def test_errors_come_after_the_results_before_them(self) -> None:
+        def items() -> Iterator[int]:
+            yield from (1, 2)
+            raise OSError("no such prefix")
+
+        done: list[int] = []
+        with PoolAhead(2) as pool:
+            with pytest.raises(OSError, match="no such prefix"):
+                done.extend(pool.map_ahead(abs, items(), 8))
+            assert done == [1, 2]
+            with pytest.raises(ZeroDivisionError):
+                done.extend(pool.map_ahead(lambda number: 1 // number, (1, 0, 0, 1), 8))
+            assert done == [1, 2, 1]
+
+    def test_at_most_so_many_items_are_taken_ahead(self) -> None:
+        taken: list[int] = []
+
+        def items() -> Iterator[int]:
+            for number in range(100):
+                taken.append(number)
+                yield number
+
+        with PoolAhead(2) as pool:
+            results = pool.map_ahead(abs, items(), 3)
+            assert next(results) == 0
+            assert taken == [0, 1, 2]
+            assert next(results) == 1
+            assert taken == [0, 1, 2, 3]

@@ -121,7 +121,7 @@ def open_expectations(metadata: Sequence[str], stack: ExitStack) -> Expectations
     if not stores:
         return Expectations()
     remote_metadata = stack.enter_context(read_remote_metadata(stores))
-    if not remote_metadata.partition_count:
+    if not remote_metadata.sources:
         raise UsageError(
             f"--metadata {','.join(metadata)}: no partition of {TOPIC} is in it, so nothing could be compared. Give "
             "the log dirs of all brokers that have some, or copies of them"

@@ -18,8 +18,8 @@ from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
 from recovery.archive.records.broker_view import BrokerView
 from recovery.archive.records.offset_limits import Incarnation
 from recovery.archive.records.offset_range import NOTHING
+from recovery.archive.records.partition_plans import planned_partitions
 from recovery.archive.records.planned_partition import PlannedPartition
-from recovery.archive.records.read_plan import planned_partitions
 from recovery.archive.records.read_request import ReadRequest, Selection
 from recovery.archive.records.run_files import index_positions
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind

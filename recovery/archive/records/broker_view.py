@@ -17,8 +17,8 @@ from recovery.archive.records.log_starts import judge_log_start
 from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.records.stable_offset import OpenTransactions, sound_batches
 from recovery.archive.remote.lineage import derive_epochs, merge_ranges, trace_lineage
-from recovery.archive.remote.remote_metadata import RemoteMetadata, read_remote_metadata
-from recovery.archive.remote.replicas import Replicas
+from recovery.archive.remote.remote_metadata import RemoteMetadata, find_sources, read_remote_metadata
+from recovery.archive.remote.replicas import Replicas, topic_id_of
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
 from recovery.check.finding import Finding
@@ -116,9 +116,21 @@ class BrokerView:
 
     def __init__(self, stores: Iterable[Store]) -> None:
         self._log_dirs = tuple(stores)
+        self._read()
+
+    def _read(self) -> None:
         self._replicas = Replicas(self._log_dirs)
         self._log_starts: dict[tuple[str, str], tuple[int | None, PlannedFault | None]] = {}
         self._metadata: RemoteMetadata = read_remote_metadata(self._log_dirs)
+
+    def has_changed(self) -> bool:
+        """Return whether the metadata topic is not as it was read any more."""
+        return find_sources(self._log_dirs) != self._metadata.sources
+
+    def read_again(self) -> None:
+        """Read the log dirs again, once nobody asks for anything else meanwhile."""
+        self._metadata.close()
+        self._read()
 
     def __enter__(self) -> Self:
         return self
@@ -134,17 +146,19 @@ class BrokerView:
         Raises:
             UsageError: none of them has a partition of the metadata topic.
         """
-        if not self._metadata.partition_count:
+        if not self._metadata.sources:
             urls = ",".join(store.url for store in self._log_dirs)
             raise UsageError(
                 f"metadata={urls}: no partition of {TOPIC} is in it, so nothing could be compared. Give the log dirs "
                 "of all brokers that have some, or copies of them"
             )
 
-    @property
-    def hiding(self) -> Finding | None:
-        """What is wrong with the metadata topic so that what became of segments is not known; None for a sound one."""
-        return next((found for found in self._metadata.findings if found.severity == "damage"), None)
+    def hiding(self, where: PartitionPrefix) -> Finding | None:
+        """Return what is wrong with the metadata topic so that what became of segments is not known; None for nothing.
+
+        What is wrong with a record of the partition is known after `remote_log`.
+        """
+        return self._metadata.hiding(topic_id_of(where), where.partition)
 
     def log_start(self, where: PartitionPrefix) -> tuple[int | None, PlannedFault | None]:
         """Return where the log of a partition begins, None if that is not known; and what is wrong with the line."""

@@ -9,26 +9,26 @@ from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.records.run_files import opened_windows
-from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
+from recovery.archive.remote.log_dir_copy import LogDirCopy
+from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind
 from recovery.archive.stores.store import Store
-from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from segfmt.checkpoint import read_offset_checkpoint
-from segfmt.errors import FormatError
 from segfmt.filenames import LOG_START_OFFSET_CHECKPOINT
 
 
-def read_log_start(
-    store: Store, siblings: Sequence[StoredObject], where: PartitionPrefix
+def copied_log_start(
+    prefix: str, log_dir: LogDirCopy, where: PartitionPrefix
 ) -> tuple[int | None, PlannedFault | None]:
-    """Return where a partition begins by the checkpoint next to its folder, None if not known; and its fault."""
-    checkpoint = next((stored for stored in siblings if stored.name == LOG_START_OFFSET_CHECKPOINT), None)
-    if checkpoint is None:
-        return None, None
-    try:
-        starts = read_offset_checkpoint(store.read(checkpoint.key, most_bytes=MOST_SMALL_FILE_BYTES))
-    except FormatError as error:
-        return None, PlannedFault(f"{store.url}/{checkpoint.key}", Fault("checkpoint", str(error)))
-    return starts.get((where.topic, where.partition)), None
+    """Return where a partition begins by the checkpoint of a copied log dir, None if not known; and its fault.
+
+    Args:
+        prefix: URL of the log dir, with its `/`.
+        log_dir: its checkpoints.
+        where: the partition.
+    """
+    for finding in log_dir.findings:
+        if finding.file == LOG_START_OFFSET_CHECKPOINT:
+            return None, PlannedFault(prefix + finding.file, Fault(finding.rule, finding.detail))
+    return log_dir.offset(LOG_START_OFFSET_CHECKPOINT, where), None
 
 
 def judge_log_start(

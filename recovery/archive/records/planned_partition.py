@@ -11,13 +11,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from recovery.archive.layouts.layout import Layout
 from recovery.archive.layouts.walk import Walked
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.broker_view import BrokerView, LocalLog, RemoteLog
 from recovery.archive.records.damage import Corrupt
-from recovery.archive.records.log_starts import judge_log_start, read_log_start
+from recovery.archive.records.log_starts import copied_log_start, judge_log_start
 from recovery.archive.records.offset_range import OffsetLookup
 from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.records.read_request import OffsetRange, PlannedSegments, ReadRequest, SegmentRun
@@ -26,20 +27,32 @@ from recovery.archive.records.run_files import described_files
 from recovery.archive.records.segment_choice import choose_segments
 from recovery.archive.records.stable_offset import OpenTransactions, archived_end, open_transactions
 from recovery.archive.records.uncompared import find_uncompared
-from recovery.archive.remote.log_dir_copy import read_log_dir_copy
+from recovery.archive.remote.log_dir_copy import LogDirCopy
 from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
 from recovery.archive.stores.store import Store
 from recovery.check.finding import REMEDIES
 from recovery.errors import DamagedSegmentError
 from segfmt.errors import FormatError
-from segfmt.filenames import CLEANER_OFFSET_CHECKPOINT
 from segfmt.transaction_index import Entries, encode_transaction_index
 
 MOST_FOLLOWING = 8
 """Segments after its own that a task knows, for their transaction indexes. The first that is not empty nearly always
 suffices; a task that must look further lists the partition."""
 _READ_PARTS = (PartKind.LOG, PartKind.OFFSET_INDEX, PartKind.TIME_INDEX, PartKind.TXN_INDEX)
+
+
+class FoundPartition(NamedTuple):
+    """A partition as it was listed.
+
+    Attributes:
+        log_dir: the checkpoints next to its folder.
+        topic_id: by its name, or the file in its folder; empty if it is not known.
+    """
+
+    walked: Walked
+    log_dir: LogDirCopy
+    topic_id: str
 
 
 class PlannedPartition:
@@ -60,21 +73,18 @@ class PlannedPartition:
         store: Store,
         layout: Layout,
         request: ReadRequest,
-        walked: Walked,
+        found: FoundPartition,
         broker: BrokerView | None,
-        topic_id: str,
+        remote: RemoteLog | None,
     ) -> None:
-        partition, self.where, self._request = walked.partition, walked.partition.where, request
-        self.topic_id = topic_id
-        remote = None if broker is None else broker.remote_log(self.where)
+        partition, topic_id = found.walked.partition, found.topic_id
+        self.where, self.topic_id, self._request = partition.where, topic_id, request
         if request.options.include is Include.BATCHES:
             self.planned = _all_segments(partition, layout)
         else:
             self.planned = choose_segments(partition, layout, None if remote is None else remote.segments)
         is_listing = request.options.include is Include.BATCHES
-        self.start_offset, faults = _log_start(
-            store, layout, walked, replace(self.where, topic_id=topic_id), broker
-        )
+        self.start_offset, faults = _log_start(store, layout, found, broker)
         if broker is not None and layout.is_tiered:
             faults += find_uncompared(store, layout, partition, broker, remote)
         self._faults = () if is_listing else tuple(faults)
@@ -82,7 +92,7 @@ class PlannedPartition:
         self.unread_line = "" if is_listing else _unread_line(partition, layout, remote, self._faults)
         self._is_tiered = layout.is_tiered
         self._gone = () if remote is None else remote.gone
-        self._is_compacted = not layout.is_tiered and _is_compacted(store, walked)
+        self._is_compacted = not layout.is_tiered and _is_compacted(found)
         local = None if broker is None else broker.local_log(replace(self.where, topic_id=topic_id))
         self.last_stable_offset: int | None = None
         self._open_txns: tuple[tuple[int, int], ...] | None = None
@@ -249,13 +259,10 @@ def _unread_line(
     return f"{partition.where.prefix}: no broker reads {', '.join(counts)}: these segments are left out"
 
 
-def _is_compacted(store: Store, walked: Walked) -> bool:
+def _is_compacted(found: FoundPartition) -> bool:
     """Return whether the log of a plain copy is known to be compacted."""
-    where = walked.partition.where
-    copy = read_log_dir_copy(
-        store, [stored for stored in walked.siblings if stored.name == CLEANER_OFFSET_CHECKPOINT]
-    )
-    return not copy.facts(where, is_deep=False, is_tiered=False, now_ms=0).is_contiguous
+    where = found.walked.partition.where
+    return not found.log_dir.facts(where, is_deep=False, is_tiered=False, now_ms=0).is_contiguous
 
 
 def _open_transactions(
@@ -277,18 +284,20 @@ def _open_transactions(
 
 
 def _log_start(
-    store: Store, layout: Layout, walked: Walked, where: PartitionPrefix, broker: BrokerView | None
+    store: Store, layout: Layout, found: FoundPartition, broker: BrokerView | None
 ) -> tuple[int | None, list[PlannedFault]]:
     """Return where the partition's log begins, by the checkpoint of a log dir, or of a copy of one; and its faults."""
+    partition = found.walked.partition
+    where = replace(partition.where, topic_id=found.topic_id)
     if broker is not None:
         start_offset, fault = broker.log_start(where)
         if start_offset is not None or fault is not None:
             return start_offset, [] if fault is None else [fault]
     if layout.is_tiered:
         return None, []
-    start_offset, fault = read_log_start(store, walked.siblings, where)
+    start_offset, fault = copied_log_start(f"{store.url}/{found.walked.parent}", found.log_dir, where)
     if start_offset is not None:
-        fault = judge_log_start(store, layout, walked.partition.segments, where, start_offset)
+        fault = judge_log_start(store, layout, partition.segments, where, start_offset)
     return (start_offset, []) if fault is None else (None, [fault])
 
 

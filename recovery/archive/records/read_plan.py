@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from recovery.archive.layouts.layout import Layout
-from recovery.archive.layouts.layouts import OtherLayouts, all_but
-from recovery.archive.layouts.walk import OtherLayout, UnlistedPrefix, Walked, walk
 from recovery.archive.records.broker_view import BrokerView
-from recovery.archive.records.incarnations import Incarnations
 from recovery.archive.records.offset_limits import Incarnation
 from recovery.archive.records.offset_range import lost_partitions
-from recovery.archive.records.planned_partition import PlannedPartition
+from recovery.archive.records.partition_plans import planned_partitions
 from recovery.archive.records.read_request import ReadRequest, SegmentRun
-from recovery.archive.records.record_schema import Include
 from recovery.archive.stores.archived import PartitionPrefix
 from recovery.archive.stores.store import Store
-from recovery.archive.stores.stores import open_store
-from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
-from recovery.errors import UsageError
-from recovery.write.quarantine import MANIFEST
-from segfmt.errors import FormatError
-from segfmt.filenames import PARTITION_METADATA
-from segfmt.kafka_uuid import format_uuid
-from segfmt.partition_metadata import read_partition_metadata
-
-_QUARANTINE = "a quarantine folder of this tool has what was cut from a log or replaced, not the log"
 
 
 def plan_reads(
@@ -83,74 +67,3 @@ def plan_reads(
         on_note(line)
     if runs:
         yield tuple(runs)
-
-
-def planned_partitions(
-    store: Store,
-    layout: Layout,
-    request: ReadRequest,
-    broker: BrokerView | None,
-    *,
-    on_seen: Callable[[PartitionPrefix], None],
-    on_note: Callable[[str], None],
-) -> Iterator[PlannedPartition]:
-    """Yield the partitions that are requested; arguments and errors are those of `plan_reads`."""
-    selection = request.selection
-    quarantined, has_others = "", False
-    named = selection.topics or frozenset(topic for topic, _ in selection.assigned or ())
-    incarnations = Incarnations(
-        selection.topic_ids, is_listing=request.options.include is Include.BATCHES, named=named
-    )
-
-    def is_wanted(where: PartitionPrefix) -> bool:
-        on_seen(where)
-        return selection.has(where)
-
-    if broker is not None and layout.is_tiered:
-        broker.require_metadata_topic()
-    others = OtherLayouts()
-    for walked in walk(store, layout, is_chosen=is_wanted, others=all_but(layout)):
-        if isinstance(walked, UnlistedPrefix):
-            raise OSError(errno.EIO, f"{walked.prefix}: cannot be listed: {walked.error}")
-        if isinstance(walked, OtherLayout):
-            others.note(walked)
-            continue
-        if _is_quarantined(store, layout, walked):
-            quarantined = f"{store.url}/{walked.partition.where.prefix}"
-            on_note(f"{quarantined}: left out: {_QUARANTINE}")
-            continue
-        has_others = True
-        where = walked.partition.where
-        topic_id = where.topic_id or _topic_id_at(store, where)
-        live = frozenset() if broker is None else broker.topic_ids(where.topic)
-        if incarnations.takes(where, topic_id, walked.partition.segments, live):
-            partition = PlannedPartition(store, layout, request, walked, broker, topic_id)
-            for line in filter(None, (partition.unread_line, partition.lost_line)):
-                on_note(line)
-            yield partition
-    for note in (*incarnations.check(), *others.notes([layout.name])):
-        on_note(note)
-    if quarantined and not has_others:
-        raise UsageError(
-            f"{quarantined}: {_QUARANTINE}. Read the log dir; `undo` puts back what was cut from it"
-        )
-
-
-def _is_quarantined(store: Store, layout: Layout, walked: Walked) -> bool:
-    """Return whether a folder is one of quarantine: parts of a log, the rest of which is in the log dir."""
-    if layout.is_tiered:
-        return False
-    siblings = walked.siblings
-    if not walked.partition.where.prefix:  # the partition's folder is all that is read
-        with suppress(OSError):
-            siblings = open_store(store.url.rstrip("/").rpartition("/")[0]).list_level("").objects
-    return any(stored.name == MANIFEST for stored in siblings)
-
-
-def _topic_id_at(store: Store, where: PartitionPrefix) -> str:
-    """Return the topic's id by the file in a partition's folder, empty without a sound one."""
-    try:
-        metadata = store.read(where.prefix + PARTITION_METADATA, most_bytes=MOST_SMALL_FILE_BYTES)
-        return format_uuid(read_partition_metadata(metadata).topic_id)
-    except (FileNotFoundError, FormatError):
-        return ""

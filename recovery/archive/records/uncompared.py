@@ -13,8 +13,32 @@ from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.broker_view import BrokerView, RemoteLog
 from recovery.archive.records.planned_faults import PlannedFault
 from recovery.archive.stores.archived import ArchivedSegment, PartKind
-from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition
+from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, parts_in
 from recovery.archive.stores.store import Store
+
+
+def is_outdated(layout: Layout, partition: ArchivedPartition, remote: RemoteLog | None) -> bool:
+    """Return whether the metadata topic and the listing of a partition of tiered storage contradict each other.
+
+    Either may be older than the other: a segment was archived or deleted in between, unless something is lost.
+
+    Args:
+        layout: of the archive.
+        partition: as it was listed.
+        remote: what the metadata topic says of the partition, None if no record is about it.
+    """
+    segments = partition.segments
+    if remote is None:
+        return len(segments) > 0
+    whole = set()
+    for base_offset, segment_id, shape in zip(
+        segments.base_offsets, segments.segment_ids, segments.shapes(), strict=True
+    ):
+        if base_offset > remote.known_end and not remote.knows(segment_id):
+            return True
+        if parts_in(shape) >= layout.required_parts:
+            whole.add(segment_id)
+    return not whole.issuperset(remote.segments)
 
 
 def find_uncompared(
@@ -30,7 +54,7 @@ def find_uncompared(
         remote: what the metadata topic says of the partition, None if no record is about it.
     """
     prefix = f"{store.url}/{partition.where.prefix}"
-    hiding = broker.hiding
+    hiding = broker.hiding(partition.where)
     if hiding is not None:
         detail = f"{hiding.detail}: what became of the segments of {prefix} is not known"
         yield PlannedFault(hiding.file, Fault("metadata-topic", detail))

@@ -44,7 +44,7 @@ class LogDirCopy:
 
         Without a recovery-point checkpoint, as in a copy of folders alone, everything counts as flushed.
         """
-        was_cleaned = self._offset(CLEANER_OFFSET_CHECKPOINT, where) is not None
+        was_cleaned = self.offset(CLEANER_OFFSET_CHECKPOINT, where) is not None
         return PartitionFacts(
             path=where.prefix.rstrip("/"),
             folder=where.folder,
@@ -52,9 +52,9 @@ class LogDirCopy:
             partition=where.partition,
             is_live=False,
             had_clean_shutdown=self.had_clean_shutdown,
-            recovery_point=self._offset(RECOVERY_POINT_CHECKPOINT, where),
-            log_start_offset=self._offset(LOG_START_OFFSET_CHECKPOINT, where),
-            high_watermark=self._offset(REPLICATION_OFFSET_CHECKPOINT, where),
+            recovery_point=self.offset(RECOVERY_POINT_CHECKPOINT, where),
+            log_start_offset=self.offset(LOG_START_OFFSET_CHECKPOINT, where),
+            high_watermark=self.offset(REPLICATION_OFFSET_CHECKPOINT, where),
             is_contiguous=is_tiered or (where.topic not in _COMPACTED_TOPICS and not was_cleaned),
             topic_id=topic_id_of(where) if is_tiered else None,
             is_metadata_log=where.topic == CLUSTER_METADATA_TOPIC,
@@ -63,7 +63,8 @@ class LogDirCopy:
             is_archived=RECOVERY_POINT_CHECKPOINT not in self.offsets,
         )
 
-    def _offset(self, checkpoint: str, where: PartitionPrefix) -> int | None:
+    def offset(self, checkpoint: str, where: PartitionPrefix) -> int | None:
+        """Return what the checkpoint of this name says of a partition, None if it has no line for it."""
         return self.offsets.get(checkpoint, {}).get((where.topic, where.partition))
 
 

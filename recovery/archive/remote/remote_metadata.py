@@ -52,7 +52,8 @@ Rule = Literal[
     "torn-tail", "damaged-batch", "missing-records", "malformed-record", "dropped-record", "unreadable"
 ]
 
-
+Sources = dict[int, tuple[Store, list[StoredObject]]]
+"""Where the partitions of the topic are, and their logs in order."""
 _HIDING = frozenset[Rule]({"damaged-batch", "missing-records", "malformed-record", "unreadable"})
 """Rules that may hide what became of segments; torn-tail and dropped-record are not damage."""
 
@@ -70,7 +71,7 @@ class RemoteMetadata:
         findings: what is wrong with the topic so far, the first `MOST_FINDINGS` of it.
         counts: of all that is wrong, by rule.
         record_count: records that were read.
-        partition_count: partitions of the topic that were found.
+        sources: the logs of the partitions of the topic that were found, as they were listed.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -92,12 +93,14 @@ class RemoteMetadata:
         self._numbers: dict[RemotePartition, int] = {}
         self._partitions: dict[tuple[UUID, int], list[int]] = {}
         self._reported: set[tuple[UUID, int]] = set()
+        self._hiding: Finding | None = None
+        self._hiding_of: dict[tuple[UUID, int], Finding] = {}
         self._rows: list[tuple[int, int, bytes]] = []
         self._is_indexed = False
         self.findings: list[Finding] = []
         self.counts: Counter[Rule] = Counter()
         self.record_count = 0
-        self.partition_count = 0
+        self.sources: Sources = {}
 
     def __enter__(self) -> Self:
         return self
@@ -146,18 +149,23 @@ class RemoteMetadata:
             detail: a description.
             offset: of the record or the batch in the metadata partition, None if it is not known.
         """
+        finding = self._note(rule, place, detail, offset)
+        if rule in _HIDING:
+            self._hiding = self._hiding or finding
+
+    def _note(self, rule: Rule, place: str, detail: str, offset: int | None) -> Finding:
+        at = "" if offset is None else f" (offset {offset})"
+        finding = Finding(
+            file=place,
+            position=None,
+            rule="metadata-topic",
+            detail=f"{rule}: {detail}{at}",
+            severity="damage" if rule in _HIDING else "note",
+        )
         self.counts[rule] += 1
         if len(self.findings) < MOST_FINDINGS:
-            at = "" if offset is None else f" (offset {offset})"
-            self.findings.append(
-                Finding(
-                    file=place,
-                    position=None,
-                    rule="metadata-topic",
-                    detail=f"{rule}: {detail}{at}",
-                    severity="damage" if rule in _HIDING else "note",
-                )
-            )
+            self.findings.append(finding)
+        return finding
 
     @property
     def hides_records(self) -> bool:
@@ -209,8 +217,19 @@ class RemoteMetadata:
         for offset, value in self._values(self._partitions.get((topic_id, partition), [])):
             wrong = _apply(cache, value)
             if wrong is not None and is_new:
-                self.report(*wrong, offset)
+                finding = self._note(*wrong, offset)
+                if wrong[0] in _HIDING:
+                    self._hiding_of.setdefault((topic_id, partition), finding)
         return cache
+
+    def hiding(self, topic_id: UUID | None, partition: int) -> Finding | None:
+        """Return why it is not known what became of the segments of a partition; None for a sound topic.
+
+        That is what is wrong with the topic itself, or with a record of the partition, which `cache` finds.
+        """
+        if topic_id is None or self._hiding is not None:
+            return self._hiding
+        return self._hiding_of.get((topic_id, partition))
 
     def _values(self, owners: Sequence[int]) -> list[tuple[int, bytes]]:
         with self._lock:
@@ -240,9 +259,8 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
     """
     metadata = RemoteMetadata(folder)
     try:
-        found = _find_partitions(stores)
-        metadata.partition_count = len(found)
-        for _, (store, logs) in sorted(found.items()):
+        metadata.sources = find_sources(stores)
+        for _, (store, logs) in sorted(metadata.sources.items()):
             _read_partition(metadata, store, logs)
     except BaseException:
         metadata.close()
@@ -250,8 +268,9 @@ def read_remote_metadata(stores: Iterable[Store], *, folder: str | None = None) 
     return metadata
 
 
-def _find_partitions(stores: Iterable[Store]) -> dict[int, tuple[Store, list[StoredObject]]]:
-    logs_by_partition: dict[int, tuple[Store, list[StoredObject]]] = {}
+def find_sources(stores: Iterable[Store]) -> Sources:
+    """Return the partitions of the metadata topic in *stores*, of several copies of one the longest."""
+    logs_by_partition: Sources = {}
     for store in stores:
         level = store.list_level("")
         own = _FOLDER.fullmatch(f"{store.url.rstrip('/').rpartition('/')[2]}/")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,12 @@ from recovery.archive.records.damage import Corrupt
 from recovery.archive.records.offset_limits import EARLIEST, LATEST, OffsetLimits
 from recovery.archive.records.read_request import Selection
 from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.stores.local_store import LocalStore
 from recovery.errors import UsageError
+from recovery.read.opened_log import OpenedLog
 from tests.brokers.tiered_broker import TieredArchive
+from tests.logs.archives import made_copies, write_archive
+from tests.logs.builders import BASE_TIMESTAMP_MS
 from tests.runs.readings import SMALL_TASK, read
 
 TRANSACTIONS = frozenset({"transactions"})
@@ -67,3 +73,24 @@ def test_committed_records_end_at_the_last_stable_offset(stored_archive: TieredA
     assert stable[-1] < whole[-1]
     with pytest.raises(UsageError, match="read_committed: at its last stable offset"):
         offsets_of(stored_archive, "transactions", is_committed=True, ends=limits(whole[-1][0]))
+
+
+def test_partitions_are_looked_up_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [copy for partition in range(6) for copy in made_copies(partition=partition, segments=2)]
+    archive = write_archive(tmp_path / "archive", "local-tiered", made)
+    both, here = threading.Barrier(2), threading.main_thread()
+    open_log = LocalStore.open
+
+    def opened_by_two(store: LocalStore, key: str) -> OpenedLog:
+        if threading.current_thread() is not here and key.endswith(".log"):
+            both.wait(timeout=20)
+        return open_log(store, key)
+
+    monkeypatch.setattr(LocalStore, "open", opened_by_two)
+    selection = Selection(starts=limits(BASE_TIMESTAMP_MS, are_times=True))
+    rows = read(archive.root, "partition", "offset", selection=selection)
+    monkeypatch.undo()
+    assert rows == read(archive.root, "partition", "offset")
+    late = Selection(starts=limits(BASE_TIMESTAMP_MS << 1, are_times=True, needs_match=True))
+    with pytest.raises(UsageError, match="it: made-0 has no record"):
+        read(archive.root, "offset", selection=late)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recovery.archive.records.damage import Corrupt, LeftOut
+from recovery.archive.records.partition_plans import MOST_READINGS_AGAIN
+from recovery.archive.records.read_request import Selection
 from recovery.archive.records.record_columns import ReadOptions
+from recovery.archive.stores.local_store import LocalStore
+from recovery.archive.stores.store import Level
 from recovery.errors import DamagedSegmentError, UsageError
-from segfmt.remote_log_metadata import TOPIC
+from segfmt.remote_log_metadata import (
+    TOPIC,
+    RemoteLogMetadata,
+    RemoteSegment,
+    RemoteSegmentState,
+    encode_remote_log_metadata,
+)
 from tests.logs.archives import (
+    LOG,
     WrittenArchive,
     batch_positions,
     made_copies,
@@ -23,6 +38,7 @@ from tests.logs.metadata_topic import write_metadata
 from tests.runs.readings import read
 
 NAMES = ("offset", "fault")
+Changes = Callable[[str, Sequence[Callable[[], None]]], list[str]]
 
 
 @pytest.fixture
@@ -107,3 +123,112 @@ def test_a_sound_topic_says_which_segments_are_orphans(archive: WrittenArchive) 
 def test_log_dirs_without_the_topic_are_refused(archive: WrittenArchive, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"metadata={tmp_path}: no partition of {TOPIC} is in it"):
         read(archive.root, "offset", metadata=(tmp_path,))
+
+
+@pytest.fixture
+def changes(monkeypatch: pytest.MonkeyPatch) -> Changes:
+    """Makes one change before each listing of a partition; returns the prefixes that were listed."""
+
+    def begin(name: str, pending: Sequence[Callable[[], None]]) -> list[str]:
+        list_level, left, listed = LocalStore.list_level, list(pending), []
+
+        def changing(store: LocalStore, prefix: str) -> Level:
+            if prefix.startswith(name):
+                listed.append(prefix)
+                if left:
+                    left.pop(0)()
+            return list_level(store, prefix)
+
+        monkeypatch.setattr(LocalStore, "list_level", changing)
+        return listed
+
+    return begin
+
+
+def rewrite_topic(log_dir: Path, segments: Sequence[RemoteSegment]) -> None:
+    shutil.rmtree(log_dir)
+    write_metadata(log_dir, metadata_records(segments), segment_batches=1000)
+
+
+def partition_name(archive: WrittenArchive) -> str:
+    return archive.place(archive.copies[0], LOG).parent.name
+
+
+def test_segments_that_are_archived_after_the_topic_was_read(
+    archive: WrittenArchive, tmp_path: Path, changes: Changes
+) -> None:
+    expected = sound_offsets(archive)
+    growing = write_archive(tmp_path / "growing", "local-tiered", archive.copies[:2])
+    log_dir = log_dir_of(growing)
+
+    def archive_one(count: int) -> None:
+        copy = archive.copies[count - 1]
+        for part in archive.parts(copy):
+            shutil.copy(archive.place(copy, part), growing.place(copy, part))
+        rewrite_topic(log_dir, archive.metadata[:count])
+
+    listed = changes(partition_name(archive), [lambda: archive_one(3), lambda: archive_one(4)])
+    found = [row["offset"] for row in read(growing.root, "offset", metadata=(log_dir,))]
+    assert found == [offset for offset in expected if offset < archive.copies[4].remote.start_offset]
+    assert len(listed) == 3
+
+
+def test_segments_that_are_deleted_after_the_topic_was_read(
+    archive: WrittenArchive, changes: Changes
+) -> None:
+    expected = sound_offsets(archive)
+    log_dir = log_dir_of(archive)
+
+    def delete_two() -> None:
+        for copy in archive.copies[:2]:
+            for part in archive.parts(copy):
+                archive.place(copy, part).unlink()
+        deleted = [
+            replace(segment, state=RemoteSegmentState.DELETE_SEGMENT_FINISHED)
+            for segment in archive.metadata[:2]
+        ]
+        rewrite_topic(log_dir, [*deleted, *archive.metadata[2:]])
+
+    changes(partition_name(archive), [delete_two])
+    found = [row["offset"] for row in read(archive.root, "offset", metadata=(log_dir,))]
+    assert found == [offset for offset in expected if offset >= archive.copies[2].remote.start_offset]
+
+
+def test_a_topic_that_stays_as_it_is_is_not_read_again(archive: WrittenArchive, changes: Changes) -> None:
+    log_dir = log_dir_of(archive, 3)
+    listed = changes(partition_name(archive), [])
+    with pytest.raises(DamagedSegmentError, match=": not-compared: "):
+        read(archive.root, "offset", metadata=(log_dir,))
+    assert len(listed) == 1
+
+
+def test_a_topic_that_keeps_behind_is_not_waited_for(archive: WrittenArchive, changes: Changes) -> None:
+    log_dir = log_dir_of(archive, 3)
+    (log,) = log_dir.rglob("*.log")
+    listed = changes(partition_name(archive), [partial(os.utime, log, ns=(1, n)) for n in range(20)])
+    with pytest.raises(DamagedSegmentError, match=": not-compared: "):
+        read(archive.root, "offset", metadata=(log_dir,))
+    assert len(listed) == 1 + MOST_READINGS_AGAIN
+
+
+def test_a_malformed_record_hides_the_segments_of_its_partition_alone(tmp_path: Path) -> None:
+    copies = [*made_copies(segments=2), *made_copies(partition=1, segments=2)]
+    archive = write_archive(tmp_path / "archive", "local-tiered", copies)
+    log_dir = tmp_path / "log-dir"
+    records: list[RemoteLogMetadata | bytes] = [*metadata_records(archive.metadata)]
+    records.append(encode_remote_log_metadata(metadata_records(archive.metadata[:1])[-1])[:-3])
+    write_metadata(log_dir, records, segment_batches=1000)
+    for _ in range(5):  # partitions are planned side by side
+        left_out: list[LeftOut] = []
+        read(
+            archive.root,
+            "offset",
+            options=ReadOptions(corrupt=Corrupt.SKIP),
+            metadata=(log_dir,),
+            left_out=left_out,
+        )
+        assert [one.rule for one in left_out] == ["metadata-topic"]
+    with pytest.raises(DamagedSegmentError, match=r": metadata-topic: malformed-record: .*made-0"):
+        read(archive.root, "offset", metadata=(log_dir,))
+    second = Selection(partitions=frozenset({1}))
+    assert read(archive.root, "offset", selection=second, metadata=(log_dir,))
