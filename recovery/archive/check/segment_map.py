@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from native.crc32c import crc32c_of_bytes
 from recovery.archive.check.scanned import ScannedSegment, SegmentWork
+from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.layout import ArchivedFiles, Layout, kafka_name
 from recovery.archive.stores.archived import PartKind, StoredObject
 from recovery.archive.stores.store import Store
@@ -23,7 +24,7 @@ from recovery.read.opened_log import OpenedLog
 from recovery.read.rate_limit import RateLimit
 from segfmt import byte_layout
 from segfmt.checkpoint import read_leader_epoch_checkpoint
-from segfmt.errors import DecryptionError, FormatError, MissingKeyError
+from segfmt.errors import FormatError, MissingKeyError
 from segfmt.filenames import LEADER_EPOCH_CHECKPOINT, log_name, txn_index_name
 from segfmt.java_text import LONG_MAX
 from segfmt.kafka_uuid import format_uuid
@@ -136,17 +137,20 @@ class SegmentMap:
         task = work.task
         if self._is_logs_only:
             task = replace(task, has_indexes=False, expiration_ms=None)
+        guarded = _GuardedFiles(files, scanned)
         try:
-            result = check_segment(task, self._reading, _GuardedFiles(files, scanned))
+            result = check_segment(task, self._reading, guarded)
         except MissingKeyError as error:
             _find(scanned, work.task.log, "missing-key", str(error), severity="unchecked")
             return
-        except FormatError as error:
-            _find(scanned, work.task.log, "chunk", str(error), position=error.position or None)
+        except ChunkError as error:
+            detail = f"{error}; the log was not checked any further"
+            _find(scanned, work.task.log, "chunk", detail, position=error.position)
             return
         except OSError as error:
             _find(scanned, work.task.log, "unreadable", str(error), severity="unchecked")
             return
+        result.findings = [finding for finding in result.findings if finding.file not in guarded.lost]
         scanned.result = result
         if result.is_whole:
             last_offset = work.task.base_offset - 1 if result.last_offset is None else result.last_offset
@@ -186,7 +190,7 @@ class SegmentMap:
                 continue
             except MissingKeyError as error:
                 _find(scanned, name, "missing-key", str(error), severity="unchecked")
-            except DecryptionError as error:
+            except ChunkError as error:
                 _find(scanned, name, "chunk", str(error))
             except FormatError as error:
                 rule: Rule = "snapshot" if kind is PartKind.SNAPSHOT else "epoch-checkpoint"
@@ -198,11 +202,16 @@ class SegmentMap:
 
 
 class _GuardedFiles:
-    """Log and indexes of a segment; an index that cannot be restored counts as damaged, and the log is still read."""
+    """Log and indexes of a segment; an index that cannot be restored counts as damaged, and the log is still read.
+
+    Attributes:
+        lost: names of these indexes, in whose place an empty one is read.
+    """
 
     def __init__(self, files: ArchivedFiles, scanned: ScannedSegment) -> None:
         self._files = files
         self._scanned = scanned
+        self.lost: set[str] = set()
 
     def open(self, name: str) -> OpenedLog:
         """Open the log."""
@@ -212,9 +221,8 @@ class _GuardedFiles:
         """Return the first bytes of an index and its size."""
         try:
             return self._files.read_index(name, take)
-        except MissingKeyError:
-            raise
-        except FormatError as error:
+        except ChunkError as error:
+            self.lost.add(name)
             _find(self._scanned, name, "chunk", str(error))
             return b"", 0
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MOST_CHUNK_BYTES = 512 << 20
 """A larger chunk is not decompressed; the plugin's have 4 MiB by default."""
 _DATA_KEY_BYTES = 32
+_GIVE_KEY = "--aiven-key ID=FILE, or the option aivenKeys of the data source"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,21 +93,19 @@ def restore_chunk(data: bytes, manifest: AivenManifest, number: int, keys: Aiven
     chunk = manifest.chunk(number)
     if manifest.is_compressed and chunk.original_bytes > MOST_CHUNK_BYTES:
         raise ContentTooLargeError(
-            f"chunk {number} has {chunk.original_bytes} bytes, {MOST_CHUNK_BYTES} are decompressed at most"
+            f"it has {chunk.original_bytes} bytes, {MOST_CHUNK_BYTES} are decompressed at most"
         )
     if len(data) != chunk.stored_bytes:
         raise BufferUnderflowError(
-            f"position {chunk.stored_position}: {len(data)} of the {chunk.stored_bytes} bytes of chunk {number}",
+            f"the object ends after {len(data)} of its {chunk.stored_bytes} bytes",
             position=len(data),
         )
     if manifest.encryption is not None:
-        data = _decrypt(data, manifest.encryption, keys, f"chunk {number}")
+        data = _decrypt(data, manifest.encryption, keys)
     if manifest.is_compressed:
         data = decompress(Codec.ZSTD, data, max_bytes=chunk.original_bytes)
     if len(data) != chunk.original_bytes:
-        raise DecompressionError(
-            f"chunk {number} holds {len(data)} bytes, the manifest says {chunk.original_bytes}"
-        )
+        raise DecompressionError(f"it holds {len(data)} bytes, the manifest says {chunk.original_bytes}")
     return data
 
 
@@ -131,37 +130,39 @@ def restore_index(
     stored = data[index.position : index.position + index.size_bytes]
     if len(stored) != index.size_bytes:
         raise BufferUnderflowError(
-            f"position {index.position}: {len(stored)} of the {index.size_bytes} bytes of the {kind.value} index",
-            position=len(data),
+            f"the object ends after {len(stored)} of its {index.size_bytes} bytes", position=len(data)
         )
     if manifest.encryption is None or not stored:
         return stored
-    return _decrypt(stored, manifest.encryption, keys, f"the {kind.value} index")
+    return _decrypt(stored, manifest.encryption, keys)
 
 
-def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys, subject: str) -> bytes:
+def _decrypt(data: bytes, encryption: AivenEncryption, keys: AivenKeys) -> bytes:
     key = keys.by_id.get(encryption.key_id)
     if key is None:
         raise MissingKeyError(
-            f"encrypted with the RSA key {encryption.key_id!r}, which was not given: --aiven-key ID=FILE, or the "
-            "option aivenKeys of the data source"
+            f"encrypted with the RSA key {encryption.key_id!r}, which was not given: {_GIVE_KEY}"
         )
     if len(data) < ENCRYPTION_BYTES:
-        raise DecryptionError(
-            f"{subject}: {len(data)} bytes, encrypted ones have {ENCRYPTION_BYTES} at least"
-        )
+        raise DecryptionError(f"{len(data)} bytes, encrypted ones have {ENCRYPTION_BYTES} at least")
     with needed_for("an encrypted segment", extras=ARCHIVE):
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     try:
         data_key = _data_key(key, encryption.encrypted_data_key)
     except WrongKeyError as error:
-        raise WrongKeyError(f"the RSA key {encryption.key_id!r} that was given: {error}") from error
+        raise WrongKeyError(
+            f"the RSA key {encryption.key_id!r} that was given does not open the data key in the manifest: {error}: "
+            f"{_GIVE_KEY}"
+        ) from error
     cipher = AESGCM(data_key)
     try:
         return cipher.decrypt(data[:IV_BYTES], data[IV_BYTES:], encryption.aad)
     except InvalidTag as error:
-        raise DecryptionError(f"{subject}: the tag is not that of the bytes: they were changed") from error
+        raise DecryptionError(
+            "the tag is not that of these bytes with the data key in the manifest: they were changed, or are another "
+            "segment's"
+        ) from error
 
 
 @functools.lru_cache(maxsize=64)
@@ -169,7 +170,9 @@ def _data_key(key: RsaPrivateKey, encrypted: bytes) -> bytes:
     """Return the data key of a segment; cached, because it takes milliseconds and each chunk needs it."""
     data_key = decrypt_oaep(key, encrypted)
     if len(data_key) != _DATA_KEY_BYTES:
-        raise DecryptionError(f"a data key of {len(data_key)} bytes, expected {_DATA_KEY_BYTES}")
+        raise DecryptionError(
+            f"the data key in the manifest has {len(data_key)} bytes, {_DATA_KEY_BYTES} are needed"
+        )
     return data_key
 
 
@@ -184,7 +187,7 @@ def decrypt_oaep(key: RsaPrivateKey, encrypted: bytes) -> bytes:
     try:
         return cipher.decrypt(encrypted)
     except ValueError as error:
-        raise WrongKeyError("the data key was encrypted with another RSA key, or is damaged") from error
+        raise WrongKeyError("it was encrypted with another RSA key, or is damaged") from error
 
 
 @functools.lru_cache(maxsize=64)

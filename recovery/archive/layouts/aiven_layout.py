@@ -6,7 +6,8 @@ The manifest is uploaded last, so a segment without one was never complete.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Self
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import numpy.typing as npt
 
 from recovery.archive.layouts.aiven_cipher import NO_KEYS, AivenKeys, restore_chunk, restore_index
 from recovery.archive.layouts.grouping import group_by_segment
+from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.layout import part_kind
 from recovery.archive.stores.archived import ArchivedSegment, PartitionPrefix, PartKind, StoredObject
 from recovery.archive.stores.segment_table import ArchivedPartition, ObjectTable
@@ -23,6 +25,7 @@ from recovery.check.folder_files import MOST_SMALL_FILE_BYTES
 from recovery.read.opened_log import OpenedLog
 from segfmt.aiven_custom_metadata import read_remote_size
 from segfmt.aiven_manifest import AivenIndexKind, AivenManifest, read_aiven_manifest
+from segfmt.errors import FormatError, MissingKeyError
 from segfmt.kafka_uuid import format_uuid
 from segfmt.remote_log_metadata import RemoteSegment
 from segfmt.remote_names import format_aiven_folder, read_aiven_topic_folder
@@ -115,12 +118,14 @@ class AivenFiles:
         self._segment = segment
         self._keys = keys
         manifest = self._object(PartKind.MANIFEST)
+        self._manifest_name = manifest.name
         self._manifest = read_aiven_manifest(store.read(manifest.key, most_bytes=MOST_MANIFEST_BYTES))
         self._indexes: bytes | None = None
 
     def open(self, _name: str) -> OpenedLog:
         """Open the log: its chunks are restored as they are read."""
-        return ChunkedLog(self._store.open(self._object(PartKind.LOG).key), self._manifest, self._keys)
+        log = self._store.open(self._object(PartKind.LOG).key)
+        return ChunkedLog(log, self._manifest, self._keys, self._manifest_name)
 
     def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
         """Return an index and its size."""
@@ -132,9 +137,12 @@ class AivenFiles:
     def read_part(self, kind: PartKind) -> bytes:
         """Return an index, the snapshot or the leader epochs."""
         index = _INDEXES.get(kind)
-        data = (
-            None if index is None else restore_index(self._all_indexes(), self._manifest, index, self._keys)
-        )
+        place = None if index is None else self._manifest.index(index)
+        data = None
+        if index is not None and place is not None:
+            where = f"bytes {place.position} to {place.position + place.size_bytes} of the .indexes object"
+            with _restoring(self._manifest_name, f"it cannot be restored from {where}"):
+                data = restore_index(self._all_indexes(), self._manifest, index, self._keys)
         if data is None:
             raise FileNotFoundError(errno.ENOENT, f"the segment has no {kind.value}")
         return data
@@ -180,13 +188,18 @@ class ChunkedLog:
         stored: the object.
         manifest: of the segment.
         keys: for encrypted segments.
+        manifest_name: for errors.
     """
 
-    def __init__(self, stored: OpenedLog, manifest: AivenManifest, keys: AivenKeys) -> None:
+    def __init__(
+        self, stored: OpenedLog, manifest: AivenManifest, keys: AivenKeys, manifest_name: str
+    ) -> None:
         self._stored = stored
+        self._manifest_name = manifest_name
         self._manifest = manifest
         self._keys = keys
         self._chunks: dict[int, bytes] = {}
+        self._lost: dict[int, ChunkError] = {}
 
     @property
     def end_position(self) -> int:
@@ -197,7 +210,8 @@ class ChunkedLog:
         """Fill *target* from *position* on; return how many bytes there were.
 
         Raises:
-            FormatError: a chunk cannot be restored.
+            ChunkError: a chunk cannot be restored; the bytes before it are in *target*.
+            MissingKeyError: the segment is encrypted with a key that was not given.
             OSError: the object cannot be read.
         """
         done, wanted = 0, max(0, min(len(target), self.end_position - position))
@@ -224,15 +238,50 @@ class ChunkedLog:
         self._stored.close()
 
     def _chunk(self, number: int) -> bytes:
+        if number in self._lost:
+            raise self._lost[number]
         restored = self._chunks.get(number)
         if restored is None:
-            chunk = self._manifest.chunk(number)
-            # A manifest may claim any size, so memory is bounded by what the object holds.
-            present_bytes = max(0, min(chunk.stored_bytes, self._stored.end_position - chunk.stored_position))
-            stored = np.zeros(present_bytes, np.uint8)
-            count = self._stored.read_at(stored, chunk.stored_position)
-            restored = restore_chunk(stored[:count].tobytes(), self._manifest, number, self._keys)
+            try:
+                restored = self._restored(number)
+            except ChunkError as error:
+                self._lost[number] = error
+                raise
             while len(self._chunks) >= _CHUNKS_KEPT:
                 del self._chunks[min(self._chunks)]
             self._chunks[number] = restored
         return restored
+
+    def _restored(self, number: int) -> bytes:
+        chunk = self._manifest.chunk(number)
+        # A manifest may claim any size, so memory is bounded by what the object holds.
+        present_bytes = max(0, min(chunk.stored_bytes, self._stored.end_position - chunk.stored_position))
+        stored = np.zeros(present_bytes, np.uint8)
+        count = self._stored.read_at(stored, chunk.stored_position)
+        end_position = chunk.original_position + chunk.original_bytes
+        subject = (
+            f"bytes {chunk.original_position} to {end_position} of the log cannot be restored from chunk {number}, "
+            f"bytes {chunk.stored_position} to {chunk.stored_position + chunk.stored_bytes} of the object"
+        )
+        place = chunk.stored_position, chunk.original_position, end_position
+        with _restoring(self._manifest_name, subject, place):
+            return restore_chunk(stored[:count].tobytes(), self._manifest, number, self._keys)
+
+
+@contextmanager
+def _restoring(manifest_name: str, subject: str, place: tuple[int, int, int] = (0, 0, 0)) -> Iterator[None]:
+    """Say in errors what could not be restored, or whose key is missing.
+
+    Raises:
+        ChunkError: with *subject*, and *place* as its positions.
+        MissingKeyError: with the name of the manifest.
+    """
+    try:
+        yield
+    except MissingKeyError as error:
+        raise type(error)(f"{manifest_name}: {error}") from error
+    except FormatError as error:
+        position, start_position, end_position = place
+        raise ChunkError(
+            f"{subject}: {error}", position=position, start_position=start_position, end_position=end_position
+        ) from error

@@ -78,7 +78,11 @@ class ArchivedFiles(Protocol):
         ...
 
     def read_index(self, name: str, take: Callable[[int], None]) -> tuple[bytes, int]:
-        """Return the first bytes of an index and its size, by the name that Kafka gives it."""
+        """Return the first bytes of an index and its size, by the name that Kafka gives it.
+
+        Raises:
+            ChunkError, MissingKeyError: as `read_part`.
+        """
         ...
 
     def read_part(self, kind: PartKind) -> bytes:
@@ -86,6 +90,8 @@ class ArchivedFiles(Protocol):
 
         Raises:
             FileNotFoundError: the segment has no such part.
+            ChunkError: it cannot be restored from its object.
+            MissingKeyError: it is encrypted with a key that was not given.
             OSError: it cannot be read, or is larger than any file of its kind.
         """
         ...

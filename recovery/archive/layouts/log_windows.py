@@ -4,7 +4,7 @@ Memory is bounded: a window has 4 MiB, or one batch of as many bytes as the call
 allocate memory for bytes that are not there.
 
 After damage, reading resumes at the next sound batch that is found: by the bad batch's own length, by the lengths
-after it, or by an entry of the offset index.
+after it, or by an entry of the offset index. A piece of the log that cannot be restored is damage as well.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from native.batch_checksums import compare_checksums
 from native.batch_headers import HeaderRows, HeaderWalk, WalkEnd, walk_headers
+from recovery.archive.layouts.holed_log import ChunkError, HoledLog
 from recovery.check.finding import Rule
 from recovery.read.batch_probe import BatchSearch, has_right_crc, is_zero_range
 from recovery.read.opened_log import OpenedLog
@@ -78,7 +79,7 @@ class LogWindows:
         most_batch_bytes: int = MOST_BATCH_BYTES,
         position: int = 0,
     ) -> None:
-        self._log = log
+        self._log = HoledLog(log)
         self._position = position
         self._end = log.end_position
         self._base_offset = base_offset
@@ -86,7 +87,7 @@ class LogWindows:
         self._is_last = is_last
         self._most_batch_bytes = most_batch_bytes
         self._stretch: BadStretch | None = None
-        self._sound = BatchSearch(log, most_batch_bytes=most_batch_bytes)
+        self._sound = BatchSearch(self._log, most_batch_bytes=most_batch_bytes)
 
     def __iter__(self) -> Iterator[BatchWindow | BadStretch]:
         """Yield windows and stretches in order of position.
@@ -121,6 +122,8 @@ class LogWindows:
         is_valid = compare_checksums(octets, rows)
         is_doubtful = ~is_valid
         is_doubtful[:-1] &= ~is_valid[1:]
+        for number in np.flatnonzero(~is_valid).tolist():
+            is_doubtful[number] |= self._hole_in_batch(rows[number]) is not None
         if not is_doubtful.any():
             yield BatchWindow(octets, rows, is_valid)
             return None
@@ -130,17 +133,24 @@ class LogWindows:
         position = int(rows["position"][bad])
         resume_at = position + int(rows["size_bytes"][bad])
         if resume_at == self._end or self._sound.is_sound(resume_at, base_offset=self._base_offset):
+            if self._hole_in_batch(rows[bad]) is not None:
+                self._note(position, resume_at, "checksum", "checksum mismatch")
+                return resume_at
             yield BatchWindow(
                 octets[position - window.position :], rows[bad : bad + 1], is_valid[bad : bad + 1]
             )
             return resume_at
         return self._search(position, "checksum", "checksum mismatch", rows[bad + 1 :])
 
+    def _hole_in_batch(self, row: np.void) -> ChunkError | None:
+        position = int(row["position"])
+        return self._log.hole_in(position, position + int(row["size_bytes"]))
+
     def _pass_over_large(self, position: int, size_bytes: int) -> int:
         if not has_right_crc(self._log, position, size_bytes):
             return self._search(position, "checksum", "checksum mismatch")
         detail = f"a batch of {size_bytes} bytes, {self._most_batch_bytes} are allowed"
-        self._stretch = BadStretch(position, position + size_bytes, "too-large", detail)
+        self._note(position, position + size_bytes, "too-large", detail)
         return position + size_bytes
 
     def _end_walk(self, walk: HeaderWalk) -> int:
@@ -150,7 +160,7 @@ class LogWindows:
             return position
         if walk.end is WalkEnd.END:
             detail = f"{left} bytes that are not a batch"
-            self._stretch = BadStretch(position, self._end, "trailing-bytes", detail, not self._is_last)
+            self._note(position, self._end, "trailing-bytes", detail, is_damage=not self._is_last)
             return self._end
         if walk.end is WalkEnd.TORN:
             return self._search(position, "torn-batch", "the batch reaches beyond the end of the log")
@@ -158,10 +168,27 @@ class LogWindows:
 
     def _search(self, position: int, rule: Rule, detail: str, rest: HeaderRows | None = None) -> int:
         """Note damage at *position*, and return where the next sound batch begins; the end of the log without one."""
-        sound = self._sound.find(position, rest, self._index_positions, base_offset=self._base_offset)
+        sound, searched = self._find(position, rest), position
+        # A hole may be larger than what one search covers.
+        while sound is None and self._log.end_of_holes(position) > searched:
+            searched = self._log.end_of_holes(position)
+            sound = self._find(searched - 1, None)
         resume_at = self._end if sound is None else sound
         is_damage = True
         if resume_at == self._end and self._is_last and rule != "checksum":
             is_damage = rule != "torn-batch" and not is_zero_range(self._log, position, self._end)
-        self._stretch = BadStretch(position, resume_at, rule, detail, is_damage)
+        self._note(position, resume_at, rule, detail, is_damage=is_damage)
         return resume_at
+
+    def _find(self, position: int, rest: HeaderRows | None) -> int | None:
+        return self._sound.find(position, rest, self._index_positions, base_offset=self._base_offset)
+
+    def _note(
+        self, position: int, end_position: int, rule: Rule, detail: str, *, is_damage: bool = True
+    ) -> None:
+        """Note a bad stretch; if a part of it cannot be restored, that is the reason."""
+        hole = self._log.hole_in(position, end_position)
+        if hole is None:
+            self._stretch = BadStretch(position, end_position, rule, detail, is_damage)
+        else:
+            self._stretch = BadStretch(position, end_position, "chunk", str(hole))

@@ -26,8 +26,8 @@ from recovery.archive.remote.lineage import OffsetRange, subtract_ranges
 from recovery.archive.stores.archived import PartKind
 from recovery.archive.stores.store import Store
 from recovery.archive.stores.stores import open_store
-from recovery.errors import DamagedSegmentError, UsageError
-from segfmt.errors import FormatError, MissingKeyError
+from recovery.errors import UsageError
+from segfmt.errors import MissingKeyError
 from segfmt.filenames import log_name
 
 
@@ -105,7 +105,7 @@ class _RunReader:
                 if not self._is_copied_again(number):
                     yield from self._judge_end(number, schema)
         except MissingKeyError as error:
-            raise UsageError(f"{self._files.url_of(self._run.where.prefix)}: {error}") from error
+            raise UsageError(f"{self._files.url_of(self._run.where.prefix)}: missing-key: {error}") from error
 
     def _read_segment(self, number: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         planned, run = self._run.segments[number], self._run
@@ -118,9 +118,7 @@ class _RunReader:
                 self._transactions.pass_gap(number, planned.segment.base_offset)
             yield from report.take_stretch(0, planned.segment.log_bytes, files)
             return
-        told = planned.told
-        if told is not None and self._layout.has_plain_logs and told.size_bytes != planned.segment.log_bytes:
-            detail = f"{planned.segment.log_bytes} bytes, {told.size_bytes} according to the metadata topic"
+        for detail in self._wrong_sizes(planned, files):
             report = self._report(self._files.name_of(planned.segment), schema)
             yield from report.take_object(Fault("object-size", detail))
         is_too_old, fault = judge_age(self._request, planned, files)
@@ -137,6 +135,15 @@ class _RunReader:
         yield from self._read_offsets(
             number, files, schema, start_offset=run.start_offset, end_offset=planned.end_offset
         )
+
+    def _wrong_sizes(self, planned: PlannedSegment, files: ArchivedFiles) -> Iterator[str]:
+        """Yield how the size of a log contradicts what was told of it."""
+        told = planned.told
+        if told is not None and self._layout.has_plain_logs and told.size_bytes != planned.segment.log_bytes:
+            yield f"{planned.segment.log_bytes} bytes, {told.size_bytes} according to the metadata topic"
+        for kind, detail in files.contradictions():
+            if kind is PartKind.LOG:
+                yield detail
 
     def _read_offsets(
         self,
@@ -187,10 +194,6 @@ class _RunReader:
                 index_positions=lambda: index_positions(files, segment.base_offset),
                 on_left_out=self._on_left_out,
             )
-        except MissingKeyError:
-            raise
-        except FormatError as error:  # of the layout: a chunk that cannot be restored
-            raise DamagedSegmentError(f"{view.name}: {error}") from error
         finally:
             log.close()
         self._epoch = faults.epoch

@@ -32,8 +32,8 @@ from recovery.archive.stores.archived import PartitionPrefix, PartKind
 from recovery.archive.stores.segment_table import LETTERS, ArchivedPartition, SegmentTable, parts_in
 from recovery.archive.stores.store import Store
 from recovery.check.finding import REMEDIES
-from recovery.errors import DamagedSegmentError
-from segfmt.errors import FormatError
+from recovery.errors import DamagedSegmentError, UsageError
+from segfmt.errors import FormatError, MissingKeyError
 from segfmt.transaction_index import Entries, encode_transaction_index
 
 MOST_FOLLOWING = 8
@@ -271,6 +271,8 @@ def _open_transactions(
     """Return the transactions that are open at the archive's end, or name the segment that cannot be read for it."""
     try:
         return open_transactions(store, layout, planned, where.folder)
+    except MissingKeyError as error:
+        raise UsageError(f"{store.url}/{where.prefix}: missing-key: {error}") from error
     except (FormatError, FileNotFoundError):
         for segment in reversed(planned.segments):
             fault = described_files(store, layout, segment)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.layouts.log_windows import BatchWindow, LogWindows
 from recovery.archive.records.batch_heads import Fault
@@ -198,10 +199,10 @@ def opened_windows(files: ArchivedFiles, base_offset: int, *, is_last: bool) -> 
 
 
 def index_positions(files: ArchivedFiles, base_offset: int) -> list[int]:
-    """Return the positions in the offset index, as hints that must be checked."""
+    """Return the positions in the offset index, as hints that must be checked; none without a readable index."""
     try:
         data, _ = files.read_index(offset_index_name(base_offset), lambda _: None)
-    except FileNotFoundError:
+    except (FileNotFoundError, ChunkError):
         return []
     positions: list[int] = view_offset_index(data)["position"].astype(np.int64).tolist()
     return positions

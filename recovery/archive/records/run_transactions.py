@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from native.batch_headers import HeaderRows
+from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.log_windows import BatchWindow
 from recovery.archive.records.aborted_txns import AbortedTxns, are_transactional, collect_aborted
 from recovery.archive.records.log_markers import TransactionWalk
@@ -158,10 +159,17 @@ class RunTransactions:
         except MissingKeyError:
             raise
         except FormatError as error:
-            raise DamagedSegmentError(
-                f"{self.files.name_of(current)}: the transaction index of this segment is malformed: {error}. Remedy: "
-                f"rebuild it by `archive recover`, or {_READ_ON}"
-            ) from error
+            raise self._malformed(current, error) from error
+
+    def _malformed(self, segment: ArchivedSegment, error: FormatError) -> DamagedSegmentError:
+        rule: Rule = "transaction-index-entry"
+        remedy = "rebuild it by `archive recover`"
+        if isinstance(error, ChunkError):
+            rule, remedy = "chunk", REMEDIES["chunk"]
+        return DamagedSegmentError(
+            f"{self.files.name_of(segment)}: {rule}: the transaction index of this segment is malformed: {error}. "
+            f"Remedy: {remedy}, or {_READ_ON}"
+        )
 
     # -- logs ------------------------------------------------------------------------------------------------
 
@@ -227,8 +235,13 @@ class RunTransactions:
         yield window.rows[start:]
 
     def _index_of(self, segment: ArchivedSegment) -> Entries | None:
-        data = self.files.txn_index(segment)
-        return view_transaction_index(data) if data else None
+        try:
+            data = self.files.txn_index(segment)
+            return view_transaction_index(data) if data else None
+        except MissingKeyError:
+            raise
+        except FormatError as error:
+            raise self._malformed(segment, error) from error
 
     def _pass_damage(self, segment: ArchivedSegment, walk: TransactionWalk, place: str) -> None:
         count = len(walk.begins)

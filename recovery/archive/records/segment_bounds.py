@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recovery.archive.layouts.holed_log import ChunkError
 from recovery.archive.layouts.layout import ArchivedFiles, Layout
 from recovery.archive.records.batch_heads import Fault
 from recovery.archive.records.read_request import PlannedSegment, ReadRequest
@@ -35,6 +36,8 @@ def judge_age(
         check_time_index(data, base_offset)
     except FileNotFoundError:
         return False, None
+    except ChunkError as error:
+        return False, Fault("chunk", str(error))
     except FormatError as error:
         return False, Fault("index-order", f"the time index is malformed: {error}")
     last_ms = last_entry(view_time_index(data), base_offset).timestamp_ms
@@ -87,7 +90,7 @@ def _end_by_indexes(planned: PlannedSegment, files: ArchivedFiles, start: int) -
     ):
         try:
             data, _ = files.read_index(name, lambda _: None)
-        except FileNotFoundError:
+        except (FileNotFoundError, ChunkError):
             continue
         entries = view(data)
         if len(entries):

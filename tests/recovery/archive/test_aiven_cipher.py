@@ -161,11 +161,11 @@ def test_any_change_of_an_encrypted_chunk_is_noticed(keys):
     for position in (0, 11, 12, 1000, len(objects.log) - 1):
         data = bytearray(objects.log)
         data[position] ^= 1
-        with pytest.raises(DecryptionError, match="chunk 0"):
+        with pytest.raises(DecryptionError, match="the tag is not"):
             restore_chunk(bytes(data), objects.manifest, 0, keys)
     data = bytearray(objects.indexes)
     data[3] ^= 1
-    with pytest.raises(DecryptionError, match="offset"):
+    with pytest.raises(DecryptionError, match="the tag is not"):
         restore_index(bytes(data), objects.manifest, AivenIndexKind.OFFSET, keys)
 
 
@@ -260,7 +260,7 @@ def test_a_damaged_data_key_is_refused(keys):
             said.add(str(error).split(" ")[0])
         else:
             pytest.fail(f"byte {position} is not covered")
-    assert said <= {"the", "256"}
+    assert said == {"it"}
     for data in (b"", encrypted[:-1], encrypted + b"\x00", b"\xff" * 256):
         with pytest.raises(DecryptionError):
             decrypt_oaep(key, data)
